@@ -1,4 +1,4 @@
-//! What another node could send: frames and handshakes, canonical and within their limits.
+//! Bytes that another node could send: frames and handshakes, canonical and within their limits.
 #![no_main]
 
 #[path = "../../crates/codec/tests/properties/node.rs"]

@@ -1,4 +1,5 @@
-//! Every reply to whatever request can be decoded: bounded, whole, quiet when asked to be.
+//! Every reply to any request that can be decoded: bounded, complete, and absent when the request
+//! is quiet.
 #![no_main]
 
 #[path = "../../crates/codec/tests/properties/mod.rs"]

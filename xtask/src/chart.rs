@@ -6,7 +6,7 @@
 //! neither a table nor a drawing changes alone, and a cell that is gone is an error. The names of
 //! curtail's bars are bold.
 
-mod cells;
+mod markdown_tables;
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn group(root: &Path, entry: &toml::Value) -> Result<BarGroup> {
     let path = text("page")?;
     let page = fs::read_to_string(root.join(path)).with_context(|| path.to_string())?;
     let number = entry.get("table").and_then(toml::Value::as_integer);
-    let source = cells::Source {
+    let source = markdown_tables::Source {
         page: &page,
         section: text("section")?,
         table: number.map(|number| number.max(0) as usize),

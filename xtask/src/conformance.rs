@@ -1,4 +1,4 @@
-//! Other people's tests of a memcached server, fetched at run time and run against ours.
+//! Other projects' tests of a memcached server, fetched at run time and run against ours.
 //!
 //! `--binary PATH` runs a suite against another server instead: that is how the suites themselves
 //! are checked (Debian's memcached must pass what we ask of ours).

@@ -1,4 +1,4 @@
-//! Running other programs: into a log, with a limit in time, and nothing left behind.
+//! Runs other programs: output into a log, with a time limit, and no process left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};

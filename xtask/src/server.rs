@@ -21,20 +21,33 @@ pub(crate) struct Server {
 
 /// Builds `curtail` and says where it is.
 pub(crate) fn build(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    build_packages(workspace, log, &["curtail-cli"])
+    build_packages(workspace, log, &["--package", "curtail-cli"])
 }
 
 /// The same, with `curtail-lab` beside it.
 pub(crate) fn build_with_lab(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    build_packages(workspace, log, &["curtail-cli", "curtail-lab"])
+    let both = ["--package", "curtail-cli", "--package", "curtail-lab"];
+    build_packages(workspace, log, &both)
+}
+
+/// The same, with the placements that only a comparison needs.
+pub(crate) fn build_with_baselines(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
+    let feature = [
+        "--package",
+        "curtail-cli",
+        "--features",
+        "curtail-cli/baselines",
+    ];
+    build_packages(
+        workspace,
+        log,
+        &[&feature[..], &["--package", "curtail-lab"]].concat(),
+    )
 }
 
 fn build_packages(workspace: &Workspace, log: &Log, packages: &[&str]) -> Result<PathBuf> {
     let mut command = Command::new(cargo());
-    command.args(["build", "--release"]);
-    for package in packages {
-        command.args(["--package", package]);
-    }
+    command.args(["build", "--release"]).args(packages);
     log.run(command.current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/curtail"))
 }

@@ -10,7 +10,7 @@ mod hook;
 mod slow;
 mod suites;
 mod times;
-mod wrap;
+mod wrap_comments;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,7 +22,9 @@ use anyhow::{Context, Result, bail};
 use crate::process::{self, Log};
 use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
-use crate::{bpf, conformance, docs, instructions, licences, metrics, python_client, readme, tidy};
+use crate::{
+    bpf, conformance, docs, instructions, licences, promtool, python_client, readme, tidy,
+};
 
 /// One line of the list.
 struct Step {
@@ -180,7 +182,7 @@ const STEPS: &[Step] = &[
         "metrics",
         "promtool agrees with /metrics, the alert rules, their tests and the dashboard",
         (Usual, Outside),
-        metrics::step,
+        promtool::step,
     ),
     step(
         "python-client",
@@ -347,7 +349,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
         "--workspace",
     ]);
     log.run(clippy.arg("--all-targets").current_dir(&workspace.root))?;
-    wrap::all(workspace)?;
+    wrap_comments::all(workspace)?;
     log.run(
         Command::new(cargo())
             .args(["fmt", "--all"])

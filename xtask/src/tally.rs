@@ -1,4 +1,4 @@
-//! What a check found: how many cases passed, failed and were skipped, and what to tell.
+//! The result of a check: how many cases passed, failed and were skipped, and its messages.
 //!
 //! A step that is one check counts as one case; a step that runs test cases counts those, so the
 //! closing line of a whole run is the sum of all that was tested.

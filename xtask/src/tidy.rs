@@ -13,7 +13,7 @@ mod paths;
 mod ratchet;
 mod rooms;
 mod source;
-mod tree;
+mod text_files;
 
 pub(crate) use source::COLUMNS_MAX;
 
@@ -50,7 +50,7 @@ impl fmt::Display for Violation {
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     match arguments {
         [] => {}
-        [flag] if flag == "--rooms" => print!("{}", rooms::drawing(&tree::read(workspace)?)?),
+        [flag] if flag == "--rooms" => print!("{}", rooms::drawing(&text_files::read(workspace)?)?),
         _ => bail!("tidy takes `--rooms` or nothing"),
     }
     let outcome = step(workspace, &Log::terminal())?;
@@ -59,10 +59,10 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
 }
 
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let files = tree::read(workspace)?;
+    let files = text_files::read(workspace)?;
     let mut violations = manifest::check(workspace, &files)?;
     violations.extend(documents::check(workspace, &files));
-    violations.extend(tree::check(&files));
+    violations.extend(text_files::check(&files));
     violations.extend(rooms::check(&files)?);
     violations.extend(homonyms::check(&files)?);
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
@@ -92,7 +92,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
 
 /// Takes exceptions that are no longer needed out of the lists.
 pub(crate) fn shrink_lists(workspace: &Workspace) -> Result<()> {
-    let files = tree::read(workspace)?;
+    let files = text_files::read(workspace)?;
     let lists = [
         (rooms::TABLE, rooms::shrunk(&files)?),
         (homonyms::LIST, homonyms::shrunk(&files)?),

@@ -1,4 +1,4 @@
-//! The repository as the tasks see it: its root, its target folder, its packages and files.
+//! The repository as the tasks see it: its root, target folder, packages and files.
 
 use std::env;
 use std::fs;

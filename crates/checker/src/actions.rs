@@ -1,8 +1,8 @@
-//! What may happen next in a small cluster.
+//! The steps that are possible next in a small cluster.
 
 use curtail_consistency::symmetric::Mode;
 use curtail_consistency::symmetric::Model::Sc;
-use curtail_types::{NodeId, ViewNumber};
+use curtail_types::NodeId;
 
 use crate::cluster::{Action, Cluster};
 use crate::mutants::{DriverMutant, Mutant};
@@ -74,9 +74,7 @@ impl Cluster {
 
     /// A message of a later view is kept back until the node has the view.
     fn may_arrive(&self, world: &World, parcel: &Parcel) -> bool {
-        let view = world
-            .node(parcel.to)
-            .map_or(ViewNumber(0), |node| node.view);
+        let view = world.node(parcel.to).view;
         match parcel.content {
             Content::Message(message, _) => message.view <= view,
             _ if self.setup.moves() => self.finds(world, parcel),
@@ -121,7 +119,7 @@ impl Cluster {
             actions.push(Action::Join);
         }
         if world.counts.left.rejoins > 0 {
-            let is_gone = |id: &NodeId| world.node(*id).is_some_and(|node| !node.is_up);
+            let is_gone = |id: &NodeId| !world.node(*id).is_up;
             let gone = self.setup.members().into_iter().filter(is_gone);
             actions.extend(gone.map(Action::Rejoin));
         }
@@ -151,9 +149,9 @@ impl Cluster {
     fn may_admit(&self, world: &World) -> bool {
         let newest = world.newest();
         let home = world.place(&self.setup, newest.number).home;
-        let home = world.node(home).filter(|home| home.view == newest.number);
+        let home = world.node(home);
         let mut joining = newest.joining.into_iter();
-        joining.any(|joiner| home.is_some_and(|home| !home.machine.is_unfilled(joiner)))
+        home.view == newest.number && joining.any(|joiner| !home.machine.is_unfilled(joiner))
     }
 }
 

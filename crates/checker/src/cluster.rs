@@ -1,4 +1,4 @@
-//! A small cluster as a model: where a step leads.
+//! A small cluster as a model: the state that each step leads to.
 
 use curtail_consistency::membership::Change;
 use curtail_consistency::symmetric::{Config, Symmetric, Visibility};
@@ -7,7 +7,7 @@ use curtail_types::NodeId;
 use crate::actions::rings;
 use crate::driver::Driver;
 use crate::mutants::Mutant;
-use crate::packed::{Packed, Pool};
+use crate::packed_state::{Packed, Pool};
 use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};
 use crate::world::{Content, FIRST_VERSION, Label, Node, OperationStage, Parcel, World, config};
@@ -222,7 +222,7 @@ impl Model for Cluster {
     }
 
     fn describe(&self, before: &World, action: &Action, after: &World) -> String {
-        crate::story::tell(before, action, after)
+        crate::counterexample::tell(before, action, after)
     }
 
     fn pack(&self, world: World, pool: &Pool) -> Packed {

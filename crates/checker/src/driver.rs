@@ -1,4 +1,4 @@
-//! Carries out what a machine asks for, as a server's worker does.
+//! Performs the outputs of a machine, as a worker of the server does.
 
 use curtail_consistency::symmetric::{Input, Output, Value, Visibility};
 use curtail_types::{Cas, Instant, Message, NodeId, ViewNumber};
@@ -34,9 +34,7 @@ impl Driver<'_> {
     /// Gives `input` to the machine of node `at` and does what it says.
     pub(crate) fn step(&mut self, at: NodeId, input: Input, incoming: Option<Item>) {
         self.catch_up(at);
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         // That there is nothing has no version in a store.
         let item = node.item.filter(|item| item.value != Written::NOTHING);
         let stored = item.map_or(Cas(0), |item| item.ts);
@@ -59,12 +57,9 @@ impl Driver<'_> {
 
     /// Carries out what was still to be.
     pub(crate) fn catch_up(&mut self, at: NodeId) {
-        let late = self
-            .world
-            .node(at)
-            .is_some_and(|node| !node.late.is_empty());
-        if late && let Some(node) = self.world.edit(at) {
-            for (state, item) in core::mem::take(&mut node.late) {
+        let late = !self.world.node(at).late.is_empty();
+        if late {
+            for (state, item) in core::mem::take(&mut self.world.edit(at).late) {
                 self.show(at, state, item);
             }
         }
@@ -74,7 +69,7 @@ impl Driver<'_> {
     pub(crate) fn carry_out_unseen(&mut self) {
         let nodes = 0..self.world.nodes.len() as u8;
         for at in nodes.map(NodeId) {
-            if self.world.node(at).is_none_or(|node| node.late.is_empty()) {
+            if self.world.node(at).late.is_empty() {
                 continue;
             }
             let is_read = |one: &Operation| {
@@ -83,7 +78,7 @@ impl Driver<'_> {
             if self.world.operations.iter().any(is_read) {
                 continue;
             }
-            let reads_come = self.world.counts.unasked.get(Kind::Get as usize) > Some(&0);
+            let reads_come = self.world.counts.unasked[Kind::Get as usize] > 0;
             if !reads_come || self.shown(at) == self.shown_in_the_end(at) {
                 self.catch_up(at);
             }
@@ -92,13 +87,13 @@ impl Driver<'_> {
 
     /// What a reader beside the machine finds.
     pub(crate) fn shown(&self, at: NodeId) -> Option<Item> {
-        let node = self.world.node(at)?;
+        let node = self.world.node(at);
         self.shown_of(at, node.state, node.item)
     }
 
     /// The same once everything that was emitted is carried out.
     fn shown_in_the_end(&self, at: NodeId) -> Option<Item> {
-        let node = self.world.node(at)?;
+        let node = self.world.node(at);
         let last = node.late.last().map(|late| late.0);
         match last {
             Some(Visibility::Gone) => None,
@@ -146,9 +141,9 @@ impl Driver<'_> {
                 if item.is_some_and(|item| item.ts != ts) {
                     self.world.fail("the wrong value was stored");
                 }
-                match self.world.edit(at) {
-                    Some(node) if rest.is_late => node.late.push((state, item)),
-                    _ => self.show(at, state, item),
+                match rest.is_late {
+                    true => self.world.edit(at).late.push((state, item)),
+                    false => self.show(at, state, item),
                 }
             }
             Output::Send { to, message, .. } => {
@@ -163,7 +158,7 @@ impl Driver<'_> {
 
     fn run(&mut self, at: NodeId, label: Label, ts: Cas, rest: &mut Rest) {
         if self.kind(label) == Kind::Get {
-            let item = self.world.node(at).and_then(|node| node.item_in_the_end());
+            let item = self.world.node(at).item_in_the_end();
             self.answer(at, label, item, rest);
         } else {
             rest.run = Some((label, ts));
@@ -174,7 +169,7 @@ impl Driver<'_> {
     fn write(&mut self, at: NodeId, label: Label, ts: Cas) {
         self.catch_up(at);
         let kind = self.kind(label);
-        let before = self.world.node(at).and_then(|node| node.item);
+        let before = self.world.node(at).item;
         let before = before.map_or(Written::NOTHING, |item| item.value);
         let (value, said) = before.outcome(label, kind);
         if kind == Kind::Delete && before == Written::NOTHING {
@@ -216,9 +211,7 @@ impl Driver<'_> {
     fn show(&mut self, at: NodeId, state: Visibility, item: Option<Item>) {
         let home = self.home(at);
         let writes_back = !self.is(DriverMutant::NoWriteBack);
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         let before = node.item;
         node.item = item.or(node.item).filter(|_| state != Visibility::Gone);
         if state == Visibility::Ordinary && !writes_back {
@@ -245,12 +238,10 @@ impl Driver<'_> {
 
     /// That there is nothing is remembered by the machine alone; clocks are later all the same.
     fn forget_nothing(&mut self, at: NodeId) {
-        let item = self.world.node(at).and_then(|node| node.item);
+        let item = self.world.node(at).item;
         if let Some(item) = item.filter(|item| item.value == Written::NOTHING) {
             self.world.last = self.world.last.max(item.ts);
-            if let Some(node) = self.world.edit(at) {
-                node.item = None;
-            }
+            self.world.edit(at).item = None;
         }
     }
 
@@ -259,9 +250,7 @@ impl Driver<'_> {
         let keeps = self
             .in_force(self.view_of(at))
             .keeps(self.setup.route(), at);
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         let now = node.item;
         let is_nothing = now.is_some_and(|item| item.value == Written::NOTHING);
         if state == Visibility::Ordinary && !keeps {
@@ -295,19 +284,15 @@ impl Driver<'_> {
             self.world.see(Witness::TookOver);
         }
         let keeps_cold = self.is(DriverMutant::NoWriteBack);
-        if let Some(node) = self.world.edit(at) {
-            if mode == Mode::Promoting && keeps_cold {
-                node.item_when_cold = node.item;
-            }
-            node.mode = mode;
+        let node = self.world.edit(at);
+        if mode == Mode::Promoting && keeps_cold {
+            node.item_when_cold = node.item;
         }
+        node.mode = mode;
     }
 
     fn send_message(&mut self, from: NodeId, to: NodeId, message: Message) {
-        let item = self
-            .world
-            .node(from)
-            .and_then(|node| node.item_in_the_end());
+        let item = self.world.node(from).item_in_the_end();
         let carried = item.filter(|_| message.kind.carries_value());
         let carried_ts = carried.map_or(Cas(0), |item| item.ts);
         if message.kind.carries_value() && carried_ts != message.ts {
@@ -315,7 +300,7 @@ impl Driver<'_> {
                 .fail("a message carries the value of another write");
         }
         let is_of_other = message.ts.writer().node() != from;
-        if message.kind.carries_value() && is_of_other && self.world.node(from).is_some() {
+        if message.kind.carries_value() && is_of_other {
             self.world.see(Witness::Replayed);
         }
         let content = Content::Message(message, carried.unwrap_or_default());
@@ -323,7 +308,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn send(&mut self, parcel: Parcel) {
-        let is_up = self.world.node(parcel.to).is_some_and(|node| node.is_up);
+        let is_up = self.world.node(parcel.to).is_up;
         if !is_up {
             if let Content::Request(label, ..) = parcel.content {
                 self.lose(label);
@@ -358,7 +343,7 @@ impl Driver<'_> {
     /// client has gone.
     pub(crate) fn conclude(&mut self, at: NodeId, label: Label, item: Option<Item>) -> bool {
         let kind = self.kind(label);
-        let has_lease = self.world.node(at).is_some_and(|node| node.has_lease);
+        let has_lease = self.world.node(at).has_lease;
         let operation = self.world.operation(label);
         if operation.is_none_or(|one| one.stage == OperationStage::Unknown) {
             return false;
@@ -427,8 +412,7 @@ impl Driver<'_> {
     }
 
     pub(crate) fn view_of(&self, at: NodeId) -> ViewNumber {
-        let view = self.world.node(at).map(|node| node.view);
-        view.unwrap_or_default()
+        self.world.node(at).view
     }
 
     pub(crate) fn home(&self, at: NodeId) -> NodeId {

@@ -1,13 +1,13 @@
-//! Nodes die, lose their lease, come and come back.
+//! Faults and changes of members: a node dies, loses its lease, joins or restarts.
 
 use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
 use crate::driver::Driver;
+use crate::interned_parts::Shared;
 use crate::moves::Moving;
 use crate::setup::{Setup, Witness};
-use crate::shared::Shared;
 use crate::world::{Content, FIRST_VERSION, Judge, KEY, Label, Node, Parcel, config};
 
 impl Driver<'_> {
@@ -35,11 +35,10 @@ impl Driver<'_> {
 
     /// A node runs no more.
     fn end_of(&mut self, node: NodeId) {
-        if let Some(state) = self.world.edit(node) {
-            state.is_up = false;
-            state.has_lease = false;
-            state.late.clear();
-        }
+        let state = self.world.edit(node);
+        state.is_up = false;
+        state.has_lease = false;
+        state.late.clear();
         let mut lost = Vec::new();
         self.world.parcels.retain(|parcel| {
             if let (true, Content::Request(label, ..)) = (parcel.to == node, parcel.content) {
@@ -60,9 +59,7 @@ impl Driver<'_> {
     /// what the clocks of others are later than, and which view it had come to.
     fn bury(&mut self, node: NodeId) {
         let machine = Symmetric::new(config(self.setup, node));
-        let Some(state) = self.world.nodes.get_mut(usize::from(node.0)) else {
-            return;
-        };
+        let state = &mut self.world.nodes[usize::from(node.0)];
         let last = state.item.map_or(Cas(0), |item| item.ts);
         *state = Shared::new(Node {
             view: state.view,
@@ -120,9 +117,7 @@ impl Driver<'_> {
     /// instead. Of a promotion that has not come to its end, or that ends, its home is sure unless
     /// it is another by now, and who shows the key and was not told to leave.
     fn has_surely(&self, node: NodeId) -> bool {
-        let Some(other) = self.world.node(node) else {
-            return false;
-        };
+        let other = self.world.node(node);
         let is_home = self.home(node) == node;
         let leaves = |parcel: &Parcel| {
             let Content::Message(message, _) = parcel.content else {
@@ -166,9 +161,7 @@ impl Driver<'_> {
 
     pub(crate) fn lose_lease(&mut self, node: NodeId) {
         self.world.counts.left.lost_leases -= 1;
-        if let Some(state) = self.world.edit(node) {
-            state.has_lease = false;
-        }
+        self.world.edit(node).has_lease = false;
         self.lose_key_of(node);
         self.change(Change::Remove(NodeSet::only(node)), node);
     }
@@ -181,9 +174,7 @@ impl Driver<'_> {
     /// The node starts anew; what was sent to it before is lost, what it sent is not.
     pub(crate) fn rejoin(&mut self, node: NodeId, machine: Symmetric) {
         self.world.counts.left.rejoins -= 1;
-        if let Some(state) = self.world.nodes.get_mut(usize::from(node.0)) {
-            *state = Shared::new(Node::new(machine));
-        }
+        self.world.nodes[usize::from(node.0)] = Shared::new(Node::new(machine));
         self.change(Change::Join(Incarnation(1)), node);
     }
 
@@ -203,17 +194,13 @@ impl Driver<'_> {
         }
         let chances = self.setup.chances;
         let joins = chances.joins + chances.rejoins > 0 && view.live.contains(node);
-        if let Some(state) = self.world.edit(node) {
-            state.view = view.number;
-            state.has_lease |= joins;
-        }
+        let state = self.world.edit(node);
+        state.view = view.number;
+        state.has_lease |= joins;
         self.step(node, Input::View(view), None);
         let place = self.world.place(self.setup, view.number);
-        let known = self
-            .world
-            .node(node)
-            .map(|node| node.machine.keys().count());
-        if known > Some(0) {
+        let known = self.world.node(node).machine.keys().count();
+        if known > 0 {
             self.step(node, Input::Placed { key: KEY, place }, None);
         }
         if followed && view.live.contains(node) && self.shows(node) {
@@ -225,7 +212,6 @@ impl Driver<'_> {
     }
 
     fn shows(&self, node: NodeId) -> bool {
-        let state = self.world.node(node).and_then(|node| node.state);
-        state == Some(Visibility::Valid)
+        self.world.node(node).state == Some(Visibility::Valid)
     }
 }

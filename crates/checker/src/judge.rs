@@ -1,4 +1,4 @@
-//! Says of every answer, when it is given, whether it may be given.
+//! Checks every reply, when it is given, against the replies that the model allows.
 //!
 //! Under Lin the judge keeps every way in which the requests so far may have taken effect one after
 //! the other: the value that the key would have, and which of the requests that are not answered

@@ -1,4 +1,4 @@
-//! Every path through a tiny cluster, walked on the machines that the server runs.
+//! Searches every state of a tiny cluster, stepping the machines that the server runs.
 //!
 //! A [`Setup`] says how many nodes there are, what is asked of them and what may go wrong, and how
 //! often. [`search()`] then looks at every state that this can lead to: every order of messages,
@@ -13,21 +13,21 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod builder;
 mod cluster;
+mod counterexample;
 mod driver;
 mod faults;
+mod inputs;
+mod interned_parts;
 mod judge;
 mod models;
 mod moves;
 mod mutants;
-mod packed;
-mod replies;
-mod requests;
+mod packed_state;
+mod reply_reduction;
 mod search;
 mod setup;
-mod shared;
-mod story;
+mod setup_builder;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -37,7 +37,7 @@ pub use models::MODELS;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
-pub use packed::{Packed, Pool};
+pub use packed_state::{Packed, Pool};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
 pub use world::{Label, World};

@@ -1,9 +1,9 @@
-//! The models: each shows one thing, as small as it can be shown.
+//! The models: each is the smallest that shows one property.
 
-use crate::builder::{cold, hot};
 use crate::setup::Kind::{Append, Delete, Get, Set};
 use crate::setup::Setup;
 use crate::setup::Witness::{self, *};
+use crate::setup_builder::{cold, hot};
 
 /// A table of setups: name, what the key is at first, what is asked, what else there is (methods of
 /// [`Setup`]) and what must be seen.

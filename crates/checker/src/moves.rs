@@ -1,4 +1,4 @@
-//! A key that changes its holders because a node was added, removed or is to leave.
+//! A key whose holders change because a node is added, removed or asked to leave.
 //!
 //! What decides is `consistency`'s `InForce`, as on a server; what is here is what the server's
 //! workers do about it (its `cluster::moves` and `cluster::place`), for one key and with threads
@@ -14,8 +14,8 @@
 //!   Depart     a node that is to leave, and has nothing any more, does
 //! ```
 
+mod actions;
 mod requests;
-mod rules;
 
 use curtail_consistency::membership;
 use curtail_consistency::moves::{Arrived, Due, Duty, InForce, Leaving, Scan};
@@ -96,22 +96,17 @@ impl World {
         let is_same = |number: &u32| ring(ViewNumber(*number)) == ring(view.number);
         let numbers = (1..=view.number.0).rev();
         let placement = numbers.take_while(is_same).last();
-        let has_ended = |node: NodeId| {
-            let node = self.node(node);
-            node.is_some_and(|node| Some(node.mover.ended.0) >= placement)
-        };
+        let has_ended = |node: NodeId| Some(self.node(node).mover.ended.0) >= placement;
         let members = self.members(setup);
         view.moves() && members.sources().into_iter().all(has_ended)
     }
 
     /// Whether nothing that was sent to or by a node is on its way but what nobody awaits.
     fn has_arrived_from(&self, setup: &Setup, from: NodeId, blindly: bool) -> bool {
-        let Some(view) = self.node(from).map(|node| node.view) else {
-            return false;
-        };
+        let view = self.node(from).view;
         let mut others = self.view(view).live.without(from).into_iter();
         others.all(|to| {
-            let reached = self.node(to).map(|node| node.view).unwrap_or_default();
+            let reached = self.node(to).view;
             let sees = self.in_force(setup, reached).sees_end(view) == Due::Now;
             let is_under_way = |one: &Moving| (one.from, one.to) == (from, to);
             // What is of a view to come is kept back, which is no arrival.
@@ -140,9 +135,7 @@ impl Driver<'_> {
     pub(crate) fn begin_moves(&mut self, at: NodeId, before: ViewNumber) {
         let slow = self.setup.slow_threads;
         let (from, now) = (self.in_force(before), self.in_force(self.view_of(at)));
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         node.mover.behind = match (slow, node.mover.behind) {
             (true, ViewNumber(0)) | (false, _) => node.view,
             (true, behind) => behind,
@@ -167,28 +160,24 @@ impl Driver<'_> {
     pub(crate) fn end_last_move(&mut self, at: NodeId, next: ViewNumber) {
         let (last, next) = (self.in_force(self.view_of(at)), self.in_force(next));
         let node = self.world.node(at);
-        let is_unswept = node.is_some_and(|node| node.mover.is_unswept);
-        if self.is(DriverMutant::SweepsNever) || !next.sweeps_first(&last, is_unswept) {
+        if self.is(DriverMutant::SweepsNever) || !next.sweeps_first(&last, node.mover.is_unswept) {
             return;
         }
         let has_ended = next.has_ended(&last);
-        let knows = node.is_some_and(|node| node.machine.knows(KEY));
+        let knows = node.machine.knows(KEY);
         if has_ended && knows {
             self.world.see(Witness::SettledUnseen);
             let place = last.place_in_the_end(self.setup.route());
             self.step(at, Input::Placed { key: KEY, place }, None);
         }
-        if let Some(node) = self.world.edit(at) {
-            node.mover.is_unswept |= has_ended;
-        }
+        self.world.edit(at).mover.is_unswept |= has_ended;
         self.sweep(at);
     }
 
     /// Requests that wait are looked at again: the key may be to come from elsewhere, or not at
     /// all.
     fn await_again(&mut self, at: NodeId) {
-        let waiting = self.world.edit(at).map(|node| &mut node.mover.arrivals);
-        let waiting = waiting.map(core::mem::take).unwrap_or_default();
+        let waiting = core::mem::take(&mut self.world.edit(at).mover.arrivals);
         for (label, after) in waiting {
             self.await_arrival(label, at, after);
         }
@@ -200,27 +189,21 @@ impl Driver<'_> {
             .in_force(self.view_of(at))
             .place_in_the_end(self.setup.route());
         let keeps = place.holders.contains(at);
-        if let Some(node) = self.world.edit(at)
-            && core::mem::take(&mut node.mover.is_unswept)
-            && node.state.is_none()
-            && !keeps
-        {
+        let node = self.world.edit(at);
+        if core::mem::take(&mut node.mover.is_unswept) && node.state.is_none() && !keeps {
             node.item = None;
         }
     }
 
     pub(crate) fn all_act(&mut self, at: NodeId) {
-        if let Some(node) = self.world.edit(at) {
-            node.mover.behind = node.view;
-        }
+        let node = self.world.edit(at);
+        node.mover.behind = node.view;
     }
 
     /// A source looks for the key, and sends it if it is there.
     pub(crate) fn scan(&mut self, at: NodeId) {
         let (in_force, key) = (self.in_force(self.view_of(at)), self.setup.route());
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         let (mut scan, state) = (node.mover.scan.unwrap_or_default(), node.visibility());
         let takes_shown = self.mutant == Some(DriverMutant::TakesShownForSent);
         let leaving = match takes_shown && state == Visibility::Valid {
@@ -234,18 +217,14 @@ impl Driver<'_> {
             }
             scan.note_sent();
         }
-        if let Some(node) = self.world.edit(at) {
-            node.mover.scan = scan.again(&in_force);
-        }
+        self.world.edit(at).mover.scan = scan.again(&in_force);
     }
 
     /// Sends the key, or that there is none, to a node that is to have it.
     pub(crate) fn give(&mut self, from: NodeId, to: NodeId) {
         let in_force = self.in_force(self.view_of(from));
         let keeps = self.is(DriverMutant::KeepsWhatItSent) || !in_force.forgets_sent();
-        let Some(node) = self.world.edit(from) else {
-            return;
-        };
+        let node = self.world.edit(from);
         let item = match keeps {
             true => node.item,
             false => node.item.take(),
@@ -254,7 +233,7 @@ impl Driver<'_> {
         let link = (from, to);
         let behind = |other: &Moving| (other.from, other.to) <= link;
         let place = self.world.moving.partition_point(behind);
-        let is_up = self.world.node(to).is_some_and(|node| node.is_up);
+        let is_up = self.world.node(to).is_up;
         if !is_up && !keeps {
             // It dies with its home.
             self.evict();
@@ -281,11 +260,8 @@ impl Driver<'_> {
                 self.end_moves_of(at);
             }
             let node = self.world.node(at);
-            if node.is_some_and(|node| node.mover.is_unswept && node.late.is_empty())
-                && !self.has_to_sweep(at)
-                && let Some(node) = self.world.edit(at)
-            {
-                node.mover.is_unswept = false;
+            if node.mover.is_unswept && node.late.is_empty() && !self.has_to_sweep(at) {
+                self.world.edit(at).mover.is_unswept = false;
             }
         }
     }
@@ -293,20 +269,17 @@ impl Driver<'_> {
     fn has_to_sweep(&self, at: NodeId) -> bool {
         let in_force = self.in_force(self.view_of(at));
         let holders = in_force.place_in_the_end(self.setup.route()).holders;
-        let has_item = self.world.node(at).is_some_and(|node| node.item.is_some());
+        let has_item = self.world.node(at).item.is_some();
         has_item && !holders.contains(at)
     }
 
     pub(crate) fn end_moves_of(&mut self, at: NodeId) {
-        if let Some(node) = self.world.edit(at) {
-            node.mover.ended = node.view;
-        }
+        let node = self.world.edit(at);
+        node.mover.ended = node.view;
     }
 
     pub(crate) fn has_sent_all(&self, at: NodeId) -> bool {
-        let Some(node) = self.world.node(at) else {
-            return false;
-        };
+        let node = self.world.node(at);
         let acts = node.all_act() || self.is(DriverMutant::GivesWhileServing);
         let is_left = node.mover.scan.is_some() || node.mover.ended == node.view;
         // What came with the view is done before: every thread has begun a turn since.
@@ -332,8 +305,7 @@ impl Driver<'_> {
             return self.world.see(Witness::MoveRefused);
         }
         self.install(at, moving.item);
-        let waiting = self.world.edit(at).map(|node| &mut node.mover.arrivals);
-        let waiting = waiting.map(core::mem::take).unwrap_or_default();
+        let waiting = core::mem::take(&mut self.world.edit(at).mover.arrivals);
         for (label, after) in waiting {
             self.world.see(Witness::WaitedForKey);
             self.request(label, at, after);
@@ -343,9 +315,7 @@ impl Driver<'_> {
     /// Puts in what has moved here, unless something later is here or was.
     fn install(&mut self, at: NodeId, item: Option<Item>) {
         let remembers = !self.is(DriverMutant::ForgetsRemoved);
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         let Some(moved) = item else {
             return;
         };
@@ -364,8 +334,8 @@ impl Driver<'_> {
 
     /// The machine is done with the key: what has moved here is of use if it has nothing itself.
     pub(crate) fn take_late(&mut self, at: NodeId, is_gone: bool) {
-        let late = self.world.edit(at).map(|node| &mut node.mover.late);
-        if let Some(late) = late.filter(|late| !late.is_empty()) {
+        let late = &mut self.world.edit(at).mover.late;
+        if !late.is_empty() {
             let item = late.remove(0);
             if is_gone {
                 self.install(at, item);
@@ -376,9 +346,8 @@ impl Driver<'_> {
     /// What a machine or a request removed is not to come back by a move that is under way.
     pub(crate) fn note_gone(&mut self, at: NodeId, ts: Cas) {
         let in_force = self.in_force(self.view_of(at));
-        if in_force.keeps_removed(self.setup.route(), at)
-            && let Some(node) = self.world.edit(at)
-        {
+        if in_force.keeps_removed(self.setup.route(), at) {
+            let node = self.world.edit(at);
             node.mover.gone = node.mover.gone.max(ts);
         }
     }

@@ -1,7 +1,8 @@
-//! Planted errors: what a checker that finds nothing must find.
+//! Planted errors, each of which the search must find.
 
 #[cfg(any(test, feature = "mutants"))]
 pub use curtail_consistency::symmetric::Mutant as MachineMutant;
+use curtail_types::listed_enum;
 
 /// A planted error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -13,63 +14,42 @@ pub enum Mutant {
     Driver(DriverMutant),
 }
 
-/// An error of whoever drives the machine.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum DriverMutant {
-    /// The home reads its store without asking the entry (CC-74).
-    HomeReadsBesideEntry,
-    /// What was written while the key was hot is forgotten (CC-74).
-    NoWriteBack,
-    /// A reader does not look again after it copied the item.
-    ReaderLooksOnce,
-    /// A node answers although its lease has ended.
-    AnswersWithoutLease,
-    /// A new home runs requests before it has the key.
-    ServesBeforeArrival,
-    /// The old home gives the key away while a thread of it still serves.
-    GivesWhileServing,
-    /// With one holder, too, the old home keeps what it sent.
-    KeepsWhatItSent,
-    /// What has moved is taken in although nobody awaits it any more.
-    TakesUnawaited,
-    /// What was deleted is not remembered until all has moved.
-    ForgetsRemoved,
-    /// A key is given away while a write of it is under way.
-    GivesUnsettled,
-    /// A source does not look again at a key of which a write was under way.
-    PassesUnsettled,
-    /// A source has ended when what it sent is kept back by who has not come to the view.
-    EndsUnseen,
-    /// What is not to be here is still there when keys move again.
-    SweepsNever,
-    /// A key becomes hot, or ceases to be, while keys move.
-    ChangesHotWhileMoving,
-    /// A source takes a key that it shows for one that is everywhere.
-    TakesShownForSent,
-    /// A request that is sent on does not say what its session has seen (SC, CC-72).
-    SendsOnWithoutSeen,
-}
-
-impl DriverMutant {
-    /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::HomeReadsBesideEntry,
-        Self::NoWriteBack,
-        Self::ReaderLooksOnce,
-        Self::AnswersWithoutLease,
-        Self::ServesBeforeArrival,
-        Self::GivesWhileServing,
-        Self::KeepsWhatItSent,
-        Self::TakesUnawaited,
-        Self::ForgetsRemoved,
-        Self::GivesUnsettled,
-        Self::PassesUnsettled,
-        Self::EndsUnseen,
-        Self::SweepsNever,
-        Self::ChangesHotWhileMoving,
-        Self::TakesShownForSent,
-        Self::SendsOnWithoutSeen,
-    ];
+listed_enum! {
+    /// An error of whoever drives the machine.
+    pub enum DriverMutant {
+        /// The home reads its store without asking the entry (CC-74).
+        HomeReadsBesideEntry,
+        /// What was written while the key was hot is forgotten (CC-74).
+        NoWriteBack,
+        /// A reader does not look again after it copied the item.
+        ReaderLooksOnce,
+        /// A node answers although its lease has ended.
+        AnswersWithoutLease,
+        /// A new home runs requests before it has the key.
+        ServesBeforeArrival,
+        /// The old home gives the key away while a thread of it still serves.
+        GivesWhileServing,
+        /// With one holder, too, the old home keeps what it sent.
+        KeepsWhatItSent,
+        /// What has moved is taken in although nobody awaits it any more.
+        TakesUnawaited,
+        /// What was deleted is not remembered until all has moved.
+        ForgetsRemoved,
+        /// A key is given away while a write of it is under way.
+        GivesUnsettled,
+        /// A source does not look again at a key of which a write was under way.
+        PassesUnsettled,
+        /// A source has ended when what it sent is kept back by who has not come to the view.
+        EndsUnseen,
+        /// What is not to be here is still there when keys move again.
+        SweepsNever,
+        /// A key becomes hot, or ceases to be, while keys move.
+        ChangesHotWhileMoving,
+        /// A source takes a key that it shows for one that is everywhere.
+        TakesShownForSent,
+        /// A request that is sent on does not say what its session has seen (SC, CC-72).
+        SendsOnWithoutSeen,
+    }
 }
 
 impl Mutant {

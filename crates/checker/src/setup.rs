@@ -1,4 +1,4 @@
-//! What a model is made of: how many nodes, what is asked, what may go wrong, and how often.
+//! The parameters of a model: nodes, requests, allowed faults, and how many of each.
 
 use curtail_consistency::symmetric::{Access, Model};
 use curtail_types::{NodeId, NodeSet};

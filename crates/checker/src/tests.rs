@@ -2,11 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use crate::Mutant::{Driver, Machine};
 use crate::search::{Model, fingerprint_of};
-use crate::{
-    Cluster, DriverMutant, Limits, MODELS, MachineMutant, Mutant, Outcome, Pool, Setup, search,
-};
+use crate::{Cluster, Limits, MODELS, Mutant, Outcome, Pool, Setup, search};
 
 fn model(name: &str) -> Setup {
     let found = MODELS.iter().find(|setup| setup.name == name);
@@ -58,55 +55,47 @@ fn deep_models_hold() {
         .for_each(|setup| holds(*setup));
 }
 
-fn is_found(mutant: Mutant, name: &str) {
-    let outcome = run(model(name), Some(mutant));
-    assert!(outcome.fault.is_some(), "{name} does not find {mutant:?}");
-    let found = outcome.fault.unwrap_or_else(|| panic!("just looked"));
-    println!(
-        "{mutant:?} in {name}: {}, {} steps",
-        found.fault,
-        found.steps.len()
-    );
+fn are_found(errors: &[(&str, &str)]) {
+    for &(error, name) in errors {
+        let mutant = Mutant::all().find(|mutant| mutant.name() == error);
+        let mutant = mutant.unwrap_or_else(|| panic!("no error is called {error}"));
+        let found = run(model(name), Some(mutant)).fault;
+        let found = found.unwrap_or_else(|| panic!("{name} does not find {error}"));
+        let steps = found.steps.len();
+        println!("{error} in {name}: {}, {steps} steps", found.fault);
+    }
 }
 
 /// What every planted error does, some model sees.
 #[test]
 fn planted_errors_are_found() {
-    for &(mutant, name) in FINDERS {
-        is_found(mutant, name);
-    }
+    are_found(FINDERS);
 }
 
 #[test]
 #[ignore = "takes long"]
 fn planted_errors_that_hide_are_found() {
-    for &(mutant, name) in SLOW_FINDERS {
-        is_found(mutant, name);
-    }
+    are_found(SLOW_FINDERS);
 }
 
 /// Goal: every model of deaths during moves can fail. Method: an error for each.
 #[test]
 fn deaths_during_moves_are_judged() {
-    for &(name, mutant) in DYING {
-        is_found(mutant, name);
-    }
+    are_found(DYING);
 }
 
 /// Goal: every model of deletes under SC, of deaths of a holder, and of leases can fail. Method: an
 /// error for each.
 #[test]
 fn deletes_and_leases_are_judged() {
-    for &(name, mutant) in DELETING {
-        is_found(mutant, name);
-    }
+    are_found(DELETING);
 }
 
 #[test]
 fn every_planted_error_has_a_model() {
     for mutant in Mutant::all() {
         let mut finders = FINDERS.iter().chain(SLOW_FINDERS);
-        assert!(finders.any(|one| one.0 == mutant), "{mutant:?}");
+        assert!(finders.any(|one| one.0 == mutant.name()), "{mutant:?}");
     }
 }
 
@@ -210,144 +199,75 @@ fn what_is_over_makes_no_difference() {
     }
 }
 
-/// The model that finds an error soonest.
-const FINDERS: &[(Mutant, &str)] = &[
-    (Machine(MachineMutant::AckWithoutSender), "lin-home-crash"),
-    (Machine(MachineMutant::AckBeforePublish), "lin-rejoin-pair"),
-    (Machine(MachineMutant::ValidateAnother), "lin-appends-pair"),
-    (Machine(MachineMutant::NoReplay), "lin-rejoin-pair"),
-    (Machine(MachineMutant::UpdateStepTwo), "lin-appends-pair"),
-    (
-        Machine(MachineMutant::UpdateAcknowledged),
-        "lin-appends-pair",
-    ),
-    (
-        Machine(MachineMutant::EarlierAcknowledged),
-        "lin-update-pair",
-    ),
-    (Machine(MachineMutant::UpdateHelped), "lin-append-pair"),
-    (Machine(MachineMutant::SetDropped), "lin-appends-pair"),
-    (Machine(MachineMutant::AnyActivation), "promote-again"),
-    (Machine(MachineMutant::DemotionWithoutAcks), "promote-pair"),
-    (Machine(MachineMutant::AbsentAcknowledged), "lin-join-pair"),
-    (
-        Machine(MachineMutant::DoubtfulServed),
-        "promote-home-crash-pair",
-    ),
-    (Machine(MachineMutant::OlderUpdateTaken), "sc"),
-    (Machine(MachineMutant::NoAntiEntropy), "sc"),
-    (Machine(MachineMutant::SeenForgotten), "sc-promote"),
-    (
-        Machine(MachineMutant::LateUpdateDropped),
-        "sc-move-promote-away",
-    ),
-    (Machine(MachineMutant::HomeUnasked), "move-promote-away"),
-    (
-        Machine(MachineMutant::AnyView),
-        "sc-move-hot-crash-demotion",
-    ),
-    (
-        Machine(MachineMutant::LateUpdateBegins),
-        "sc-move-promote-crash",
-    ),
-    (
-        Machine(MachineMutant::LostAwaited),
-        "sc-move-hot-crash-pair",
-    ),
-    (Machine(MachineMutant::HeirDoubts), "move-hot-crash-pair"),
-    (
-        Machine(MachineMutant::RemovedForgotten),
-        "cold-delete-three",
-    ),
-    (Driver(DriverMutant::NoWriteBack), "promote-again"),
-    (Driver(DriverMutant::ReaderLooksOnce), "lin"),
-    (
-        Driver(DriverMutant::HomeReadsBesideEntry),
-        "lin-update-pair",
-    ),
-    (Driver(DriverMutant::AnswersWithoutLease), "lin-lease"),
-    (Driver(DriverMutant::ServesBeforeArrival), "move"),
-    (Driver(DriverMutant::GivesWhileServing), "move"),
-    (Driver(DriverMutant::KeepsWhatItSent), "move-crash"),
-    (Driver(DriverMutant::TakesUnawaited), "move-crash"),
-    (Driver(DriverMutant::ForgetsRemoved), "move-holders"),
-    (Driver(DriverMutant::PassesUnsettled), "move-holders-set"),
-    (Driver(DriverMutant::EndsUnseen), "move"),
-    (Driver(DriverMutant::SweepsNever), "move-holders-crash"),
-    (
-        Driver(DriverMutant::TakesShownForSent),
-        "move-holders-promote-die",
-    ),
-    (Driver(DriverMutant::ChangesHotWhileMoving), "move-promote"),
-    (Driver(DriverMutant::SendsOnWithoutSeen), "sc-move-hot-wide"),
+/// Planted errors, and the model that finds each soonest.
+const FINDERS: &[(&str, &str)] = &[
+    ("ack-without-sender", "lin-home-crash"),
+    ("ack-before-publish", "lin-rejoin-pair"),
+    ("validate-another", "lin-appends-pair"),
+    ("no-replay", "lin-rejoin-pair"),
+    ("update-step-two", "lin-appends-pair"),
+    ("update-acknowledged", "lin-appends-pair"),
+    ("earlier-acknowledged", "lin-update-pair"),
+    ("update-helped", "lin-append-pair"),
+    ("set-dropped", "lin-appends-pair"),
+    ("any-activation", "promote-again"),
+    ("demotion-without-acks", "promote-pair"),
+    ("absent-acknowledged", "lin-join-pair"),
+    ("doubtful-served", "promote-home-crash-pair"),
+    ("older-update-taken", "sc"),
+    ("no-anti-entropy", "sc"),
+    ("seen-forgotten", "sc-promote"),
+    ("late-update-dropped", "sc-move-promote-away"),
+    ("home-unasked", "move-promote-away"),
+    ("any-view", "sc-move-hot-crash-demotion"),
+    ("late-update-begins", "sc-move-promote-crash"),
+    ("lost-awaited", "sc-move-hot-crash-pair"),
+    ("heir-doubts", "move-hot-crash-pair"),
+    ("removed-forgotten", "cold-delete-three"),
+    ("no-write-back", "promote-again"),
+    ("reader-looks-once", "lin"),
+    ("home-reads-beside-entry", "lin-update-pair"),
+    ("answers-without-lease", "lin-lease"),
+    ("serves-before-arrival", "move"),
+    ("gives-while-serving", "move"),
+    ("keeps-what-it-sent", "move-crash"),
+    ("takes-unawaited", "move-crash"),
+    ("forgets-removed", "move-holders"),
+    ("passes-unsettled", "move-holders-set"),
+    ("ends-unseen", "move"),
+    ("sweeps-never", "move-holders-crash"),
+    ("takes-shown-for-sent", "move-holders-promote-die"),
+    ("changes-hot-while-moving", "move-promote"),
+    ("sends-on-without-seen", "sc-move-hot-wide"),
 ];
 
-/// Models in which a node dies while keys move and the hot set changes, and an error that each
-/// finds besides: so each of them can fail.
-const DYING: &[(&str, Mutant)] = &[
-    ("move-hot-crash-get", Machine(MachineMutant::HeirDoubts)),
-    (
-        "move-hot-crash-demotion",
-        Machine(MachineMutant::DoubtfulServed),
-    ),
-    ("move-promote-crash", Driver(DriverMutant::KeepsWhatItSent)),
-    (
-        "move-promote-away-crash",
-        Machine(MachineMutant::DoubtfulServed),
-    ),
-    (
-        "sc-move-hot-crash-loss",
-        Machine(MachineMutant::LostAwaited),
-    ),
-    (
-        "sc-move-promote-away-crash",
-        Machine(MachineMutant::LostAwaited),
-    ),
+/// Models in which a node dies while keys move and the hot set changes, and before each an error
+/// that it finds besides: so each of them can fail.
+const DYING: &[(&str, &str)] = &[
+    ("heir-doubts", "move-hot-crash-get"),
+    ("doubtful-served", "move-hot-crash-demotion"),
+    ("keeps-what-it-sent", "move-promote-crash"),
+    ("doubtful-served", "move-promote-away-crash"),
+    ("lost-awaited", "sc-move-hot-crash-loss"),
+    ("lost-awaited", "sc-move-promote-away-crash"),
 ];
 
 /// Models in which something is deleted under SC while keys move, or a node dies meanwhile that
 /// holds the key with others, and models of leases under SC and of promotions: so each can fail.
-const DELETING: &[(&str, Mutant)] = &[
-    (
-        "sc-move-hot-delete",
-        Machine(MachineMutant::OlderUpdateTaken),
-    ),
-    (
-        "sc-move-promote-delete",
-        Driver(DriverMutant::KeepsWhatItSent),
-    ),
-    (
-        "sc-move-promote-away-delete",
-        Driver(DriverMutant::NoWriteBack),
-    ),
-    (
-        "sc-move-holders-delete",
-        Driver(DriverMutant::ForgetsRemoved),
-    ),
-    (
-        "sc-move-holders-promote-die",
-        Driver(DriverMutant::TakesShownForSent),
-    ),
-    (
-        "sc-move-holders-hot-crash",
-        Machine(MachineMutant::HeirDoubts),
-    ),
-    ("cold-lease", Driver(DriverMutant::AnswersWithoutLease)),
-    ("sc-lease", Driver(DriverMutant::AnswersWithoutLease)),
-    (
-        "promote-home-lease-pair",
-        Driver(DriverMutant::AnswersWithoutLease),
-    ),
+const DELETING: &[(&str, &str)] = &[
+    ("older-update-taken", "sc-move-hot-delete"),
+    ("keeps-what-it-sent", "sc-move-promote-delete"),
+    ("no-write-back", "sc-move-promote-away-delete"),
+    ("forgets-removed", "sc-move-holders-delete"),
+    ("takes-shown-for-sent", "sc-move-holders-promote-die"),
+    ("heir-doubts", "sc-move-holders-hot-crash"),
+    ("answers-without-lease", "cold-lease"),
+    ("answers-without-lease", "sc-lease"),
+    ("answers-without-lease", "promote-home-lease-pair"),
 ];
 
 /// These take long to show: millions of states.
-const SLOW_FINDERS: &[(Mutant, &str)] = &[
-    (
-        Driver(DriverMutant::GivesUnsettled),
-        "move-holders-append-wide",
-    ),
-    (
-        Machine(MachineMutant::DemotionWithoutAcks),
-        "sc-move-holders-crash-set",
-    ),
+const SLOW_FINDERS: &[(&str, &str)] = &[
+    ("gives-unsettled", "move-holders-append-wide"),
+    ("demotion-without-acks", "sc-move-holders-crash-set"),
 ];

@@ -1,15 +1,15 @@
-//! A state of a small cluster: nodes, what is between them, and what clients know.
+//! A state of a small cluster: its nodes, the messages between them, and what clients know.
 
 use std::hash::{Hash, Hasher};
 
 use curtail_consistency::symmetric::{Config, Mode, Model, Place, Symmetric, Ticket, Visibility};
 use curtail_types::{Cas, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId};
 
+use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Sessions, Written};
 use crate::moves::{Mover, Moving};
 use crate::search::fingerprint_of;
 use crate::setup::{Chances, Change, Kind, Setup, Witness};
-use crate::shared::Shared;
 
 /// The view that everybody begins with.
 pub(crate) const FIRST_VIEW: ViewNumber = ViewNumber(1);
@@ -151,8 +151,7 @@ impl Label {
             let free = (GETS..).map(label).find(is_free);
             return free.unwrap_or(Self(u8::MAX));
         }
-        let before = world.counts.writes.get(usize::from(node.0));
-        label(before.copied().unwrap_or_default())
+        label(world.counts.writes[usize::from(node.0)])
     }
 
     /// The node that it was asked of.
@@ -227,12 +226,12 @@ impl World {
         }
     }
 
-    pub(crate) fn node(&self, node: NodeId) -> Option<&Node> {
-        self.nodes.get(usize::from(node.0)).map(|node| &**node)
+    pub(crate) fn node(&self, node: NodeId) -> &Node {
+        &self.nodes[usize::from(node.0)]
     }
 
-    pub(crate) fn edit(&mut self, node: NodeId) -> Option<&mut Node> {
-        self.nodes.get_mut(usize::from(node.0)).map(Shared::edit)
+    pub(crate) fn edit(&mut self, node: NodeId) -> &mut Node {
+        self.nodes[usize::from(node.0)].edit()
     }
 
     pub(crate) fn operation(&self, label: Label) -> Option<&Operation> {
@@ -273,8 +272,8 @@ impl World {
     /// What only the past tells apart is the same: how many writes whom was asked for when no more
     /// come, and what is known of answers when nothing will be answered.
     fn forget_past(&mut self) {
-        let of_writes = self.counts.unasked.get(Kind::Set as usize..);
-        if of_writes.is_some_and(|unasked| unasked.iter().all(|count| *count == 0)) {
+        let of_writes = &self.counts.unasked[Kind::Set as usize..];
+        if of_writes.iter().all(|count| *count == 0) {
             self.counts.writes = Default::default();
         }
         let waits = |one: &Operation| one.stage != OperationStage::Unknown;

@@ -9,11 +9,11 @@
 
 mod child;
 mod control;
-mod numbers;
+mod node_stats;
 mod report;
-mod settled;
-mod trial;
+mod trial_folder;
 mod up;
+mod wait_for_view;
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 use curtail_membership::ClusterFile;
 
 use control::Request;
-use trial::Folder;
+use trial_folder::Folder;
 
 /// What to do with a cluster.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ enum Command {
     Status {
         #[command(flatten)]
         target: Target,
-        /// As JSON
+        /// Print the status as JSON
         #[arg(long)]
         json: bool,
     },
@@ -51,7 +51,7 @@ enum Command {
     Resume(OneNode),
     /// Add a node to the trial cluster, or restart one that was killed or removed
     Add {
-        /// Its number or name; a new one if none is given
+        /// The node: its number or its name; without it a new node is added
         node: Option<String>,
         #[command(flatten)]
         target: Target,
@@ -96,9 +96,9 @@ struct Target {
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     dir: Option<PathBuf>,
     /// The trial cluster that was started with this port
-    #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
-    /// The cluster of this cluster file, not a trial cluster (status, remove, rebalance)
+    /// The cluster of this cluster file, in place of a trial cluster (status, remove, rebalance)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }
@@ -140,7 +140,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Command::Add { node, target, wait } => add(node.as_deref(), target, wait)?,
         Command::Remove { one, wait } => remove(one, wait)?,
         Command::Rebalance { target, wait } => {
-            settled::wait(&target.load()?, wait.duration())?;
+            wait_for_view::wait(&target.load()?, wait.duration())?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -184,7 +184,7 @@ fn add(node: Option<&str>, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     // A node that was killed may still be a member, as its life before.
     let roster = before.map(|stored| stored.roster);
     let life = roster.and_then(|roster| Some(roster.node(entry.id)?.incarnation));
-    settled::wait_for(&cluster, (entry.id, life), wait.duration())
+    wait_for_view::wait_for(&cluster, (entry.id, life), wait.duration())
 }
 
 fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
@@ -198,7 +198,7 @@ fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is no member", entry.name);
     }
-    settled::wait_until_gone(&cluster, entry.id, wait.duration())?;
+    wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
     println!("{} has left", entry.name);
     if one.target.file.is_none() {
         let node = entry.name.clone();

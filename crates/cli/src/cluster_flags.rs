@@ -8,7 +8,7 @@ use curtail_membership::NodeConfig;
 use curtail_server::Config;
 use rustix::process::{self, Signal};
 
-use crate::ranges;
+use crate::ranged_numbers;
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// Number or name of this node in the cluster file. Without -p, -l or -s the server listens
-    /// where the file says
+    /// on this node's client address in that file
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Maximum number of hot keys, of which every node holds a copy; 0 for none (default: 256)
@@ -39,7 +39,7 @@ impl ClusterFlags {
             end_with(parent).context("--end-with-parent")?;
         }
         let hot_keys = self.hot_keys();
-        ranges::check(hot_keys, 0..=Config::HOT_KEYS_MAX)
+        ranged_numbers::check(hot_keys, 0..=Config::HOT_KEYS_MAX)
             .with_context(|| format!("--hot-keys {hot_keys}"))?;
         match (&self.cluster, &self.node) {
             (None, None) => {

@@ -208,7 +208,7 @@ fn try_alone(name: &str, arguments: &[OsString], cli: &Command) -> anyhow::Resul
         return Ok(());
     };
     if is_false && error.kind() != clap::error::ErrorKind::UnknownArgument {
-        bail!("it takes a value, and not false");
+        bail!("it takes a value, not false");
     }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
@@ -271,10 +271,7 @@ mod tests {
             ),
             ("[a]\nb = 1", "line 2, a: a table"),
             ("port = true", "line 2, port: a value is required"),
-            (
-                "port = false",
-                "line 2, port: it takes a value, and not false",
-            ),
+            ("port = false", "line 2, port: it takes a value, not false"),
             ("no-such = false", "line 2, no-such: unexpected argument"),
             ("disable-cas = 1", "line 2, disable-cas: unexpected value"),
             ("verbose = -1", "line 2, verbose: -1 is not from 0 to 3"),

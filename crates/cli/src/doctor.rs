@@ -1,4 +1,4 @@
-//! `curtail doctor`: what this machine offers a server, what that costs, and what to change.
+//! `curtail doctor`: settings of this machine that slow a server down, their cost, and the remedy.
 //!
 //! It only reads; every line says what was found, whether that is good, and if not, what it costs.
 
@@ -77,7 +77,7 @@ fn network_card() -> Finding {
         Ok(()) => good(
             name,
             format!(
-                "may be acknowledged by the network card's program, with --native-interface; pins \
+                "the XDP program can acknowledge them with --native-interface; pins \
                  in {}",
                 pins.display()
             ),
@@ -128,7 +128,7 @@ fn processors() -> Finding {
     )
     .note(
         usable == 1,
-        "one worker shares the processor with the kernel's network threads and everybody else",
+        "one worker shares the processor with the kernel's network threads and all other programs",
     )
 }
 
@@ -137,7 +137,7 @@ fn quota() -> Finding {
         None => good("cpu quota", "none"),
         Some(cpus) => good("cpu quota", format!("{cpus:.2} processors")).warn(
             true,
-            "when the quota is used up every thread stops for the rest of the period, up to 100 \
+            "when the quota is used up, every thread stops for the rest of the period, up to 100 \
              ms: the 99th percentile shows it. Give whole processors (cpuset) instead",
         ),
     }
@@ -163,7 +163,7 @@ fn memory() -> Finding {
     let found = format!("{} MiB, {} MiB available", mib(total), mib(available));
     good("memory", found).warn(
         available < 128 << 20,
-        "less than the default -m 64 and its overhead need; something else will be killed",
+        "less than the default -m 64 and its overhead need: the kernel may kill a process",
     )
 }
 
@@ -180,7 +180,7 @@ fn memory_group_of(groups: &ControlGroups<'_>) -> Finding {
         )
         .note(
             true,
-            "keep -m at least 32 MiB below it: the limit kills, -m evicts",
+            "keep -m at least 32 MiB below it: at -m the server evicts, at this limit it is killed",
         ),
     }
 }
@@ -195,8 +195,8 @@ fn huge_pages() -> Finding {
     let off = !matches!(chosen.as_str(), "always" | "madvise");
     good("huge pages", chosen).note(
         off,
-        "memory comes in small pages: every access to a large table waits for address translation \
-         too, which costs 12 % of the throughput with pipelines of 16",
+        "with small pages each access to a large table also waits for address translation, which \
+         costs 12 % of the throughput with pipelines of 16",
     )
 }
 
@@ -222,7 +222,7 @@ fn backlog() -> Finding {
     let most = number("/proc/sys/net/core/somaxconn").unwrap_or(0);
     good("listen backlog", format!("somaxconn {most}")).note(
         most < 1024,
-        "caps -b: a burst of new connections beyond it is retried after a second by the clients",
+        "limits -b: in a burst of more new connections, clients retry after a second",
     )
 }
 
@@ -232,8 +232,8 @@ fn congestion() -> Finding {
     let pacing = name == "bbr";
     good("tcp congestion control", name).note(
         pacing,
-        "bbr's bookkeeping costs about 1.5 % of a busy worker in a local network; reno or cubic do \
-         not. Not worth a change on its own",
+        "bbr costs a busy worker about 1.5 % of its processor time in a local network, reno and \
+         cubic do not; not worth a change on its own",
     )
 }
 
@@ -251,7 +251,7 @@ fn memory_lock() -> Finding {
     };
     good("locked memory", bytes).note(
         limit != "unlimited" && !curtail_runtime::is_root(),
-        "-k needs as much as -m and what the process takes beside it",
+        "-k needs -m and the memory of the process beside it",
     )
 }
 

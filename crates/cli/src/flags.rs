@@ -16,16 +16,16 @@ use curtail_workload::quantity;
 use crate::{
     cluster_flags::ClusterFlags,
     config_file::Origins,
-    extended::{self, Unused},
-    faults::Faults,
+    extended_options::{self, Unused},
+    flag_errors::Faults,
     native_flags::NativeFlags,
-    ranges,
+    ranged_numbers,
 };
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 #[command(args_override_self = true, disable_version_flag = true)]
-#[command(after_help = extended::HELP)]
+#[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
@@ -34,10 +34,10 @@ pub(crate) struct Flags {
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
-    /// UNIX socket to listen on (disables network support)
+    /// Unix socket to listen on, in place of the network
     #[arg(short = 's', long, value_name = "FILE")]
     unix_socket: Option<PathBuf>,
-    /// Access mask for the UNIX socket, in octal (default: 700)
+    /// Permissions of the Unix socket, in octal (default: 700)
     #[arg(short = 'a', long, value_name = "MASK")]
     unix_mask: Option<String>,
     /// Enable the "shutdown" command
@@ -68,14 +68,14 @@ pub(crate) struct Flags {
         allow_negative_numbers = true
     )]
     memory_limit: String,
-    /// Return an error on memory exhausted instead of evicting
+    /// Refuse writes when memory is full, instead of evicting
     #[arg(short = 'M', long)]
     disable_evictions: bool,
-    /// Max simultaneous connections
+    /// Maximum simultaneous connections
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     conn_limit: i64,
-    /// Lock down all memory
+    /// Lock all memory, so that none is swapped out
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
     /// Log more: -v sets --log-level debug; -vv and -vvv also log connections and commands
@@ -120,10 +120,10 @@ pub(crate) struct Flags {
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
-    /// Disable use of CAS
+    /// Disable CAS (versions of items)
     #[arg(short = 'C', long)]
     disable_cas: bool,
-    /// Backlog queue limit
+    /// Maximum connections that wait in the kernel to be accepted
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     listen_backlog: i64,
@@ -223,7 +223,7 @@ impl Flags {
         faults.keep(self.settle_echoes(&mut config));
         let mut unused = self.meaningless();
         for list in &self.extended {
-            extended::apply(&mut config, list, &mut unused, &mut warnings, &mut faults);
+            extended_options::apply(&mut config, list, &mut unused, &mut warnings, &mut faults);
         }
         warnings.extend(unused.warnings());
         faults.keep(self.settle_addresses(&mut config, &mut warnings));
@@ -352,11 +352,11 @@ impl Flags {
     }
 
     fn settle_rates(&self, config: &mut Config, faults: &mut Faults) {
-        let backlog = ranges::check(self.listen_backlog, 1..=i64::from(i32::MAX));
+        let backlog = ranged_numbers::check(self.listen_backlog, 1..=i64::from(i32::MAX));
         let backlog = backlog.and_then(|backlog| Ok(i32::try_from(backlog)?));
         let named = || format!("-b {}", self.listen_backlog);
         config.backlog = faults.keep(backlog.with_context(named));
-        let requests = ranges::check(self.max_reqs_per_event, 1..=i64::from(u32::MAX));
+        let requests = ranged_numbers::check(self.max_reqs_per_event, 1..=i64::from(u32::MAX));
         let requests = requests.and_then(|requests| Ok(usize::try_from(requests)?));
         let named = || format!("-R {}", self.max_reqs_per_event);
         config.requests_per_turn_max = faults.keep(requests.with_context(named));
@@ -401,7 +401,7 @@ impl Flags {
             config.echoed.growth_factor = factor;
         }
         if let Some(bytes) = self.slab_min_size {
-            let bytes = ranges::check(bytes, 1..).with_context(|| format!("-n {bytes}"))?;
+            let bytes = ranged_numbers::check(bytes, 1..).with_context(|| format!("-n {bytes}"))?;
             config.echoed.chunk_bytes = bytes;
         }
         config.echoed.protocol = match self.protocol.as_str() {

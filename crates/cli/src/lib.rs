@@ -7,19 +7,19 @@
 //! that, and is left with nothing but the link.
 #![forbid(unsafe_code)]
 
+mod check_config;
 mod cluster;
 mod cluster_flags;
 mod config_file;
 mod doctor;
-mod effective;
-mod extended;
-mod faults;
-mod flags;
-mod lab;
-mod native_flags;
-mod ranges;
+mod extended_options;
+mod flag_errors;
 #[cfg(test)]
-mod reference;
+mod flag_reference;
+mod flags;
+mod native_flags;
+mod ranged_numbers;
+mod run_lab;
 mod serve;
 mod top;
 
@@ -56,14 +56,14 @@ enum Command {
 /// Carries out the command that this process was started with.
 pub fn main() -> ExitCode {
     let given: Vec<OsString> = std::env::args_os().collect();
-    if let Some(arguments) = lab::arguments(&given) {
-        return fail(&lab::run(arguments));
+    if let Some(arguments) = run_lab::arguments(&given) {
+        return fail(&run_lab::run(arguments));
     }
     let expanded = match config_file::expand(given, &Cli::command()) {
         Ok(expanded) => expanded,
         Err(error) => return fail(&error),
     };
-    let matches = lab::listed(Cli::command()).get_matches_from(expanded.arguments);
+    let matches = run_lab::listed(Cli::command()).get_matches_from(expanded.arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let answer = match cli.command {
         Command::Serve(mut flags) => {
@@ -89,6 +89,6 @@ mod tests {
     /// Goal: no flag is missing on the page, or has another default or meaning there.
     #[test]
     fn the_reference_page_has_every_flag() {
-        reference::check("flags.md", &Cli::command());
+        flag_reference::check("flags.md", &Cli::command());
     }
 }

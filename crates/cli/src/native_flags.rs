@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use curtail_server::{Config, NativeConfig, NativeMode};
 
-use crate::ranges::number;
+use crate::ranged_numbers::number;
 
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! `curtail serve`: from flags to a running server, and to its end.
+//! `curtail serve`: starts a server from its flags, waits for signals, and stops it.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use curtail_server::{
 use tracing::{error, info, warn};
 
 use crate::{
-    effective,
+    check_config,
     flags::{Flags, Settled},
 };
 
@@ -38,7 +38,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if flags.check_config {
-        return effective::check(flags);
+        return check_config::check(flags);
     }
     let Settled {
         config,
@@ -92,7 +92,10 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
         "stopping{}; requests that have arrived are answered first",
         if saves { " and saving the contents" } else { "" }
     );
-    service.tell(ServiceState::Stopping, "answering what is in flight");
+    service.tell(
+        ServiceState::Stopping,
+        "answering the requests that have arrived",
+    );
     let answer = finish(server, last);
     if let Some(path) = &flags.pidfile {
         let _ = fs::remove_file(path);
@@ -185,7 +188,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn greet(server: &Server, config: &Config) {
     let where_to = match server.names() {
-        [] => "nothing: neither TCP nor a Unix socket was asked for".to_owned(),
+        [] => "nothing: neither TCP nor a Unix socket is configured".to_owned(),
         names => names.join(", "),
     };
     info!(
@@ -207,7 +210,7 @@ fn greet(server: &Server, config: &Config) {
             target: component::SERVER,
             items,
             file = %file.display(),
-            "restored {items} items; the file is removed, because what it holds becomes old"
+            "restored {items} items and removed the file, whose contents would become stale"
         ),
         (Restored::Failed(error), Some(file)) => warn!(
             target: component::SERVER,
@@ -217,13 +220,13 @@ fn greet(server: &Server, config: &Config) {
         (_, Some(file)) => info!(
             target: component::SERVER,
             file = %file.display(),
-            "started empty: nothing was saved; SIGUSR1 saves the contents and stops, any other end \
-             loses them"
+            "started empty: the -e file does not exist; SIGUSR1 saves the contents and stops, any \
+             other end loses them"
         ),
         (_, None) => info!(
             target: component::SERVER,
-            "started empty: the contents are in memory alone and end with the process (-e saves \
-             them at a restart)"
+            "started empty: the contents are lost when the process ends (-e keeps them over a \
+             planned restart)"
         ),
     }
 }
@@ -236,7 +239,7 @@ fn greet_beside(server: &Server) {
     let datagrams = server.udp_addresses();
     if !datagrams.is_empty() {
         let addresses = listed(datagrams);
-        info!(target: component::SERVER, "memcached's datagrams are taken on {addresses}");
+        info!(target: component::SERVER, "listening for memcached's datagrams on {addresses}");
     }
     if let Some(native) = server.native() {
         info!(
@@ -288,8 +291,8 @@ fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Fl
         if start.elapsed() >= Duration::from_secs(seconds) {
             warn!(
                 target: component::CLUSTER,
-                "not all keys went to other nodes within {seconds} s: those that did not are \
-                 lost; raise --leave-seconds"
+                "not all keys moved to other nodes within {seconds} s: the remaining keys are \
+                  lost; raise --leave-seconds"
             );
             return;
         }
@@ -308,7 +311,7 @@ fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service)
                     Ok(Some(count)) => info!(
                         target: component::AUTH,
                         "SIGHUP: the authentication file was read again and has {count} logins; \
-                         clients that are logged in stay so"
+                         clients that are logged in stay logged in"
                     ),
                     Ok(None) => info!(
                         target: component::AUTH,
@@ -338,7 +341,7 @@ fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
             ),
             None => warn!(
                 target: component::SERVER,
-                "the contents were to be saved and are lost: no file was named (-e)"
+                "the contents could not be saved and are lost: no file was named (-e)"
             ),
         }
     }

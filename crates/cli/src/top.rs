@@ -1,4 +1,4 @@
-//! `curtail top`: what a server is doing, refreshed on a terminal, or told once.
+//! `curtail top`: shows what a server does, refreshed on a terminal or as one report.
 //!
 //! ```text
 //!   server <-- stats --- sampler --- samples --+
@@ -17,7 +17,7 @@ mod draw;
 mod histogram;
 mod history;
 mod hot_keys;
-pub(crate) mod numbers;
+pub(crate) mod number_format;
 mod panels;
 mod report;
 mod sample;
@@ -51,17 +51,16 @@ pub(crate) struct Options {
     /// Seconds between two samples, from 0.1
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
-    /// Print one report after one interval; the default when standard output is no terminal
+    /// Print one report after one interval; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
     /// Print one report as JSON
     #[arg(long)]
     json: bool,
-    /// Show the hottest keys, by `watch` for a tenth of a second each interval, which costs the
-    /// server time
+    /// Show the hottest keys from `watch`, a tenth of a second each interval; slows the server down
     #[arg(short, long)]
     keys: bool,
-    /// Name to log in with, if the server asks (-Y)
+    /// Name to log in with, if the server requires a login (-Y)
     #[arg(long, value_name = "NAME", requires = "password_file")]
     user: Option<String>,
     /// File whose first line is the password

@@ -1,4 +1,4 @@
-//! A trial cluster as a newcomer meets it: up, look, kill, add, remove, and an end that leaves
+//! A trial cluster as an operator uses it: up, status, kill, add, remove, and an end that leaves
 //! nothing behind.
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 

@@ -1,5 +1,5 @@
-//! Commands of the second program: it is run from beside this one with the same arguments, and a
-//! user without it is told how to get it.
+//! `curtail` runs commands of `curtail-lab` from beside it with the same arguments, or says how to
+//! get it.
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::{

@@ -1,4 +1,4 @@
-//! The binary as an operator meets it: start, signals, errors, files, `doctor`.
+//! The server as an operator uses it: start, signals, errors, files, `doctor`.
 
 use std::{
     fs,

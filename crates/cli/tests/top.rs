@@ -198,7 +198,7 @@ fn what_is_no_server_is_said_and_fails() {
     drop(nobody);
     for (address, words) in [
         (&addresses[0], "not memcached's protocol: -ERR ?[31munknown"),
-        (&addresses[0], "hung up"),
+        (&addresses[0], "closed the connection"),
         (&gone, "refused"),
     ] {
         let output = top(&[address]);

@@ -1,4 +1,5 @@
-//! What it costs to share one session, and what a batch saves: `cargo bench -p curtail-client`.
+//! The cost of sharing one session between threads, and what a batch saves: `cargo bench -p
+//! curtail-client`.
 //!
 //! A server thread acknowledges every write at once, so that only the client and the kernel's
 //! sockets are measured. Each thread has one write under way, as in the paper's figure (Juneberry,

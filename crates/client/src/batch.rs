@@ -1,4 +1,4 @@
-//! Datagrams that are sent together: one system call carries what a turn has to say.
+//! Datagrams that one system call sends together at the end of a turn.
 //!
 //! The paper puts several requests into one buffer of the card (JB-14); a datagram of this protocol
 //! holds one, so the batch is in the call (`sendmmsg`). What the socket does not take is kept for

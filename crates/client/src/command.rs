@@ -1,4 +1,4 @@
-//! What is asked: an opcode and its fields, before it has a session, a slot and a number.
+//! A request before it has a session, a slot and a sequence number: an opcode and its fields.
 
 use curtail_codec::native::{Class, Flags, HEADER_BYTES, Head, Opcode, RequestClass, Session};
 

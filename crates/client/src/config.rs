@@ -1,4 +1,4 @@
-//! What a session may be told before it begins; the defaults suit a server in the same building.
+//! The configuration of a session; the defaults suit a server in the same data centre.
 
 use std::time::Duration;
 

@@ -37,15 +37,15 @@
 #![forbid(unsafe_code)]
 
 mod batch;
-mod cells;
 mod command;
 mod config;
 mod error;
-mod handle;
-mod link;
 pub mod machine;
 pub mod memcached;
 mod outcome;
+mod pending_request;
+mod polled_session;
+mod request_cells;
 mod session;
 mod stream;
 
@@ -55,9 +55,9 @@ pub use self::{
     command::Command,
     config::{Config, WhenFull},
     error::{ClientError, Reason},
-    handle::{Call, Write},
-    link::Link,
     machine::Counts,
     outcome::{Accepted, Answer, Event, Outcome},
+    pending_request::{Call, Write},
+    polled_session::Link,
     session::Session,
 };

@@ -1,5 +1,5 @@
-//! A session of the native protocol as a machine: what is sent, when it is sent again, and what the
-//! answers mean. It holds no socket, reads no clock and keeps no bytes.
+//! The state machine of a session: which datagrams it sends, when it repeats them, and how it
+//! interprets replies. It holds no socket, reads no clock and keeps no bytes.
 //!
 //! The driver asks for a slot ([`Machine::assign`]), hands in what happens ([`Machine::step`]), and
 //! calls again at the latest at [`Machine::deadline`]. What is emitted is carried out in order.
@@ -19,9 +19,9 @@
 //! queues of keys are known (`routes`).
 
 mod handshake;
+mod key_queues;
 mod random;
 mod replies;
-mod routes;
 mod rtt;
 mod slot;
 mod window;
@@ -35,8 +35,8 @@ use curtail_types::Instant;
 
 use self::{
     handshake::Handshake,
+    key_queues::Routes,
     random::Random,
-    routes::Routes,
     rtt::Rtt,
     slot::{Slot, State},
     window::Window,

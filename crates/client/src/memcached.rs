@@ -25,12 +25,14 @@ pub struct Login {
 }
 
 /// Why a connection was not opened.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The network or the system refused.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The server does not accept the login.
+    #[error("the server does not let {user:?} in: {answer}")]
     Login {
         /// The name in it.
         user: String,
@@ -217,12 +219,6 @@ impl fmt::Debug for Login {
     }
 }
 
-impl From<io::Error> for OpenError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
 impl From<OpenError> for io::Error {
     fn from(error: OpenError) -> Self {
         match error {
@@ -231,19 +227,6 @@ impl From<OpenError> for io::Error {
         }
     }
 }
-
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(error) => error.fmt(f),
-            Self::Login { user, answer } => {
-                write!(f, "the server does not let {user:?} in: {answer}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What a server said about a request: accepted, answered, or how far a queue is.
+//! The parts of a reply: accepted, the result, or how far a queue has been executed.
 //!
 //! Two words are never mixed (JB-52): an *accepted* write is ordered and held once in the memory of
 //! the server's kernel; a *durable* one is on stable storage.

@@ -30,14 +30,14 @@ use curtail_types::HashSeed;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{
-    cells::{CallEnd, Cells, RingEntry},
     command::Command,
     config::Config,
     error::ClientError,
-    handle::{Call, Write},
-    link::{self, Link},
     machine::Counts,
     outcome::{Accepted, Answer, Event},
+    pending_request::{Call, Write},
+    polled_session::{self, Link},
+    request_cells::{CallEnd, Cells, RingEntry},
 };
 
 /// A session with a server. Cloning it gives another handle to the same session.
@@ -242,7 +242,7 @@ impl Session {
     }
 
     fn begin(&self, command: &Command<'_>, marked: bool, waits: bool) -> Result<u32, ClientError> {
-        link::check(command)?;
+        polled_session::check(command)?;
         let is_nilext = matches!(command.class(), Class::Nilext | Class::NilextNonidempotent);
         if is_nilext != marked {
             return Err(ClientError::Mark);

@@ -1,5 +1,5 @@
-//! The stream beside the datagrams, for what does not fit one: the same frames, one behind another
-//! over TCP.
+//! The TCP connection of a session, for requests and replies that fit no datagram: the same frames,
+//! one behind another.
 //!
 //! It is opened when it is first needed and never waited for. When it breaks, everything that was
 //! under way on it is sent again over another one by whoever keeps the requests.

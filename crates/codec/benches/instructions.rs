@@ -1,4 +1,4 @@
-//! Instructions that each hot form costs, and the time that they take.
+//! Instructions and time to decode and encode each frequent form of request.
 //!
 //! Instructions are counted by valgrind, because counts mean the same on a busy machine: each form
 //! is decoded and answered in a process of its own with two numbers of rounds, and the difference

@@ -1,4 +1,4 @@
-//! Bytes to requests, outcomes to bytes: the protocols, and nothing but the protocols.
+//! Decodes requests and encodes outcomes: the protocols, and nothing else.
 //!
 //! A codec holds no socket, no buffer and no item. The server hands it what has arrived and gets
 //! one request back that borrows from those bytes; the server hands it an outcome and room, and

@@ -28,11 +28,11 @@ pub mod encode;
 mod admin;
 mod authenticate;
 mod base64;
-mod body;
+mod body_end;
 mod command;
 mod decode;
+mod fast_path;
 mod flags;
-mod hot;
 mod keys;
 mod line;
 mod meta;
@@ -42,7 +42,7 @@ mod sink;
 mod text;
 
 pub use admin::{Admin, Words};
-pub use body::{BodyEnd, BodyEndState};
+pub use body_end::{BodyEnd, BodyEndState};
 pub use decode::Decoder;
 pub use request::{
     Decoded, Form, KeyScratch, LINE_BYTES_MAX, Limits, Meta, OPAQUE_BYTES_MAX, Request, Return,

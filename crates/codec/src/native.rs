@@ -24,18 +24,18 @@
 //! decoded is canonical: encoding it again gives the same bytes. Nothing here allocates or panics.
 
 mod checksum;
-mod class;
 mod cookie;
+mod early_acknowledgement;
 mod opcode;
 mod reply;
 mod request;
 mod words;
 
 pub use checksum::Checksum;
-pub use class::{
+pub use cookie::{COOKIE_WINDOW_SECONDS, Cookies, Peer};
+pub use early_acknowledgement::{
     ACTION_BITS_MASK, CLASS_MASK, CLASS_TABLE, Class, QUEUED, RequestClass, class_index,
 };
-pub use cookie::{COOKIE_WINDOW_SECONDS, Cookies, Peer};
 pub use opcode::{Flags, Opcode, SEQUENCE_MAX, SLOTS};
 pub use reply::{
     Ack, ErrorCode, Grant, Nack, NackReason, Place, Promise, Reply, ReplyError, Status,

@@ -31,7 +31,7 @@ pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, Malfor
 pub use handshake::{
     Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, cluster_hash,
 };
-pub use item_answer::{ItemAnswer, failure_from_number, failure_number};
+pub use item_answer::ItemAnswer;
 pub use item_request::{ItemRequest, Shows};
 pub use items::{
     AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,

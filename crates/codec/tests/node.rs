@@ -12,26 +12,27 @@
     reason = "a frame that makes no sense fails the test; lists of frames are long"
 )]
 
-use std::fmt::Write as _;
-use std::{env, fs, sync::OnceLock};
+use std::sync::OnceLock;
 
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, DecodedFrame, Frame, FrameShape, Greeting, HandshakeKind,
     HandshakeProof, HandshakeRefusal, Image, ItemAnswer, ItemRequest, KeyMessage, KeyMove,
     KeyRequest, LinkControl, MalformedFrame, NodeAnswer, NodeRequest, Part, RefusalReason, Shows,
-    VERSION_MAX, VERSION_MIN, cluster_hash, failure_from_number, failure_number,
+    VERSION_MAX, VERSION_MIN, cluster_hash,
 };
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Get, HotEpoch,
-    ItemStatus, Key, Message, MessageKind, NodeId, Operation, Outcome, RouteHash, Set, SetMode,
-    SetOutcome, ViewNumber,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Failure, Get,
+    HotEpoch, ItemStatus, Key, Message, MessageKind, NodeId, Operation, Outcome, RouteHash, Set,
+    SetMode, SetOutcome, ViewNumber,
 };
 
+mod golden;
 mod invention;
 #[path = "properties/node.rs"]
 mod properties;
 
-use invention::{Random, assert_all_hold, assert_noticed};
+use golden::{golden, page};
+use invention::{Random, check};
 
 const HEAD: BatchHead = BatchHead {
     number: 0x0102_0304_0506_0708,
@@ -496,35 +497,13 @@ fn refused() -> Vec<(&'static str, Vec<u8>, MalformedFrame)> {
     ]
 }
 
-/// As in the protocol's drawing: a line is eight bytes.
-fn page(title: &str, packets: &[(String, Vec<u8>)]) -> String {
-    let mut page = format!("# {title}\n");
-    for (name, bytes) in packets {
-        write!(page, "\n= {name}\n").unwrap();
-        for (number, line) in bytes.chunks(8).enumerate() {
-            let hex: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-            writeln!(page, "{:4}  {}", number * 8, hex.join(" ")).unwrap();
-        }
-    }
-    page
-}
-
-/// What is in a file of `tests/node`, after it was made what it should be if that was asked for.
-fn golden(name: &str, text: &str) {
-    let path = format!("{}/tests/node/{name}", env!("CARGO_MANIFEST_DIR"));
-    if env::var_os("BLESS").is_some() {
-        fs::write(&path, text).unwrap();
-    }
-    assert_eq!(fs::read_to_string(&path).unwrap(), text, "{path}");
-}
-
 /// Goal: frames have the bytes that are written down, and mean what they were made from. Method:
 /// each is compared with its page, decoded, and encoded again.
 #[test]
 fn frames_are_as_written() {
     let frames = frames();
     golden(
-        "frames.txt",
+        "node/frames.txt",
         &page("Frames; what each says is in tests/node.rs.", &frames),
     );
     for (name, bytes) in &frames {
@@ -550,7 +529,7 @@ fn frames_are_as_written() {
 fn items_are_as_written() {
     let items = items();
     let title = "Requests about items and their answers; what each says is in tests/node.rs.";
-    golden("items.txt", &page(title, items));
+    golden("node/items.txt", &page(title, items));
     let (requests, answers) = (requests(), answers());
     let (of_requests, of_answers) = items.split_at(requests.len());
     for ((name, request), (_, bytes)) in requests.iter().zip(of_requests) {
@@ -583,10 +562,8 @@ fn items_are_as_written() {
     for length in 0..whole.1.len() {
         assert_eq!(ItemAnswer::decode(&whole.1[..length]), None);
     }
-    let failures: Vec<_> = (0..=u8::MAX).filter_map(failure_from_number).collect();
-    assert_eq!(failures.len(), 9);
-    for (number, failure) in failures.into_iter().enumerate() {
-        assert_eq!(usize::from(failure_number(failure)), number);
+    for (number, failure) in Failure::ALL.into_iter().enumerate() {
+        assert_eq!(failure as usize, number);
     }
 }
 
@@ -594,7 +571,7 @@ fn items_are_as_written() {
 fn handshakes_are_as_written() {
     let messages = handshakes();
     let title = "Handshake messages; what each says is in tests/node.rs.";
-    golden("handshakes.txt", &page(title, &messages));
+    golden("node/handshakes.txt", &page(title, &messages));
     for (name, bytes) in &messages {
         let (kind, length) = HandshakeKind::of(bytes).unwrap().unwrap();
         assert_eq!(length, bytes.len(), "{name}");
@@ -612,7 +589,7 @@ fn refused_frames_are_as_written() {
         .map(|(name, bytes, why)| (format!("{name} {why:?}"), bytes.clone()))
         .collect();
     golden(
-        "refused.txt",
+        "node/refused.txt",
         &page("Frames that are refused, and why.", &packets),
     );
     for (name, bytes, why) in refused() {
@@ -670,13 +647,7 @@ const ROUNDS: usize = 20_000;
 
 #[test]
 fn properties_hold() {
-    assert_all_hold(&properties::REGISTRY, ROUNDS, invented);
-}
-
-/// Goal: the harness finds what is there to be found. Method: a property that is false must fail.
-#[test]
-fn canary() {
-    assert_noticed(properties::canary, ROUNDS, invented);
+    check(&properties::REGISTRY, properties::canary, ROUNDS, invented);
 }
 
 /// A few of the files' packets, often damaged, behind a byte that chooses the limit; at times

@@ -1,4 +1,4 @@
-//! Conversations with the codec, as text files that can be checked by eye.
+//! Dialogues with the codec as text files that a person can check.
 //!
 //! In `tests/scenarios/*.txt` a line begins with
 //!

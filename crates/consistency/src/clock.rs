@@ -1,4 +1,4 @@
-//! One wall clock for all nodes of a cluster, so that the end of an item means the same on each.
+//! One wall clock for all nodes of a cluster, so that an item expires at the same time on each.
 //!
 //! An item's end is an absolute time, stamped once by the node that orders the write. Nodes' own
 //! clocks may show anything; only their rates can be relied on (SwitchKV requirement SW-32). So the

@@ -1,4 +1,5 @@
-//! Between nodes: may this copy of a key answer, and who must hear of a write before it is done?
+//! Consistency between nodes: whether a copy of a key may answer, and who must learn of a write
+//! before it completes.
 //!
 //! Everything here is a machine: time and configuration are arguments, and what is to be done is
 //! emitted. Values never come in here: a machine knows a value by the timestamp of its write, and

@@ -1,4 +1,4 @@
-//! Where keys are under a view, and what becomes of those that move, while reads and writes go on.
+//! The placement of keys under a view, and the moves of keys while reads and writes go on.
 //!
 //! ```text
 //!   old holder (source)                          new holder

@@ -1,5 +1,5 @@
-//! What a claim in the table of exclusive writers costs, with its release. Run with
-//! `cargo bench -p curtail-dispatch --bench claim`.
+//! The cost of a claim and its release in the table of exclusive writers. Run with `cargo bench -p
+//! curtail-dispatch --bench claim`.
 
 use std::{hint::black_box, time::Instant};
 

@@ -1,5 +1,5 @@
-//! Write compaction: of several writes to one key that wait in a worker's queue only the last one
-//! is carried out, and all are answered after it.
+//! Write compaction: of several writes of one key that wait in a worker's queue only the last is
+//! executed, and all are answered after it.
 //!
 //! C-4 (Sutherland, Falsafi, Daglis, ASPLOS 2023, sections 4.2 and 5.2). A write that finds another
 //! one to its key in the queue opens a *window*; writes to the key are then put aside until the

@@ -1,5 +1,4 @@
-//! A doorbell: how a thread that sleeps learns that something was put before its door, without a
-//! system call while it is awake.
+//! A doorbell: wakes a sleeping thread when work arrives, without a system call while it is awake.
 //!
 //! ```text
 //!            try_sleep                    ring (the ringer has to wake it)

@@ -16,7 +16,8 @@
 //! need a network card that balances requests; they are in the simulator, which compares the two
 //! and holds [`SharedWriters`] to the paper's table. Only [`Compactor`] is in both, since the
 //! Ordered Queue folds the sets of a turn with it. Minos (Didona, Zwaenepoel, NSDI 2019):
-//! [`size_aware`], and its baselines in [`pull`]. Correctness never depends on these: a store is
+//! [`size_aware`], and its baselines in `pull`, behind the
+//! feature `baselines`. Correctness never depends on these: a store is
 //! safe under every assignment of requests to workers, and a policy decides speed alone.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -26,6 +27,7 @@ extern crate alloc;
 mod compaction;
 mod doorbell;
 mod placement;
+#[cfg(feature = "baselines")]
 pub mod pull;
 mod request;
 mod shared_keys;

@@ -1,5 +1,5 @@
-//! Where a request runs when the worker that received it decides for itself: what C-4's policies
-//! mean without a central queue.
+//! The worker that runs a request, decided by the worker that received it: C-4's policies without a
+//! central queue.
 //!
 //! On a connection-bound transport nobody chooses where a request arrives, so reads are balanced by
 //! where connections are, and a policy says only whether a request may run where it arrived
@@ -27,6 +27,7 @@ pub enum Policy {
     /// Dynamic CREW, the paper's own: an owner only while writes are outstanding.
     DynamicCrew,
     /// As CRCW, for a workload without writes: the upper bound that others are compared with.
+    #[cfg(feature = "baselines")]
     Ideal,
 }
 
@@ -50,9 +51,9 @@ impl Policy {
                 Placement::Owner(static_owner(partition, workers))
             }
             (Self::DynamicCrew, Access::Write) => Placement::Claim,
-            (Self::Crew | Self::DynamicCrew, Access::Read) | (Self::Crcw | Self::Ideal, _) => {
-                Placement::Here
-            }
+            (Self::Crew | Self::DynamicCrew, Access::Read) | (Self::Crcw, _) => Placement::Here,
+            #[cfg(feature = "baselines")]
+            (Self::Ideal, _) => Placement::Here,
         }
     }
 }

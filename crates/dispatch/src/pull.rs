@@ -1,4 +1,4 @@
-//! The baselines that size-aware sharding is compared with: which queue a core takes from next.
+//! Baselines of size-aware sharding: which queue a core takes its next request from.
 //!
 //! Minos (Didona, Zwaenepoel, NSDI 2019, section 5.1) compares with three ways to bind requests to
 //! cores: HKH, by hardware and key hash, early (as MICA); SHO, by hand-off cores, late (as

@@ -1,4 +1,4 @@
-//! What the machines of this crate are told about a request, and how they name workers.
+//! Requests and workers as the machines of this crate see them.
 
 /// A worker of a node, counted from 0; a thread with a queue of its own.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

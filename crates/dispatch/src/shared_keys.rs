@@ -1,4 +1,4 @@
-//! Keys that several nodes share, as readers on every thread see them.
+//! The keys that several nodes share, as readers on every thread see them.
 //!
 //! What may be read of a shared key is decided by a protocol, under a lock; whether a copy may be
 //! shown *now* must be known without one (ccKVS, EuroSys 2018, section 6.2: reads take none). So

@@ -21,16 +21,16 @@
 
 extern crate alloc;
 
-mod agreed;
 mod linearizability;
+mod pending_values;
 mod record;
 mod register;
-mod values;
+mod sequential_consistency;
 mod violation;
 
-pub use agreed::{Numbered, Updates, check_agreed};
 pub use linearizability::check_linearizable;
 pub use record::{Action, Entry, History, Outcome};
+pub use sequential_consistency::{Numbered, Updates, check_agreed};
 pub use violation::Violation;
 
 /// What a checker found.

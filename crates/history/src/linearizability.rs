@@ -23,9 +23,9 @@ use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
     Verdict,
+    pending_values::Values,
     record::{Entry, History, Outcome},
     register::State,
-    values::Values,
     violation::Violation,
 };
 

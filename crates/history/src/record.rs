@@ -1,4 +1,4 @@
-//! What is recorded: one entry an operation, in any order.
+//! Recorded operations: one entry each, in any order.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::fmt;

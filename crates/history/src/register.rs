@@ -1,4 +1,4 @@
-//! The sequential object that histories are judged by: a register that may be empty.
+//! The sequential specification of histories: a register that may be empty.
 
 use crate::record::{Action, Outcome};
 

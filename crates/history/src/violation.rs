@@ -1,4 +1,4 @@
-//! A violation, cut down to the few operations that show it.
+//! Reduces a violation to the few operations that show it.
 //!
 //! The whole history is what was judged; this is the explanation. Each cut keeps a sound argument:
 //! what is left is itself impossible, whatever was cut away.

@@ -1,4 +1,4 @@
-//! The checkers against histories whose verdict is known: by hand, by construction, and by trying
+//! The checkers against histories with a known verdict: by hand, by construction, and by trying
 //! every order.
 
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};

@@ -1,4 +1,4 @@
-//! What a request costs: one that is passed by, one that is counted, and the end of a segment.
+//! The cost of a request that is skipped, of one that is counted, and of the end of a segment.
 //!
 //! `cargo bench -p curtail-hotkeys`; with a name (`heap`, `counted`...) only that one, so that
 //! instructions can be counted: `valgrind --tool=callgrind BINARY --bench NAME`, with REQUESTS

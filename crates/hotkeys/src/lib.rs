@@ -1,4 +1,4 @@
-//! Which keys are asked for most, in this epoch and lately.
+//! Finds the keys that are requested most, in this epoch and lately.
 //!
 //! One tracker serves both papers that need one (ccKVS requirement CC-78): the servers of ccKVS
 //! (Gavrielatos, Katsarakis et al., EuroSys 2018), whose coordinator decides which keys every node
@@ -40,19 +40,19 @@
 
 extern crate alloc;
 
-mod bursts;
-mod counter;
-mod index;
-mod links;
-mod loads;
+mod burst_detector;
+mod hash_index;
+mod linked_rings;
+mod load_list;
 mod parameters;
 mod sampler;
+mod space_saving;
 mod tracker;
 
-pub use bursts::Bursts;
-pub use counter::{CountedKey, Counter};
+pub use burst_detector::Bursts;
 pub use parameters::{CheckedParameters, Parameters, ParametersError};
 pub use sampler::Sampler;
+pub use space_saving::{CountedKey, Counter};
 pub use tracker::Tracker;
 
 /// What a request does to its key.

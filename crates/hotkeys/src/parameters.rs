@@ -1,4 +1,4 @@
-//! What a tracker is made with.
+//! The configuration of a tracker.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Which requests are looked at: one in so many, at distances that are drawn.
+//! Chooses the requests that are counted: one in so many, at random distances.
 //!
 //! Pipelines and loops of clients have lengths like 16, which a fixed distance would meet again and
 //! again. A batch without a sampled request costs one comparison and one subtraction.

@@ -1,13 +1,13 @@
-//! The tracker of one thread: it counts, averages segments, and notices bursts.
+//! The tracker of one thread: counts requests, averages segments, and detects bursts.
 
 use curtail_types::{Instant, Key, KeyHash, LoadReport};
 
 use crate::{
     Access,
-    bursts::Bursts,
-    counter::Counter,
-    loads::{Loads, Segment},
+    burst_detector::Bursts,
+    load_list::{Loads, Segment},
     parameters::{CheckedParameters, Parameters},
+    space_saving::Counter,
 };
 
 /// The tracker of one thread.

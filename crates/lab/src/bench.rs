@@ -1,4 +1,4 @@
-//! `curtail bench`, and what Ctrl-C does to it.
+//! `curtail bench`, and its reaction to Ctrl-C.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `curtail check`: every path through a tiny cluster, on the machine that the server runs.
+//! `curtail check`: every state of a tiny cluster, on the machine that the server runs.
 
 use std::io::{self, IsTerminal as _, Write as _, stderr, stdout};
 use std::ops::ControlFlow;

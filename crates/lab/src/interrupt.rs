@@ -1,5 +1,5 @@
-//! What Ctrl-C does to a command that works for minutes: the first one asks it to end in good order
-//! with what it has, the second ends the process.
+//! Ctrl-C in a command that works for minutes: the first one ends it with a partial result, the
+//! second ends the process.
 
 use std::process::exit;
 

@@ -1,4 +1,4 @@
-//! The second program, `curtail-lab`: load, simulation and model checking.
+//! The program `curtail-lab`: load, simulation and model checking.
 //!
 //! A program of its own, so that a server is built and installed without it. `curtail bench` and
 //! the others run it for their user and say which version they are, because the arguments of one
@@ -7,10 +7,10 @@
 
 mod bench;
 mod check;
-mod interrupt;
 #[cfg(test)]
-#[path = "../../cli/src/reference.rs"]
-mod reference;
+#[path = "../../cli/src/flag_reference.rs"]
+mod flag_reference;
+mod interrupt;
 mod simulate;
 
 use std::ffi::OsString;
@@ -85,6 +85,6 @@ mod tests {
     /// Goal: no flag is missing on the page, or has another default or meaning there.
     #[test]
     fn the_reference_page_has_every_flag() {
-        reference::check("flags-lab.md", &Lab::command());
+        flag_reference::check("flags-lab.md", &Lab::command());
     }
 }

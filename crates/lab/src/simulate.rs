@@ -1,4 +1,4 @@
-//! `curtail simulate`, and what Ctrl-C does to it.
+//! `curtail simulate`, and its reaction to Ctrl-C.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Memory for frames that are on their way: pieces of one size that are used again, and longer ones
-//! that are not.
+//! Memory for frames in flight: chunks of one size that are reused, and longer ones that are not.
 
 /// Empty pieces for the next frames.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
-//! The connector: one thread that makes connections to other nodes and takes theirs, has both sides
-//! prove that they belong to the cluster, and gives each connection to the worker it is for.
+//! The connector: one thread that opens and accepts connections between nodes, authenticates both
+//! sides, and gives each connection to its worker.
 //!
 //! ```text
 //!   set_peers ---> dials ---> connect --+                      +--> worker 0
@@ -26,6 +26,7 @@ use curtail_runtime::{
     connect_tcp, lock,
 };
 use curtail_types::NodeId;
+use thiserror::Error;
 
 use crate::{
     PeerNode,
@@ -77,12 +78,14 @@ pub struct ConnectorConfig {
 }
 
 /// Why a connector could not be made.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectorError {
     /// The node port could not be listened on.
+    #[error("cannot listen for nodes: {0}")]
     Bind(BindError),
     /// The system refused something else.
+    #[error("the system refused: {0}")]
     System(io::Error),
 }
 
@@ -466,17 +469,6 @@ impl ConnectorHandle {
         self.shared.waker.wake();
     }
 }
-
-impl std::fmt::Display for ConnectorError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bind(error) => write!(f, "cannot listen for nodes: {error}"),
-            Self::System(error) => write!(f, "the system refused: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ConnectorError {}
 
 #[cfg(test)]
 mod tests {

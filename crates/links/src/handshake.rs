@@ -1,4 +1,4 @@
-//! Proving to each other that a connection is one between two nodes of the cluster.
+//! The handshake in which two nodes prove to each other that they belong to the cluster.
 //!
 //! The messages are `codec::node`'s; here is which side sends what when, and what is verified. It
 //! is stepped with whole messages and holds no socket, so that tests can be either side, or

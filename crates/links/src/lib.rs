@@ -26,13 +26,13 @@ mod handshake;
 mod link;
 mod log_once;
 mod peer_list;
-mod peers;
 mod pending_handshake;
 mod reconnect;
 mod send_queue;
 mod session;
 mod tls;
 mod transport;
+mod worker_links;
 
 use std::collections::VecDeque;
 
@@ -43,8 +43,8 @@ use curtail_types::{Instant, NodeId, NodeSet};
 use crate::{
     chunk_pool::{CHUNK_BYTES, ChunkPool},
     link::{AREA_BYTES, IoProgress, PeerLink},
-    peers::{LinkName, Neighbour},
     send_queue::Pushed,
+    worker_links::{LinkName, Neighbour},
 };
 pub use crate::{
     connector::{Connector, ConnectorConfig, ConnectorError, ConnectorHandle, NewLink},

@@ -1,4 +1,4 @@
-//! One link of a worker: a session, and the connection that it has at the moment.
+//! One link of a worker: a session and its current connection.
 //!
 //! What arrives is received into memory that all links of the worker share, and handed on from
 //! there; only the beginning of a frame that is not complete is kept.

@@ -1,4 +1,4 @@
-//! Logs once why there is no link with a node, not at every attempt.
+//! Logs once why a node cannot be linked, not at every attempt.
 
 use std::{collections::VecDeque, net::IpAddr};
 
@@ -33,10 +33,10 @@ impl Complaints {
         self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => "it speaks no common version; upgrade in smaller steps",
-            RefusalReason::Cluster => "it belongs to a cluster of another name",
-            RefusalReason::Secret => "it has another secret; give every node the same file",
-            RefusalReason::NotMe => "its list of addresses has another node here",
-            RefusalReason::Unknown => "it is not in the list of nodes",
+            RefusalReason::Cluster => "its cluster has another name",
+            RefusalReason::Secret => "its secret differs; give every node the same file",
+            RefusalReason::NotMe => "its cluster file has another node at this address",
+            RefusalReason::Unknown => "it is not in the cluster file",
         };
         let verb = if here { "refused" } else { "was refused by" };
         Some(format!("{verb} a node at {address}: {advice}"))

@@ -1,4 +1,4 @@
-//! Who the peers are: what the connector and every worker's links go by.
+//! The list of peers that the connector and every worker's links use.
 
 use std::{
     net::SocketAddr,

@@ -1,4 +1,4 @@
-//! A connection whose handshake is under way: its bytes in and out, a message at a time.
+//! A connection during its handshake: buffers bytes in and out, a message at a time.
 //!
 //! Nothing is received beyond the message that is awaited, so that the frames behind the handshake
 //! are left for the worker that gets the connection. What it may take is bounded by the longest

@@ -1,4 +1,4 @@
-//! Which connections this node has to make, and when it tries again.
+//! The connections that this node has to open, and when it tries again.
 //!
 //! ```text
 //!   Idle until a moment ---> Trying ---> Up

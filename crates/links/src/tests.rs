@@ -1,5 +1,5 @@
 //! Whole links over loopback: two nodes in one process, each with its connector and its workers'
-//! links, and strangers at the node port.
+//! links, and unauthenticated peers at the node port.
 
 use std::{
     collections::HashMap,
@@ -18,7 +18,7 @@ use curtail_runtime::{Clock, Events, Poller};
 
 use crate::*;
 
-mod figures;
+mod message_rate;
 mod tls;
 
 /// A node: a connector on its thread, and workers that the test steps.
@@ -431,7 +431,7 @@ fn another_secret_or_cluster_is_refused_and_said_once() {
         cluster: "another",
         ..other()
     };
-    for (kind, word) in [(secret, "secret"), (cluster, "cluster of another name")] {
+    for (kind, word) in [(secret, "secret"), (cluster, "cluster has another name")] {
         let (mut a, mut b) = (Node::start(KIND), Node::start(kind));
         introduce(&[&a, &b]);
         let begun = Moment::now();

@@ -4,7 +4,7 @@
 //! that is connected to is also known by its address. The handshake of the secret
 //! ([`handshake`](super::handshake)) follows inside.
 
-use std::{fmt, net::IpAddr, path::Path, sync::Arc};
+use std::{net::IpAddr, path::Path, sync::Arc};
 
 use curtail_membership::{Rollout, TlsFiles};
 use curtail_runtime::Stream;
@@ -32,7 +32,8 @@ pub struct Tls {
 }
 
 /// Why there is none: a sentence for the operator.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct TlsError(String);
 
 /// What is spoken inside, so that nothing else is.
@@ -47,7 +48,7 @@ impl Tls {
         let authorities = certificates(&files.ca)?;
         let chain = certificates(&files.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&files.key)
-            .map_err(|error| unreadable(&files.key, "a private key", &error))?;
+            .map_err(|error| unreadable(&files.key, "private key", &error))?;
         let mut roots = RootCertStore::empty();
         for authority in authorities {
             roots
@@ -121,7 +122,7 @@ fn configure(
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let unreadable = |error| unreadable(path, "a certificate", &error);
+    let unreadable = |error| unreadable(path, "certificate", &error);
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
         .map_err(unreadable)?
         .collect();
@@ -134,7 +135,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn unreadable(path: &Path, what: &str, error: &pem::Error) -> TlsError {
     let path = path.display();
     TlsError(match error {
-        pem::Error::NoItemsFound => format!("{path}: there is not {what} in it (as PEM)"),
+        pem::Error::NoItemsFound => format!("{path}: there is no {what} in it (as PEM)"),
         pem::Error::Io(error) => format!("{path}: {error}"),
         error => format!("{path}: {error}"),
     })
@@ -156,7 +157,7 @@ fn about_certificate(error: &CertificateError) -> String {
     };
     match error {
         Expired | ExpiredContext { .. } => {
-            "has expired: have the authority sign another, and restart the node".into()
+            "has expired: have the authority issue another, and restart the node".into()
         }
         NotValidYet | NotValidYetContext { .. } => {
             "is not valid yet: compare the clocks of both machines".into()
@@ -172,10 +173,10 @@ fn about_certificate(error: &CertificateError) -> String {
                 .into()
         }
         InvalidPurpose | InvalidPurposeContext { .. } => {
-            "is not good for both sides: its extended key usage must have clientAuth and serverAuth"
+            "is not valid for both sides: its extended key usage must be clientAuth and serverAuth"
                 .into()
         }
-        error => format!("is of no use: {error}"),
+        error => format!("is unusable: {error}"),
     }
 }
 
@@ -194,17 +195,17 @@ impl TlsFailure {
             Error::InvalidCertificate(error) => {
                 format!("its certificate {}", about_certificate(error))
             }
-            Error::NoCertificatesPresented => "it shows no certificate".into(),
+            Error::NoCertificatesPresented => "it presents no certificate".into(),
             Error::InvalidMessage(_) => SPEAKS_PLAINLY.into(),
             Error::AlertReceived(alert) => match alert {
                 AlertDescription::CertificateExpired => {
-                    "for it this node's certificate has expired: look at both clocks, or have the \
-                     authority sign another"
+                    "it says that this node's certificate has expired: look at both clocks, or \
+                     have the authority issue another"
                         .into()
                 }
                 AlertDescription::UnknownCA | AlertDescription::DecryptError => {
-                    "for it this node's certificate is not signed by the cluster's authority: give \
-                     all nodes the same `ca`"
+                    "it says that this node's certificate is not signed by the cluster's \
+                     authority: give all nodes the same `ca`"
                         .into()
                 }
                 alert => format!("it ended TLS: {alert:?}; its log says why"),
@@ -225,11 +226,3 @@ pub(crate) const SPEAKS_TLS: &str =
 pub(crate) fn is_tls(bytes: &[u8]) -> bool {
     matches!(bytes, [0x15 | 0x16, 0x03, ..])
 }
-
-impl fmt::Display for TlsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TlsError {}

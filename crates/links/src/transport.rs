@@ -1,4 +1,4 @@
-//! A connection's bytes, as they are or inside TLS; who uses it need not know which.
+//! The bytes of a connection, plain or over TLS, behind one interface.
 //!
 //! ```text
 //!   Plain      link ------------------------------- socket

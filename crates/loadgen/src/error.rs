@@ -1,14 +1,18 @@
-//! What can go wrong while driving load, worded for the person at the keyboard.
+//! The errors of driving load, worded for the user.
 
-use std::{fmt, io};
+use std::io;
+
+use thiserror::Error;
 
 /// Why a load run could not be made or finished.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
     /// The arguments contradict each other; the caller's fault.
+    #[error("arguments: {0}")]
     Arguments(String),
     /// The server could not be reached or closed a connection; look at the server.
+    #[error("{doing}: {source}")]
     Network {
         /// What was being done.
         doing: String,
@@ -17,14 +21,19 @@ pub enum LoadError {
     },
     /// The server answered something that is not a reply of this protocol; the server's fault or a
     /// wrong `--protocol`.
+    #[error("unexpected reply: {0}")]
     Protocol(String),
     /// The server cannot take the offered load by far; offer less.
+    #[error("{0}")]
     Overload(String),
     /// The driver cannot tell what it was asked on this machine; its own fault.
+    #[error("{0}")]
     Driver(String),
     /// A server to compare with could not be started or did not answer in time.
+    #[error("server: {0}")]
     Server(String),
     /// Something of this machine (affinity, `/proc`, files) was refused.
+    #[error("{doing}: {source}")]
     Machine {
         /// What was being done.
         doing: String,
@@ -53,27 +62,5 @@ impl LoadError {
     pub(crate) fn machine(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Machine { doing, source }
-    }
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Arguments(what) => write!(f, "arguments: {what}"),
-            Self::Network { doing, source } => write!(f, "{doing}: {source}"),
-            Self::Protocol(what) => write!(f, "unexpected reply: {what}"),
-            Self::Server(what) => write!(f, "server: {what}"),
-            Self::Overload(what) | Self::Driver(what) => f.write_str(what),
-            Self::Machine { doing, source } => write!(f, "{doing}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for LoadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Network { source, .. } | Self::Machine { source, .. } => Some(source),
-            _ => None,
-        }
     }
 }

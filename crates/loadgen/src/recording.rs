@@ -1,4 +1,4 @@
-//! A recorded trace in memory, ready to be replayed in order and over again.
+//! A recorded trace in memory, replayed in order and repeated.
 //!
 //! Keys become dense numbers, so that a preload can store them all and a replayed key has the
 //! recorded length, whatever it was called. Threads take turns at the requests. Recorded times are

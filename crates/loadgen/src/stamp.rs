@@ -1,4 +1,4 @@
-//! Values that prove themselves: every byte is a function of key, version and length.
+//! Self-checking values: every byte is a function of key, version and length.
 //!
 //! ```text
 //!   | key 8 | version 8 | length 4 | check 4 | word 0 | word 1 | ...

@@ -1,4 +1,4 @@
-//! Asking a run to end early, from another thread.
+//! Lets another thread end a run early.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Progress for people: a line that is rewritten on a terminal, and nothing at all on a pipe.
+//! Progress on a terminal: one line that is rewritten; nothing on a pipe.
 
 use std::{
     io::{IsTerminal, Write, stderr},

@@ -1,4 +1,4 @@
-//! Every value checked: whose it is, whether it is whole, and whether it had been overwritten.
+//! Verifies every value: its key, whether it is whole, and whether it had been overwritten.
 //!
 //! Values carry their key and a version (see `stamp`). Whether a version is too old is decided for
 //! all connections and threads together, without guessing in which order concurrent writes took

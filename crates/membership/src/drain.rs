@@ -1,4 +1,4 @@
-//! Asking a node to leave, from outside it.
+//! Asks a node to leave, from outside it.
 
 use curtail_types::NodeId;
 

@@ -1,19 +1,26 @@
-//! What can be wrong with a cluster's files; each message says what an operator should do.
+//! The errors of a cluster's files; each message says what an operator should do.
 
-use std::{fmt, io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
 
 /// Why a node cannot take part with this configuration.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClusterError {
     /// A file cannot be read or written.
+    #[error("{path}: {error}")]
     File {
         /// Which one.
         path: PathBuf,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error; it stands in the message, so it is no source.
+        error: io::Error,
     },
     /// The cluster file contains something impossible.
+    #[error("cluster file {path}: {reason}")]
     Invalid {
         /// The file.
         path: PathBuf,
@@ -21,6 +28,7 @@ pub enum ClusterError {
         reason: String,
     },
     /// The secret is not kept as one.
+    #[error("secret file {path}: {reason}")]
     Secret {
         /// Its file.
         path: PathBuf,
@@ -28,26 +36,19 @@ pub enum ClusterError {
         reason: String,
     },
     /// A thread could not be started.
+    #[error("no thread for the membership: {0}")]
     Thread(io::Error),
     /// The system has no randomness to give.
+    #[error("/dev/urandom: {0}")]
     Random(io::Error),
 }
 
-impl fmt::Display for ClusterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File { path, source } => write!(f, "{}: {source}", path.display()),
-            Self::Invalid { path, reason } => {
-                write!(f, "cluster file {}: {reason}", path.display())
-            }
-            Self::Secret { path, reason } => {
-                write!(f, "secret file {}: {reason}", path.display())
-            }
-            Self::Thread(source) => write!(f, "no thread for the membership: {source}"),
-            Self::Random(source) => write!(f, "/dev/urandom: {source}"),
+impl ClusterError {
+    /// What became of reading or writing `path`.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self::File {
+            path: path.to_owned(),
+            error,
         }
     }
 }
-
-// The system's error stands in the message already.
-impl std::error::Error for ClusterError {}

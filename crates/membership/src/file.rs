@@ -1,4 +1,4 @@
-//! The cluster file: what every node of a cluster is configured with.
+//! The cluster file: the configuration that all nodes of a cluster share.
 //!
 //! ```toml
 //! name = "trial"
@@ -167,10 +167,7 @@ impl ClusterFile {
     /// # Errors
     /// When either cannot be read or does not fit; the message says what would.
     pub fn load(path: &Path) -> Result<Self, ClusterError> {
-        let text = fs::read_to_string(path).map_err(|source| ClusterError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let text = fs::read_to_string(path).map_err(ClusterError::file(path))?;
         let invalid = |reason| ClusterError::Invalid {
             path: path.to_owned(),
             reason,

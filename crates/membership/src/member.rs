@@ -4,7 +4,7 @@
 
 mod event;
 mod lease;
-mod pace;
+mod store_latency;
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 pub use event::MemberEvent;
 pub use lease::ServingLease;
-pub use pace::{StoreAsked, StorePace};
+pub use store_latency::{StoreAsked, StorePace};
 
 use crate::{
     Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoredRoster, ViewStore,

@@ -9,6 +9,7 @@ use curtail_consistency::{
 };
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// The members of a cluster with their addresses.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -54,12 +55,14 @@ pub struct Addresses {
 }
 
 /// Why a content of the store is not understood.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RosterError {
     /// It is not what a curtail of this version writes.
+    #[error("not the members of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
+    #[error("written in form {0}, and this curtail knows {FORM}: upgrade this node")]
     Form(u32),
 }
 
@@ -219,20 +222,6 @@ impl fmt::Display for Settings {
         write!(f, "model {model}, replicas {replicas}, lease_ms {lease_ms}")
     }
 }
-
-impl fmt::Display for RosterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed(reason) => write!(f, "not the members of a cluster: {reason}"),
-            Self::Form(form) => write!(
-                f,
-                "written in form {form}, and this curtail knows {FORM}: upgrade this node"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RosterError {}
 
 /// The form that this version writes.
 const FORM: u32 = 2;

@@ -1,4 +1,5 @@
-//! The secret that nodes of a cluster prove to each other that they know. It is never printed.
+//! The secret that the nodes of a cluster prove to each other. It is never printed. It is never
+//! printed.
 
 use std::{
     fmt, fs,
@@ -15,10 +16,7 @@ pub struct Secret(Vec<u8>);
 
 /// Refuses a file that others than its owner may read.
 pub(crate) fn refuse_readable(path: &Path) -> Result<(), ClusterError> {
-    let metadata = fs::metadata(path).map_err(|source| ClusterError::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    let metadata = fs::metadata(path).map_err(ClusterError::file(path))?;
     match metadata.permissions().mode() & 0o077 {
         0 => Ok(()),
         _ => Err(ClusterError::Secret {
@@ -39,16 +37,12 @@ impl Secret {
     /// # Errors
     /// When it cannot be read, others may read it, or it is too short or too long.
     pub fn read(path: &Path) -> Result<Self, ClusterError> {
-        let failed = |source| ClusterError::File {
-            path: path.to_owned(),
-            source,
-        };
         let refused = |reason: String| ClusterError::Secret {
             path: path.to_owned(),
             reason,
         };
         refuse_readable(path)?;
-        let content = fs::read(path).map_err(failed)?;
+        let content = fs::read(path).map_err(ClusterError::file(path))?;
         let bytes = content.trim_ascii();
         if !(Self::BYTES_MIN..=Self::BYTES_MAX).contains(&bytes.len()) {
             return Err(refused(format!(
@@ -68,18 +62,14 @@ impl Secret {
         let mut bytes = [0_u8; 32];
         fill_random(&mut bytes)?;
         let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let failed = |source| ClusterError::File {
-            path: path.to_owned(),
-            source,
-        };
         let mut options = fs::OpenOptions::new();
         let mut file = options
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(path)
-            .map_err(failed)?;
-        writeln!(file, "{text}").map_err(failed)
+            .map_err(ClusterError::file(path))?;
+        writeln!(file, "{text}").map_err(ClusterError::file(path))
     }
 
     /// What the nodes share.

@@ -3,10 +3,9 @@
 mod etcd;
 mod file;
 
-use std::fmt;
-
 pub use etcd::EtcdStore;
 pub use file::FileStore;
+use thiserror::Error;
 
 use crate::roster::{Roster, RosterError};
 
@@ -39,30 +38,19 @@ pub struct StoredRoster {
 }
 
 /// Why a store could not be used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ViewStoreError {
     /// It did not answer, or not in time.
+    #[error("the store of the view: {0}")]
     Unreachable(String),
     /// It answered something that is not understood.
+    #[error("the store of the view holds what is no view: {0}")]
     Strange(String),
     /// What it holds is not a roster of this version.
+    #[error("the store of the view holds what is {0}")]
     Roster(RosterError),
 }
-
-impl fmt::Display for ViewStoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(reason) => write!(f, "the store of the view: {reason}"),
-            Self::Strange(reason) => {
-                write!(f, "the store of the view holds what is no view: {reason}")
-            }
-            Self::Roster(reason) => write!(f, "the store of the view holds what is {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for ViewStoreError {}
 
 impl From<RosterError> for ViewStoreError {
     fn from(error: RosterError) -> Self {

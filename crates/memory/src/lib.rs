@@ -1,4 +1,4 @@
-//! Address space reserved once and backed as it is used: what the table and the items lie in.
+//! Address space that is reserved once and backed as it is used, for the table and the items.
 //!
 //! A table grows in place and items never move for the allocator's sake, so their arrays must stay
 //! where they are. A region asks the operating system for address space for the greatest size it

@@ -1,4 +1,4 @@
-//! Asking the processor for a cache line before it is needed.
+//! Prefetches a cache line before it is needed.
 //!
 //! A table of millions of items misses the cache on every line it touches, so the only way to be
 //! fast is to have many misses under way at once (cuckoo paper, section 3.4.3.1 "prefetch"). A

@@ -1,4 +1,4 @@
-//! Admission: what is done with a write when it arrives, by a thread or by the kernel's program.
+//! Admission: what a thread or the XDP program does with a write when it arrives.
 //!
 //! The steps are JB-35's, each a function of its own, so that a test can stop or reorder them:
 //!

@@ -1,4 +1,4 @@
-//! The bell: what an executor that has nothing to do looks at, over and over.
+//! The bell: the word that an idle executor polls for new work.
 //!
 //! If it looked at the slot at head instead, it would take that line of memory away from the
 //! producer that is filling it, several times an entry. Who has published an entry rings, as the

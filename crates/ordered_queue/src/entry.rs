@@ -1,5 +1,7 @@
 //! What a slot holds: read by the executor of the queue, and by reads that are answered from it.
 
+use curtail_types::numbered_enum;
+
 use crate::{
     layout::{self, FRONT_PAYLOAD_BYTES, SLOT_HEADER_WORDS, slot},
     sessions::{Peer, SessionName},
@@ -14,16 +16,16 @@ pub struct QueueEntry<'a> {
     pub(crate) pos: u64,
 }
 
-/// What an entry does to its key.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum EntryKind {
-    /// Nothing: a place whose request was lost.
-    Noop = 0,
-    /// Stores a value whatever is there; a later one of the same key makes it invisible.
-    Set = 1,
-    /// Something else that may depend on what is there.
-    Write = 2,
+numbered_enum! {
+    /// What an entry does to its key.
+    pub enum EntryKind: u8 {
+        /// Nothing: a place whose request was lost.
+        Noop = 0,
+        /// Stores a value whatever is there; a later one of the same key makes it invisible.
+        Set = 1,
+        /// Something else that may depend on what is there.
+        Write = 2,
+    }
 }
 
 impl QueueEntry<'_> {
@@ -36,11 +38,8 @@ impl QueueEntry<'_> {
     /// What it does.
     #[inline]
     pub fn kind(&self) -> EntryKind {
-        match self.meta() >> KIND_SHIFT & 0x7f {
-            1 => EntryKind::Set,
-            2 => EntryKind::Write,
-            _ => EntryKind::Noop,
-        }
+        let number = (self.meta() >> KIND_SHIFT & 0x7f) as u8;
+        EntryKind::from_number(number).unwrap_or(EntryKind::Noop)
     }
 
     /// Whether it was acknowledged, or is about to be, by who admitted it; otherwise its executor

@@ -1,4 +1,4 @@
-//! Where everything lies, in words of 8 bytes: the one file that the kernel's program is held to.
+//! The memory layout, in words of 8 bytes: the one file that the XDP program is checked against.
 //!
 //! ```text
 //! a queue: values of 1792 bytes of one mapped array; N slots, a power of two

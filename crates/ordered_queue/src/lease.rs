@@ -1,4 +1,4 @@
-//! The lease: the one executor that a queue has at a time, and what it sees of the queue.
+//! The lease: makes one thread at a time the executor of a queue.
 //!
 //! d-CREW on the datagram path: any worker may take the lease of an idle queue, executes what is
 //! there in order, and gives it back, so that writes are balanced and dependent writes meet. Who

@@ -207,6 +207,18 @@ fn number(payload: &[u8]) -> u64 {
     u64::from(payload[0]) - 1
 }
 
+/// Two threads that do this, each with its number.
+fn two_producers<T: 'static>(
+    memory: &Arc<Memory>,
+    produce: fn(&Memory, u64) -> T,
+) -> Vec<thread::JoinHandle<T>> {
+    let spawn = |client| {
+        let memory = memory.clone();
+        thread::spawn(move || produce(&memory, client))
+    };
+    (0..2).map(spawn).collect()
+}
+
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -218,12 +230,7 @@ fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 fn loom_two_producers_and_an_executor() {
     model(3, || {
         let memory = Memory::new(2);
-        let producers: Vec<_> = (0..2)
-            .map(|client| {
-                let memory = memory.clone();
-                thread::spawn(move || memory.admit(client, 7))
-            })
-            .collect();
+        let producers = two_producers(&memory, |memory, client| memory.admit(client, 7));
         let mut executed = memory.execute();
         for producer in producers {
             let verdict = producer.join().unwrap();
@@ -236,54 +243,32 @@ fn loom_two_producers_and_an_executor() {
 }
 
 /// Goal: an executor that only listens to the bell misses no entry, in whatever order two producers
-/// publish and ring. Method: it asks while they do, then, when both are done, as often as its
-/// patience lets it believe a bell that was rung too late.
+/// publish and ring, and one that sleeps when nothing is there after all has left no entry that was
+/// published before. Method: it asks while they do. When both are done it asks on as often as its
+/// patience lets it believe a bell that was rung too late, or after all, as often as there is
+/// something.
 #[test]
 fn loom_an_executor_that_listens_misses_nothing() {
-    model(3, || {
-        let memory = Memory::new(2);
-        let producers: Vec<_> = (0..2)
-            .map(|client| {
-                let memory = memory.clone();
-                thread::spawn(move || memory.publish(client))
-            })
-            .collect();
-        let mut listener = BellListener::new();
-        let mut executed = memory.execute_heard(&mut listener, 2);
-        for producer in producers {
-            producer.join().unwrap();
-        }
-        executed.extend(memory.execute_heard(&mut listener, 5));
-        executed.sort_unstable();
-        assert_eq!(executed, [0, 1]);
-    });
-}
-
-/// Goal: who sleeps when nothing is there after all has left no entry that was published before.
-/// Method: the executor asks patiently first, beside two producers, and after all when both are
-/// done, as often as there is something.
-#[test]
-fn loom_an_executor_sleeps_over_nothing() {
-    model(3, || {
-        let memory = Memory::new(2);
-        let producers: Vec<_> = (0..2)
-            .map(|client| {
-                let memory = memory.clone();
-                thread::spawn(move || memory.publish(client))
-            })
-            .collect();
-        let mut listener = BellListener::new();
-        let mut executed = memory.execute_heard(&mut listener, 2);
-        for producer in producers {
-            producer.join().unwrap();
-        }
-        // One entry a turn, as often as there is one; then it sleeps.
-        while memory.queue().has_news_after_all(&mut listener) {
-            executed.extend(memory.execute_one());
-        }
-        executed.sort_unstable();
-        assert_eq!(executed, [0, 1]);
-    });
+    for sleeps in [false, true] {
+        model(3, move || {
+            let memory = Memory::new(2);
+            let producers = two_producers(&memory, |memory, client| memory.publish(client));
+            let mut listener = BellListener::new();
+            let mut executed = memory.execute_heard(&mut listener, 2);
+            for producer in producers {
+                producer.join().unwrap();
+            }
+            if !sleeps {
+                executed.extend(memory.execute_heard(&mut listener, 5));
+            }
+            // One entry a turn, as often as there is one; then it sleeps.
+            while sleeps && memory.queue().has_news_after_all(&mut listener) {
+                executed.extend(memory.execute_one());
+            }
+            executed.sort_unstable();
+            assert_eq!(executed, [0, 1]);
+        });
+    }
 }
 
 /// Goal: an entry is not left by both: not by its executor, who finds the lease held, to who holds
@@ -321,12 +306,7 @@ fn loom_an_entry_is_not_left_by_both() {
 fn loom_a_request_and_its_copy_take_one_place() {
     model(3, || {
         let memory = Memory::new(2);
-        let copies: Vec<_> = (0..2)
-            .map(|_| {
-                let memory = memory.clone();
-                thread::spawn(move || memory.admit(0, 7))
-            })
-            .collect();
+        let copies = two_producers(&memory, |memory, _| memory.admit(0, 7));
         let mut executed = memory.execute();
         let verdicts = copies.into_iter().map(|copy| copy.join().unwrap());
         let verdicts: Vec<_> = verdicts.collect();

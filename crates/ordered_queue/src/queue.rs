@@ -1,5 +1,7 @@
 //! One queue: its control page and its slots, and the steps of a producer that concern them.
 
+use curtail_types::numbered_enum;
+
 use crate::{
     admission::Arrival,
     entry::{EntryKind, QueueEntry},
@@ -27,16 +29,16 @@ pub struct QueueReservation {
     pub early: bool,
 }
 
-/// Whether a queue takes writes.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u64)]
-pub enum QueueState {
-    /// Takes nothing: being made or recovered.
-    Closed = 0,
-    /// Takes writes and acknowledges them early.
-    Open = 1,
-    /// Takes writes, acknowledges none early: before a planned stop (JB-50).
-    Draining = 2,
+numbered_enum! {
+    /// Whether a queue takes writes.
+    pub enum QueueState: u64 {
+        /// Takes nothing: being made or recovered.
+        Closed = 0,
+        /// Takes writes and acknowledges them early.
+        Open = 1,
+        /// Takes writes, acknowledges none early: before a planned stop (JB-50).
+        Draining = 2,
+    }
 }
 
 /// How much waits in a queue.
@@ -124,11 +126,8 @@ impl<'a> OrderedQueue<'a> {
     #[inline]
     pub fn state(&self) -> QueueState {
         // Acquire pairs with the Release in `set_state`.
-        match self.control(control::STATE).load(Ordering::Acquire) {
-            1 => QueueState::Open,
-            2 => QueueState::Draining,
-            _ => QueueState::Closed,
-        }
+        let number = self.control(control::STATE).load(Ordering::Acquire);
+        QueueState::from_number(number).unwrap_or(QueueState::Closed)
     }
 
     /// Says whether it takes writes.

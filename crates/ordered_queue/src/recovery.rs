@@ -1,4 +1,4 @@
-//! Recovery: a queue whose producers or executor stopped anywhere is made whole again (JB-48).
+//! Recovery: repairs a queue whose producers or executor stopped anywhere (JB-48).
 //!
 //! The kernel's program cannot be stopped between two of its steps, so after a process's death its
 //! queues need nothing but a new lease holder. Threads can: a claim may have no place, a place no

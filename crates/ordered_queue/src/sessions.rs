@@ -17,6 +17,8 @@
 //! A claim is exclusive: whatever finds the word claimed is dropped, and sent again by its client.
 //! So position and word are written by one claimant, or by who settles for one that died.
 
+use curtail_types::numbered_enum;
+
 use crate::{
     entry::{QueueEntry, SEQUENCE_MASK},
     layout::{SESSION_HEADER_WORDS, SESSION_SLOTS, SESSION_WORDS, session},
@@ -49,18 +51,18 @@ pub struct SessionName {
     pub token: u64,
 }
 
-/// How far a slot is.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u64)]
-pub enum SlotState {
-    /// This sequence number and higher ones may come.
-    Open = 0,
-    /// This one is being given its place.
-    Claimed = 1,
-    /// This one has its place; its executor answers.
-    Queued = 2,
-    /// This one has its place and may be acknowledged.
-    Accepted = 3,
+numbered_enum! {
+    /// How far a slot is.
+    pub enum SlotState: u64 {
+        /// This sequence number and higher ones may come.
+        Open = 0,
+        /// This one is being given its place.
+        Claimed = 1,
+        /// This one has its place; its executor answers.
+        Queued = 2,
+        /// This one has its place and may be acknowledged.
+        Accepted = 3,
+    }
 }
 
 /// What came of a claim.
@@ -431,11 +433,9 @@ const fn with_state(word: u64, state: SlotState) -> u64 {
 
 #[inline]
 const fn state_of(word: u64) -> SlotState {
-    match word & 3 {
-        0 => SlotState::Open,
-        1 => SlotState::Claimed,
-        2 => SlotState::Queued,
-        _ => SlotState::Accepted,
+    match SlotState::from_number(word & 3) {
+        Some(state) => state,
+        None => SlotState::Accepted,
     }
 }
 

@@ -117,14 +117,9 @@ fn a_read_after_two_accepted_sets_sees_the_second() {
     let queues = memory.queues();
     let ingress = memory.ingress(&queues);
     let session = grant(ingress.sessions, 1);
-    assert_eq!(
-        ingress.admit(&set(session, 1, 3, b"\x03one"), 0),
-        Verdict::Accepted(0)
-    );
-    assert_eq!(
-        ingress.admit(&set(session, 2, 3, b"\x03two"), 0),
-        Verdict::Accepted(1)
-    );
+    let admit = |sequence, payload: &[u8]| ingress.admit(&set(session, sequence, 3, payload), 0);
+    assert_eq!(admit(1, b"\x03one"), Verdict::Accepted(0));
+    assert_eq!(admit(2, b"\x03two"), Verdict::Accepted(1));
     let stamp = ingress.stamps.stamp(3 << 56);
     assert_eq!(stamp, 2);
     let mut out = [0; layout::PAYLOAD_BYTES_MAX];
@@ -243,31 +238,20 @@ fn a_request_that_comes_again_has_no_second_place() {
     let queues = memory.queues();
     let ingress = memory.ingress(&queues);
     let session = grant(ingress.sessions, 1);
+    let admit = |sequence, payload: &[u8]| ingress.admit(&set(session, sequence, 3, payload), 0);
     let first = set(session, 5, 3, b"\x03one");
     assert_eq!(ingress.admit(&first, 0), Verdict::Accepted(0));
     assert_eq!(ingress.admit(&first, 0), Verdict::Repeated(0));
     drain(&queues[0]);
     assert_eq!(ingress.admit(&first, 0), Verdict::Repeated(0));
-    assert_eq!(
-        ingress.admit(&set(session, 4, 3, b"\x03old"), 0),
-        Verdict::Dropped
-    );
+    assert_eq!(admit(4, b"\x03old"), Verdict::Dropped);
     let Claim::Granted(ticket) = ingress.sessions.claim(session, peer(1), 0, 9) else {
         panic!("9 is new");
     };
-    assert_eq!(
-        ingress.admit(&set(session, 9, 3, b"\x03one"), 0),
-        Verdict::Dropped
-    );
-    assert_eq!(
-        ingress.admit(&set(session, 10, 3, b"\x03one"), 0),
-        Verdict::Dropped
-    );
+    assert_eq!(admit(9, b"\x03one"), Verdict::Dropped);
+    assert_eq!(admit(10, b"\x03one"), Verdict::Dropped);
     ingress.sessions.reopen(ticket);
-    assert_eq!(
-        ingress.admit(&set(session, 9, 3, b"\x03one"), 0),
-        Verdict::Accepted(1)
-    );
+    assert_eq!(admit(9, b"\x03one"), Verdict::Accepted(1));
     assert_eq!(queues[0].backlog().tail, 2);
 }
 
@@ -300,31 +284,17 @@ fn limits_of_early_acknowledgement() {
     let queues = memory.queues();
     let ingress = memory.ingress(&queues);
     let session = grant(ingress.sessions, 1);
+    let admit = |sequence, payload: &[u8]| ingress.admit(&set(session, sequence, 3, payload), 0);
     queues[0].set_backlog_max(1);
-    assert_eq!(
-        ingress.admit(&set(session, 1, 3, b"\x03v"), 0),
-        Verdict::Accepted(0)
-    );
-    assert_eq!(
-        ingress.admit(&set(session, 2, 3, b"\x03v"), 0),
-        Verdict::Queued(1)
-    );
-    assert_eq!(
-        ingress.admit(&set(session, 2, 3, b"\x03v"), 0),
-        Verdict::Replay(1)
-    );
+    assert_eq!(admit(1, b"\x03v"), Verdict::Accepted(0));
+    assert_eq!(admit(2, b"\x03v"), Verdict::Queued(1));
+    assert_eq!(admit(2, b"\x03v"), Verdict::Replay(1));
     drain(&queues[0]);
     queues[0].set_backlog_max(SLOTS);
     queues[0].set_state(QueueState::Draining);
-    assert_eq!(
-        ingress.admit(&set(session, 3, 3, b"\x03v"), 0),
-        Verdict::Queued(2)
-    );
+    assert_eq!(admit(3, b"\x03v"), Verdict::Queued(2));
     queues[0].set_state(QueueState::Closed);
-    assert_eq!(
-        ingress.admit(&set(session, 4, 3, b"\x03v"), 0),
-        Verdict::NotReady
-    );
+    assert_eq!(admit(4, b"\x03v"), Verdict::NotReady);
     queues[0].set_state(QueueState::Open);
     assert_eq!(
         ingress.admit(&set(session, 4, 3, b"\x03v"), 101),

@@ -1,4 +1,4 @@
-//! A turn: the lease holder executes what is there, in order, up to the first hole; of several
+//! A turn: the lease holder executes the waiting entries in order, up to the first hole; of several
 //! unconditional sets of one key only the last is applied.
 //!
 //! The run of sets is found and closed by the [`Compactor`] that C-4 needs (ASPLOS 2023, section

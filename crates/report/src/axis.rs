@@ -1,4 +1,4 @@
-//! Axes: from numbers to places, and which numbers are named beside them.
+//! Axes: map numbers to positions and choose the ticks.
 
 use std::ops::Range;
 

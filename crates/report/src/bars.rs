@@ -5,7 +5,7 @@ use plotters::style::text_anchor::HPos;
 
 use crate::{
     colours::{BAR, INK, SERIES, SOFT},
-    pen::{Drawn, Lettering, Pen, at, sheet, title},
+    svg::{Drawn, Lettering, Pen, at, sheet, title},
 };
 
 /// Groups of bars below each other.

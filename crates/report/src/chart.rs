@@ -10,7 +10,7 @@ use plotters::{prelude::ChartBuilder, style::text_anchor::HPos};
 use crate::{
     axis::{Axis, Coordinate, extent},
     colours::{AXIS, GRID, INK, SERIES, SOFT, WARNING},
-    pen::{Drawn, Lettering, Pen, Place, at, sheet, stroke, title, units},
+    svg::{Drawn, Lettering, Pen, Place, at, sheet, stroke, title, units},
 };
 
 /// A chart before it is drawn.

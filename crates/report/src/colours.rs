@@ -1,4 +1,4 @@
-//! Colours on light and on dark paper.
+//! Colours for light and dark screens.
 //!
 //! A drawing has the light colours as attributes; a style sheet replaces them on dark screens. The
 //! eight of the series are told apart in grey and by the colour-blind (after Okabe and Ito).

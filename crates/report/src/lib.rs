@@ -1,4 +1,4 @@
-//! What the tools show to people: charts as SVG, tables as text, Markdown or HTML, pages as HTML.
+//! Reports of the tools: charts as SVG, tables as text, Markdown or HTML, pages as HTML.
 //!
 //! ```text
 //!   Chart, Bars --svg--> Page <--html-- Table --text, markdown--> terminal, documents
@@ -15,7 +15,7 @@ mod chart;
 mod colours;
 mod number;
 mod page;
-mod pen;
+mod svg;
 mod table;
 
 pub use axis::{Axis, Scale, Unit};

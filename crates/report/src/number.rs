@@ -1,4 +1,4 @@
-//! Numbers as a person reads them.
+//! Formats numbers for people.
 
 /// Microseconds with the unit that keeps them short: `250 us`, `1.5 ms`.
 pub fn time(us: f64) -> String {

@@ -1,4 +1,4 @@
-//! What the control groups of this process leave it: memory and processor time.
+//! The limits that control groups set for this process: memory and processor time.
 //!
 //! A process lies in a group of each hierarchy, and every group above has a limit of its own; what
 //! holds is the lowest along the path. Version 2 has one hierarchy, version 1 one for each

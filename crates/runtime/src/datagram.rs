@@ -42,26 +42,26 @@ pub struct DatagramOptions {
 }
 
 /// Datagrams that were received together.
+#[derive(Debug)]
 pub struct Inbox {
-    memory: Box<[u8]>,
-    senders: Box<[Name]>,
-    _controls: Box<[Control]>,
+    batch: Batch,
     received: Box<[Received]>,
-    count: usize,
-    // INVARIANT: `parts[i]` points to the i-th slot of `memory`, `headers[i]` to `parts[i]`,
-    // `senders[i]` and `_controls[i]`; the boxes are never replaced, so the pointers are good as
-    // long as this lives.
-    parts: Box<[libc::iovec]>,
-    headers: Box<[libc::mmsghdr]>,
 }
 
 /// Datagrams to be sent together.
-pub struct Outbox {
+#[derive(Debug)]
+pub struct Outbox(Batch);
+
+/// Slots, and what the kernel is told of them.
+struct Batch {
     memory: Box<[u8]>,
-    receivers: Box<[Name]>,
+    names: Box<[Name]>,
     controls: Box<[Control]>,
+    /// Datagrams that are there.
     count: usize,
-    // INVARIANT: as in `Inbox`.
+    // INVARIANT: `parts[i]` points to the i-th slot of `memory`, `headers[i]` to `parts[i]`,
+    // `names[i]` and `controls[i]`; the boxes are never replaced, so the pointers are good as long
+    // as this lives.
     parts: Box<[libc::iovec]>,
     headers: Box<[libc::mmsghdr]>,
 }
@@ -101,9 +101,7 @@ pub const DATAGRAM_SLOT_BYTES: usize = 2048;
 
 // SAFETY: the pointers go to memory that the value itself owns (see INVARIANT) and are used in
 // calls that borrow it mutably alone.
-unsafe impl Send for Inbox {}
-// SAFETY: as for `Inbox`.
-unsafe impl Send for Outbox {}
+unsafe impl Send for Batch {}
 
 impl DatagramSocket {
     /// The address it really has, with the port the kernel chose for port 0.
@@ -185,63 +183,58 @@ fn ask_destination(socket: &Socket, is_v6: bool) -> io::Result<()> {
 impl Inbox {
     /// Room for `datagrams` at a time.
     pub fn new(datagrams: usize) -> Self {
-        let mut memory = vec![0; datagrams * DATAGRAM_SLOT_BYTES].into_boxed_slice();
-        let mut senders = names(datagrams);
-        let mut controls = controls(datagrams);
-        let mut parts = parts(&mut memory);
-        let headers = headers(&mut parts, &mut senders, &mut controls);
         Self {
-            memory,
-            senders,
-            _controls: controls,
+            batch: Batch::new(datagrams),
             received: vec![Received::default(); datagrams].into_boxed_slice(),
-            count: 0,
-            parts,
-            headers,
         }
     }
 
     /// Receives what is there, as much as there is room for; returns how many. None on any error:
     /// the next call tells of a socket that is broken by never bringing anything.
     pub fn receive(&mut self, socket: &DatagramSocket) -> usize {
-        self.count = 0;
-        for (header, part) in self.headers.iter_mut().zip(&mut self.parts) {
+        self.batch.count = 0;
+        for (header, part) in self.batch.headers.iter_mut().zip(&mut self.batch.parts) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
             header.msg_hdr.msg_controllen = CONTROL_BYTES as _;
             part.iov_len = DATAGRAM_SLOT_BYTES;
         }
-        let room = self.headers.len() as libc::c_uint;
+        let room = self.batch.headers.len() as libc::c_uint;
         let (fd, flags) = (socket.number(), libc::MSG_DONTWAIT);
         // SAFETY: `headers` has `room` elements, whose pointers are good (INVARIANT) and to memory
         // that is borrowed mutably here; a null timeout is allowed.
         let answer = unsafe {
             libc::recvmmsg(
                 fd,
-                self.headers.as_mut_ptr(),
+                self.batch.headers.as_mut_ptr(),
                 room,
                 flags,
                 std::ptr::null_mut(),
             )
         };
         let count = usize::try_from(answer).unwrap_or(0);
-        for (received, header) in self.received.iter_mut().zip(&self.headers).take(count) {
+        for (received, header) in self
+            .received
+            .iter_mut()
+            .zip(&self.batch.headers)
+            .take(count)
+        {
             *received = Received {
                 bytes: (header.msg_len as usize).min(DATAGRAM_SLOT_BYTES),
                 truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             };
         }
-        self.count = count;
+        self.batch.count = count;
         count
     }
 
     /// Datagrams of the last receive.
     pub fn len(&self) -> usize {
-        self.count
+        self.batch.count
     }
 
     /// Whether the last receive brought nothing.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.batch.count == 0
     }
 
     /// How many fit.
@@ -252,20 +245,27 @@ impl Inbox {
     /// The bytes and the sender of one; bytes beyond a slot are cut off, and the length then is a
     /// whole slot's. `None` for a number beyond, or a sender of no known kind.
     pub fn get(&self, number: usize) -> Option<(&[u8], SocketAddr)> {
-        let received = self.received.get(number).filter(|_| number < self.count)?;
+        let received = self
+            .received
+            .get(number)
+            .filter(|_| number < self.batch.count)?;
         let start = number * DATAGRAM_SLOT_BYTES;
         let bytes = match received.truncated {
             true => DATAGRAM_SLOT_BYTES,
             false => received.bytes,
         };
-        let bytes = self.memory.get(start..start + bytes)?;
-        Some((bytes, to_address(self.senders.get(number)?)?))
+        let bytes = self.batch.memory.get(start..start + bytes)?;
+        Some((bytes, to_address(self.batch.names.get(number)?)?))
     }
 
     /// The address that one was sent to; `None` if the socket has only one, or there is none that
     /// an answer could leave by.
     pub fn local(&self, number: usize) -> Option<IpAddr> {
-        let header = self.headers.get(number).filter(|_| number < self.count)?;
+        let header = self
+            .batch
+            .headers
+            .get(number)
+            .filter(|_| number < self.batch.count)?;
         destination(&header.msg_hdr)
     }
 }
@@ -273,19 +273,7 @@ impl Inbox {
 impl Outbox {
     /// Room for `datagrams` at a time.
     pub fn new(datagrams: usize) -> Self {
-        let mut memory = vec![0; datagrams * DATAGRAM_SLOT_BYTES].into_boxed_slice();
-        let mut receivers = names(datagrams);
-        let mut controls = controls(datagrams);
-        let mut parts = parts(&mut memory);
-        let headers = headers(&mut parts, &mut receivers, &mut controls);
-        Self {
-            memory,
-            receivers,
-            controls,
-            count: 0,
-            parts,
-            headers,
-        }
+        Self(Batch::new(datagrams))
     }
 
     /// Has `write` fill the next datagram, for `to`, and say how long it is; `None` from it leaves
@@ -301,14 +289,15 @@ impl Outbox {
         to: SocketAddr,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let start = self.count * DATAGRAM_SLOT_BYTES;
-        let room = self.memory.get_mut(start..start + DATAGRAM_SLOT_BYTES);
+        let batch = &mut self.0;
+        let start = batch.count * DATAGRAM_SLOT_BYTES;
+        let room = batch.memory.get_mut(start..start + DATAGRAM_SLOT_BYTES);
         let (Some(room), Some(name), Some(control), Some(part), Some(header)) = (
             room,
-            self.receivers.get_mut(self.count),
-            self.controls.get_mut(self.count),
-            self.parts.get_mut(self.count),
-            self.headers.get_mut(self.count),
+            batch.names.get_mut(batch.count),
+            batch.controls.get_mut(batch.count),
+            batch.parts.get_mut(batch.count),
+            batch.headers.get_mut(batch.count),
         ) else {
             return false;
         };
@@ -316,7 +305,7 @@ impl Outbox {
             part.iov_len = bytes.min(DATAGRAM_SLOT_BYTES);
             header.msg_hdr.msg_namelen = from_address(to, name);
             header.msg_hdr.msg_controllen = name_source(local, control) as _;
-            self.count += 1;
+            batch.count += 1;
         }
         true
     }
@@ -325,8 +314,8 @@ impl Outbox {
     pub fn send(&mut self, socket: &DatagramSocket) -> Posted {
         let mut posted = Posted::default();
         let mut first = 0;
-        while first < self.count {
-            let Some(headers) = self.headers.get_mut(first..self.count) else {
+        while first < self.0.count {
+            let Some(headers) = self.0.headers.get_mut(first..self.0.count) else {
                 break;
             };
             let (fd, flags) = (socket.number(), libc::MSG_DONTWAIT);
@@ -346,45 +335,47 @@ impl Outbox {
                 }
             }
         }
-        self.count = 0;
+        self.0.count = 0;
         posted
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.0.count == 0
     }
 
     /// Whether nothing more fits.
     pub fn is_full(&self) -> bool {
-        self.count == self.headers.len()
+        self.0.count == self.0.headers.len()
     }
 }
 
-impl std::fmt::Debug for Inbox {
+impl Batch {
+    fn new(datagrams: usize) -> Self {
+        let mut memory = vec![0; datagrams * DATAGRAM_SLOT_BYTES].into_boxed_slice();
+        // SAFETY: all bytes zero are a valid `sockaddr_storage`, of no family.
+        let empty: Name = unsafe { MaybeUninit::zeroed().assume_init() };
+        let mut names = vec![empty; datagrams].into_boxed_slice();
+        let mut controls = vec![Control([0; CONTROL_BYTES]); datagrams].into_boxed_slice();
+        let mut parts = parts(&mut memory);
+        let headers = headers(&mut parts, &mut names, &mut controls);
+        Self {
+            memory,
+            names,
+            controls,
+            count: 0,
+            parts,
+            headers,
+        }
+    }
+}
+
+impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inbox")
+        f.debug_struct("Batch")
             .field("count", &self.count)
             .finish_non_exhaustive()
     }
-}
-
-impl std::fmt::Debug for Outbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outbox")
-            .field("count", &self.count)
-            .finish_non_exhaustive()
-    }
-}
-
-fn names(count: usize) -> Box<[Name]> {
-    // SAFETY: all bytes zero are a valid `sockaddr_storage`, of no family.
-    let empty: Name = unsafe { MaybeUninit::zeroed().assume_init() };
-    vec![empty; count].into_boxed_slice()
-}
-
-fn controls(count: usize) -> Box<[Control]> {
-    vec![Control([0; CONTROL_BYTES]); count].into_boxed_slice()
 }
 
 /// One part for each slot of `memory`.

@@ -1,5 +1,5 @@
-//! What the operating system offers, in the house's words: processors, clocks, signals, sockets
-//! and the state of the process.
+//! What the operating system offers: processors, clocks, signals, sockets and the state of the
+//! process.
 //!
 //! It is the only crate besides `table` and `segments` that may hold `unsafe`, and the only place
 //! that knows libc. Nothing here decides anything: the server says what to do, this crate does it
@@ -16,11 +16,11 @@ mod cpu;
 mod datagram;
 mod poll;
 mod process;
-mod service;
 mod signals;
 mod socket;
 mod steering;
 mod sync;
+mod systemd;
 mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
@@ -38,7 +38,6 @@ pub use process::{
     drop_privileges, is_root, lock_memory, open_files_limit, raise_open_files_limit,
     resident_bytes, stop_waiting_parent, usage,
 };
-pub use service::{Service, ServiceState};
 pub use signals::{ControlEvent, Controls, ControlsHandle, SignalError};
 pub use socket::{
     BindError, Listener, PeerAddress, Received, Sent, SocketOptions, Stream, bind_tcp, bind_unix,
@@ -46,6 +45,7 @@ pub use socket::{
 };
 pub use steering::{SteerBy, Steering};
 pub use sync::lock;
+pub use systemd::{Service, ServiceState};
 pub use xdp::{
     Attach, MapsOrigin, Nic, NicCounts, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError,
     XdpOptions,

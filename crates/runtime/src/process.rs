@@ -7,15 +7,19 @@ use std::{
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
+use thiserror::Error;
+
 use crate::sync::{AtomicU32, Ordering};
 
 /// A step of starting the process failed; the text says which and what to do.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ProcessError {
     /// There is no user of this name.
+    #[error("there is no user '{0}'")]
     NoSuchUser(String),
     /// The kernel refused the named step.
+    #[error("cannot {0}: {1}")]
     Refused(&'static str, io::Error),
 }
 
@@ -239,17 +243,6 @@ fn checked(step: &'static str, answer: i32) -> Result<(), ProcessError> {
         Ok(())
     }
 }
-
-impl std::fmt::Display for ProcessError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoSuchUser(user) => write!(f, "there is no user '{user}'"),
-            Self::Refused(step, error) => write!(f, "cannot {step}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ProcessError {}
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
-//! What reaches a running server from outside its sockets: signals, and requests of its own
-//! threads to stop.
+//! Signals, and requests of the server's own threads to stop.
 //!
 //! Signals are blocked in every thread and read from a descriptor, so no code of ours ever runs in
 //! a signal handler. [`Controls`] must be made before the first thread is started, because threads
@@ -11,6 +10,8 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+
+use thiserror::Error;
 
 use crate::lock;
 
@@ -26,7 +27,8 @@ pub enum ControlEvent {
 }
 
 /// Signals cannot be received; the process must not start.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("cannot receive signals: {0}")]
 pub struct SignalError(pub io::Error);
 
 /// Receives control events; owned by the main thread.
@@ -158,14 +160,6 @@ fn open_signals() -> io::Result<OwnedFd> {
     // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
-
-impl std::fmt::Display for SignalError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot receive signals: {}", self.0)
-    }
-}
-
-impl std::error::Error for SignalError {}
 
 #[cfg(test)]
 mod tests {

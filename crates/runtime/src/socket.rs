@@ -16,6 +16,7 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use thiserror::Error;
 
 use crate::{
     Token, WatchError,
@@ -80,18 +81,23 @@ pub struct SocketOptions {
 }
 
 /// A socket could not be made to listen.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BindError {
     /// Another process listens there; stop it or choose another port.
+    #[error("the address is already in use by another process")]
     InUse(io::Error),
     /// The address is not one of this machine's, or its kind is not supported.
+    #[error("the address is not one of this machine: {0}")]
     NotHere(io::Error),
     /// Ports below 1024 and protected folders need more rights.
+    #[error("permission denied")]
     NotAllowed(io::Error),
     /// Something else stands at the path of a Unix socket; it is left alone.
+    #[error("the path exists and is not a socket")]
     NotASocket,
     /// Any other answer of the kernel.
+    #[error("{0}")]
     Other(io::Error),
 }
 
@@ -345,20 +351,6 @@ impl BindError {
         }
     }
 }
-
-impl std::fmt::Display for BindError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::InUse(_) => write!(f, "the address is already in use by another process"),
-            Self::NotHere(error) => write!(f, "the address is not one of this machine: {error}"),
-            Self::NotAllowed(_) => write!(f, "permission denied"),
-            Self::NotASocket => write!(f, "the path exists and is not a socket"),
-            Self::Other(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for BindError {}
 
 impl std::fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,4 +1,4 @@
-//! The network card's program: loaded, attached, pinned, and its memory as atomic words.
+//! The XDP program: loaded, attached, pinned, and its memory as atomic words.
 //!
 //! Juneberry (NSDI 2025) lets a network card order and acknowledge writes; here a program in the
 //! kernel's receive path does (XDP), which outlives the server process. The program is C, in

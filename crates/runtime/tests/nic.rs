@@ -8,17 +8,17 @@
     reason = "what cannot be set up fails the test"
 )]
 
-#[path = "nic/counted.rs"]
-mod counted;
 #[path = "nic/differential.rs"]
 mod differential;
 #[path = "nic/frames.rs"]
 mod frames;
+#[path = "nic/instruction_count.rs"]
+mod instruction_count;
 #[path = "nic/namespace.rs"]
 mod namespace;
 #[path = "nic/survival.rs"]
 mod survival;
 #[path = "nic/twin.rs"]
 mod twin;
-#[path = "nic/worlds.rs"]
-mod worlds;
+#[path = "nic/twin_memory.rs"]
+mod twin_memory;

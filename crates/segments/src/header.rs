@@ -1,4 +1,4 @@
-//! What is known of one segment beside its contents, one cache line each.
+//! The header of one segment: its metadata, one cache line each.
 //!
 //! ```text
 //!   Free -> Open -> Sealed -> Draining -> Retired -> Free        a log of items
@@ -8,36 +8,25 @@
 //! The cursor packs what an allocation must change at once: where the next item goes, how many
 //! allocations are not published yet, whom the segment is open for, and whether it is open.
 
+use curtail_types::numbered_enum;
+
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Where a segment is in its life.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(u32)]
-pub enum State {
-    /// Holds nothing.
-    Free = 0,
-    /// Takes new items.
-    Open = 1,
-    /// Full; waits in a queue.
-    Sealed = 2,
-    /// Its items are being removed or moved.
-    Draining = 3,
-    /// Nothing refers to it any more but leases.
-    Retired = 4,
-    /// One piece of a large value.
-    Whole = 5,
-}
-
-impl State {
-    fn from_bits(bits: u32) -> Self {
-        match bits {
-            1 => Self::Open,
-            2 => Self::Sealed,
-            3 => Self::Draining,
-            4 => Self::Retired,
-            5 => Self::Whole,
-            _ => Self::Free,
-        }
+numbered_enum! {
+    /// Where a segment is in its life.
+    pub enum State: u32 {
+        /// Holds nothing.
+        Free = 0,
+        /// Takes new items.
+        Open = 1,
+        /// Full; waits in a queue.
+        Sealed = 2,
+        /// Its items are being removed or moved.
+        Draining = 3,
+        /// Nothing refers to it any more but leases.
+        Retired = 4,
+        /// One piece of a large value.
+        Whole = 5,
     }
 }
 
@@ -174,7 +163,7 @@ impl Header {
     pub(crate) fn state(&self) -> State {
         // Acquire: pairs with the Release in `set_state` and `change_state`, so that who sees a
         // state sees what was done before it.
-        State::from_bits(self.state.load(Ordering::Acquire))
+        State::from_number(self.state.load(Ordering::Acquire)).unwrap_or(State::Free)
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use crate::{
     Segments,
-    directory::SegmentId,
     header::State,
+    segment_lists::SegmentId,
     sync::{Ordering, fence},
 };
 

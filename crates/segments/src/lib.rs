@@ -1,4 +1,4 @@
-//! The memory that items live in: one reservation, cut into equal segments, never moved.
+//! Item memory: one reservation, divided into equal segments that never move.
 //!
 //! All item memory is atomic words, so that a reader with a stale reference reads garbage but
 //! never faults and never races: it validates afterwards through the index. A segment is filled by
@@ -12,9 +12,9 @@
 //!   [`Allocation`] belong to its holder until it is published.
 //! - Segment 0 is never used, so that reference 0 can mean none.
 
-mod directory;
 mod header;
 mod lease;
+mod segment_lists;
 mod sync;
 
 use std::io;
@@ -22,13 +22,13 @@ use std::io;
 use curtail_memory::{Region, prefetch::prefetch};
 
 pub use curtail_memory::Pages;
-pub use directory::{QUEUES, SegmentId};
 pub use header::{Header, State};
 pub use lease::Lease;
+pub use segment_lists::{QUEUES, SegmentId};
 
 use crate::{
-    directory::Directory,
     header::{Headers, Refused},
+    segment_lists::Directory,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
 

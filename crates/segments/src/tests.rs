@@ -1,4 +1,4 @@
-//! The parts together: allocations, leases, queues and limits, without the store.
+//! All parts together: allocations, leases, queues and limits, without the store.
 
 use std::sync::Arc;
 

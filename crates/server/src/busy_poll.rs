@@ -1,4 +1,4 @@
-//! Looking again for a little while before sleeping.
+//! Polls for a moment before sleeping.
 //!
 //! Waking a thread that sleeps takes the kernel longer than a short request takes us, so a worker
 //! that usually gets its next request at once had better stay awake for it. Whether it usually does

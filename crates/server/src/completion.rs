@@ -1,5 +1,5 @@
-//! Answered later: the one way in which an answer that was not there when its turn ended comes to
-//! the connection that waits for it.
+//! Completion: how a reply that was not ready when its turn ended reaches the connection that waits
+//! for it.
 //!
 //! ```text
 //!   replies of a turn   | spelt | spelt | place 7 | spelt |

@@ -1,7 +1,9 @@
-//! How keys are written where they stand among other words: in dumps and in log lines.
+//! Percent-encodes keys for dumps and log lines.
 //!
 //! A key may hold any bytes; these lines are split at spaces. So keys are percent-encoded there as
 //! memcached does, or base64-encoded where a line is itself a request.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 /// Appends `key` percent-encoded: all but letters, digits and `-._~`.
 pub(crate) fn push_percent(text: &mut Vec<u8>, key: &[u8]) {
@@ -21,32 +23,16 @@ pub(crate) fn is_plain(key: &[u8]) -> bool {
 
 /// Appends `key` in base64, padded (RFC 4648, section 4).
 pub(crate) fn push_base64(text: &mut Vec<u8>, key: &[u8]) {
-    for group in key.chunks(3) {
-        let bits = (0..3).fold(0, |bits, i| {
-            bits << 8 | u32::from(group.get(i).copied().unwrap_or(0))
-        });
-        for place in 0..4 {
-            let sextet = (bits >> (18 - 6 * place) & 63) as u8;
-            let used = place <= group.len();
-            text.push(if used { base64_letter(sextet) } else { b'=' });
-        }
-    }
+    let start = text.len();
+    text.resize(start + key.len().div_ceil(3) * 4, 0);
+    // The room is what the text takes, so this cannot fail.
+    let _ = BASE64_STANDARD.encode_slice(key, &mut text[start..]);
 }
 
 const fn hexadecimal(digit: u8) -> u8 {
     match digit {
         0..=9 => b'0' + digit,
         _ => b'A' + digit - 10,
-    }
-}
-
-const fn base64_letter(sextet: u8) -> u8 {
-    match sextet {
-        0..=25 => b'A' + sextet,
-        26..=51 => b'a' + sextet - 26,
-        52..=61 => b'0' + sextet - 52,
-        62 => b'+',
-        _ => b'/',
     }
 }
 
@@ -66,20 +52,9 @@ mod tests {
         assert_eq!(spelt(push_percent, b"a b\r\n\xff"), "a%20b%0D%0A%FF");
     }
 
-    /// The test vectors of RFC 4648, section 10, and the two letters that are no alphanumerics.
     #[test]
-    fn base64_as_the_rfc_has_it() {
-        let vectors: [(&[u8], &str); 8] = [
-            (b"", ""),
-            (b"f", "Zg=="),
-            (b"fo", "Zm8="),
-            (b"foo", "Zm9v"),
-            (b"foob", "Zm9vYg=="),
-            (b"fooba", "Zm9vYmE="),
-            (b"foobar", "Zm9vYmFy"),
-            (b"\xfb\xff", "+/8="),
-        ];
-        for (key, text) in vectors {
+    fn base64_is_padded() {
+        for (key, text) in [(&b"f"[..], "Zg=="), (b"foo", "Zm9v"), (b"\xfb\xff", "+/8=")] {
             assert_eq!(spelt(push_base64, key), text);
         }
     }

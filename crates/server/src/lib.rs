@@ -1,4 +1,4 @@
-//! The server: threads, connections, and the way of a request through them.
+//! The server: threads, connections, and the path of a request through them.
 //!
 //! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The folders are rooms,
 //! here from the bottom to the top; a room knows only those above it in this list.

@@ -1,4 +1,4 @@
-//! The bounds of the server: what one turn does, and how much may wait or be kept.
+//! The bounds of the server: the work of one turn, and what may wait or be kept.
 //!
 //! What an operator sets is in `config`; the bounds of a link between nodes and of an ordered queue
 //! are in their crates. Sizes of a thread's own memory stay where that memory is.

@@ -1,4 +1,4 @@
-//! How a request wants its answer spelt, kept longer than the input it came in.
+//! The form of a request's reply (text, meta flags), owned, so that it outlives the input.
 //!
 //! A decoded request borrows from what was received in this turn. What is answered in a later turn,
 //! or executed by another worker, keeps its form like this, and the text of its key beside it.

@@ -1,4 +1,4 @@
-//! The one direction in which data flows; start reading here.
+//! The path of a request through one turn; start reading here.
 //!
 //! ```text
 //!  wire -> collect ---> route -------> execute --> commit --> reply ----> wire
@@ -21,7 +21,7 @@
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::{Batch, Entry},
-    route::{self, entry, follow::execute_run, is_write},
+    route::{self, execute_entry, is_write, run_routes::execute_run},
     turn::{
         compaction, delegate, receive,
         send::{self, commit},
@@ -66,7 +66,7 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
                 true => route_and_run(worker, std::slice::from_ref(entry)),
                 // Nothing was handed on in this turn: only writes have to ask, and the way to
                 // the store is compiled into this loop.
-                false => entry::carry_out(worker, entry, worker.routing.claims()),
+                false => execute_entry::carry_out(worker, entry, worker.routing.claims()),
             }
         }
     }

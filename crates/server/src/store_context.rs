@@ -1,5 +1,4 @@
-//! What executing an operation needs: the store, a writer, and the time; and the one way from an
-//! operation to its outcome.
+//! What executing an operation needs (store, writer, time), and the one function that executes it.
 //!
 //! Every thread that touches the store has one: workers, the threads of the native path, and those
 //! that answer datagrams. How an outcome is spelt, and to whom it goes, is for the caller.

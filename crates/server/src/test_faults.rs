@@ -1,4 +1,4 @@
-//! Faults for tests: contention that is forced, and bugs that the judges of histories must catch.
+//! Faults for tests: forced contention, and planted bugs that the checkers of histories must catch.
 //!
 //! They exist in debug builds alone: in release builds nobody asks.
 

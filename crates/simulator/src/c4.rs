@@ -39,7 +39,7 @@ use crate::{
     },
     costs::FullCosts,
     queueing::{
-        Bound, Network, Outcome, Point,
+        Bound, Outcome, Point,
         arrivals::Arrivals,
         deciders::Deciders,
         shipped::Shipped,
@@ -243,31 +243,26 @@ impl C4Model {
     fn run_with(&self, ranks: &Ranks, times: impl Times) -> Outcome {
         let rate = self.load * self.capacity();
         let sample = (self.requests, self.seed);
-        let point = Point {
-            cores: self.workers,
-            arrivals: Arrivals::of_ranks(ranks, self.write_percent, rate, sample)
-                .measured(self.warm_up()..self.requests)
-                .through(self.costs.input, self.dispatch_ns),
-            deciders: match self.mechanism {
-                Mechanism::Paper => Deciders::Dispatched {
-                    dispatcher: Box::new(Dispatcher::new(self.dispatch())),
-                    plan: None,
-                },
-                Mechanism::Shipped => {
-                    Deciders::Shipped(Box::new(Shipped::new(self.policy, self.workers, None)))
-                }
+        let arrivals = Arrivals::of_ranks(ranks, self.write_percent, rate, sample)
+            .measured(self.warm_up()..self.requests)
+            .through(self.costs.input, self.dispatch_ns);
+        let deciders = match self.mechanism {
+            Mechanism::Paper => Deciders::Dispatched {
+                dispatcher: Box::new(Dispatcher::new(self.dispatch())),
+                plan: None,
             },
-            times,
-            versions: self
-                .has_conflicts()
-                .then(|| Versions::new(self.remembered_ns())),
+            Mechanism::Shipped => {
+                Deciders::Shipped(Box::new(Shipped::new(self.policy, self.workers, None)))
+            }
+        };
+        let conflicts = self.has_conflicts();
+        let point = Point {
+            versions: conflicts.then(|| Versions::new(self.remembered_ns())),
             windows: self.compaction.map(|closing| self.windows(closing)),
-            network: Network::NONE,
             channel_ns: self.costs.channel,
             as_authors: self.rules == Rules::Reference && self.mechanism == Mechanism::Paper,
             bound: Bound::under_way(IN_FLIGHT_MAX),
-            window_ns: 0,
-            seed: self.seed,
+            ..Point::new(self.workers, arrivals, deciders, times, self.seed)
         };
         point.run()
     }
@@ -387,26 +382,6 @@ impl C4Model {
     /// Whether reads and writes look at versions.
     fn has_conflicts(&self) -> bool {
         !matches!(self.policy, Policy::Erew | Policy::Ideal)
-    }
-}
-
-impl Balancer {
-    /// What it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Card => "card",
-            Self::Core => "core",
-        }
-    }
-}
-
-impl Rules {
-    /// What they are called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Reference => "reference",
-            Self::Paper => "paper",
-        }
     }
 }
 

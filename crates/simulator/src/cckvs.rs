@@ -19,7 +19,7 @@ pub use bytes::MessageBytes;
 pub use costs::{ClusterCosts, SharedCpu};
 pub use skew::Shards;
 pub(crate) use skew::base_mrps;
-pub use whole::{Count, Hardware, Sent, WholeCluster, WholeOutcome};
+pub use whole::{Count, Hardware, WholeCluster, WholeOutcome};
 
 /// A cluster under a load, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,19 +50,20 @@ pub struct Traffic {
     pub bytes: f64,
 }
 
-/// What makes up a system's traffic, in bytes for one request of a client.
+/// What makes up a system's traffic; in a model bytes for one request of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TrafficShares {
+pub struct TrafficShares<T = f64> {
     /// Requests to other nodes and their replies: the cache's misses.
-    pub misses: f64,
+    pub misses: T,
     /// Values of hot writes.
-    pub updates: f64,
-    /// Announcements of hot writes (Lin).
-    pub invalidations: f64,
-    /// Their acknowledgements (Lin).
-    pub acknowledgements: f64,
+    pub updates: T,
+    /// Messages of a hot write that have no value (Lin): its announcement, or in a simulation,
+    /// where the value travels with that, its end.
+    pub invalidations: T,
+    /// Acknowledgements of hot writes (Lin).
+    pub acknowledgements: T,
     /// Messages that give back room for messages.
-    pub credits: f64,
+    pub credits: T,
 }
 
 impl HotCopies {
@@ -144,6 +145,19 @@ impl Link {
         Self {
             packets_per_second: self.packets_per_second * degree,
             ..*self
+        }
+    }
+}
+
+impl TrafficShares<Count> {
+    /// The same in bytes.
+    pub fn bytes(&self) -> TrafficShares {
+        TrafficShares {
+            misses: self.misses.bytes,
+            updates: self.updates.bytes,
+            invalidations: self.invalidations.bytes,
+            acknowledgements: self.acknowledgements.bytes,
+            credits: self.credits.bytes,
         }
     }
 }

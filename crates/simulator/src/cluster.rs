@@ -20,11 +20,11 @@ mod node;
 mod packet;
 mod record;
 mod sessions;
-mod views;
 mod world;
 
 use std::fmt;
 
+use clap::ValueEnum;
 use curtail_consistency::symmetric::Model;
 
 pub use command::ClusterArgs;
@@ -113,8 +113,15 @@ impl ClusterRun {
 
     /// Runs it, and judges it.
     pub fn run(&self) -> ClusterOutcome {
-        world::World::new(self).run()
+        let keys = keys::Keys::new(self);
+        world::World::new(self, &keys).run()
     }
+}
+
+/// What a value is called on the command line.
+fn name(value: &impl ValueEnum) -> String {
+    let named = value.to_possible_value();
+    named.map_or_else(String::new, |named| named.get_name().into())
 }
 
 /// The command that repeats it.

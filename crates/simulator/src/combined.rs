@@ -36,7 +36,7 @@ use crate::{
     costs::FullCosts,
     minos::{Demand, PlanCost, Prices, SHIPPED_THRESHOLD, Sample, UNDER_WAY_MAX},
     queueing::{
-        Bound, Network, Outcome, Point,
+        Bound, Outcome, Point,
         arrivals::Arrivals,
         deciders::{self, Deciders},
         shipped::Shipped,
@@ -88,8 +88,6 @@ pub struct CombinedPrices {
     pub read_line_ns: f64,
     /// Writing a bucket whose line others have.
     pub write_line_ns: f64,
-    /// A write that goes to the core that holds its partition: both cores' parts.
-    pub delegate_ns: f64,
 }
 
 impl CombinedPrices {
@@ -104,7 +102,6 @@ impl CombinedPrices {
             publish_ns: 100.0,
             read_line_ns: 60.0,
             write_line_ns: 60.0,
-            delegate_ns: serve.give_ns + serve.take_ns,
             serve,
         }
     }
@@ -119,7 +116,18 @@ impl CombinedPrices {
             publish_ns: costs.set.ns(0) / 2.0,
             read_line_ns: costs.contended.read_ns(1.0),
             write_line_ns: costs.contended.write_ns(1.0),
-            delegate_ns: costs.delegated_write.ns,
+            serve,
+        }
+    }
+
+    /// Serving alone: nothing is put aside, and no lines travel.
+    pub(crate) fn serving(serve: Prices) -> Self {
+        Self {
+            put_aside_ns: 0.0,
+            answer_ns: 0.0,
+            publish_ns: 0.0,
+            read_line_ns: 0.0,
+            write_line_ns: 0.0,
             serve,
         }
     }
@@ -157,48 +165,32 @@ impl Combined {
         let small_cores = plan.as_ref().map_or(self.cores, |plan| plan.small);
         let rate = self.load * f64::from(self.cores) * 1e9 / core_ns;
         let sixth = self.requests / 6;
-        let point = Point {
-            cores: self.cores,
-            arrivals: Arrivals::of_workload(&self.workload, rate, self.requests, self.seed)
-                .measured(sixth..self.requests - sixth),
-            deciders: match self.mechanism {
-                Mechanism::Paper => Deciders::Dispatched {
-                    dispatcher: Box::new(Dispatcher::new(self.dispatch(small_cores))),
-                    plan,
-                },
-                Mechanism::Shipped => {
-                    Deciders::Shipped(Box::new(Shipped::new(self.policy, self.cores, plan)))
-                }
+        let arrivals = Arrivals::of_workload(&self.workload, rate, self.requests, self.seed);
+        let deciders = match self.mechanism {
+            Mechanism::Paper => Deciders::Dispatched {
+                dispatcher: Box::new(Dispatcher::new(self.dispatch(small_cores))),
+                plan,
             },
-            times: self.times(),
+            Mechanism::Shipped => {
+                Deciders::Shipped(Box::new(Shipped::new(self.policy, self.cores, plan)))
+            }
+        };
+        let times = Priced {
+            prices: self.prices.clone(),
+            lines: Some(Lines::used_lately()),
+        };
+        let arrivals = arrivals.measured(sixth..self.requests - sixth);
+        let point = Point {
             versions: Some(Versions::new(REMEMBERED_NS)),
             windows: self.compaction.map(|closing| {
                 let config = self.windows(closing, core_ns);
                 let defers = self.policy == Policy::DynamicCrew;
                 Windows::new(small_cores, config, Scan::Slots(8), defers)
             }),
-            network: Network::NONE,
-            channel_ns: 0,
-            as_authors: false,
             bound: Bound::stable(UNDER_WAY_MAX, self.requests, u64::MAX),
-            window_ns: 0,
-            seed: self.seed,
+            ..Point::new(self.cores, arrivals, deciders, times, self.seed)
         };
         point.run()
-    }
-
-    fn times(&self) -> Priced {
-        let prices = &self.prices;
-        Priced {
-            put_aside_ns: prices.put_aside_ns,
-            answer_ns: prices.answer_ns,
-            publish_ns: prices.publish_ns,
-            read_line_ns: prices.read_line_ns,
-            write_line_ns: prices.write_line_ns,
-            delegate_ns: prices.delegate_ns,
-            lines: Some(Lines::used_lately()),
-            ..Priced::new(prices.serve.clone())
-        }
     }
 
     fn dispatch(&self, workers: u16) -> DispatchConfig {

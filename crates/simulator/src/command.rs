@@ -224,6 +224,12 @@ fn print(text: &str) -> io::Result<()> {
     }
 }
 
+/// What one of several values is called on the command line.
+pub(crate) fn name_of<T: ValueEnum>(value: &T) -> String {
+    let name = value.to_possible_value();
+    name.map_or_else(String::new, |name| name.get_name().into())
+}
+
 /// `200000`, `200k`, `5m`.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     let count = quantity::count(text)?;

@@ -7,7 +7,8 @@
 
 use std::{fmt, sync::LazyLock};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use toml::Value;
 
 /// All costs, in nanoseconds of one core.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -92,54 +93,36 @@ pub struct NetworkCosts {
 pub enum CostsError {
     /// It is not the TOML that is expected.
     Syntax(String),
-    /// A number that no cost can be.
-    Number(&'static str),
+    /// A number that no cost can be, by its name.
+    Number(String),
 }
 
 impl FullCosts {
     /// Those that are built in: measured on our own store.
     pub fn measured() -> &'static Self {
-        static COSTS: LazyLock<FullCosts> = LazyLock::new(|| match FullCosts::parse(MEASURED) {
-            Ok(costs) => costs,
-            Err(error) => unreachable!("costs.toml: {error}"),
-        });
+        static COSTS: LazyLock<FullCosts> =
+            LazyLock::new(|| built_in(FullCosts::parse(include_str!("../costs.toml"))));
         &COSTS
     }
 
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Self, CostsError> {
-        let costs: Self =
-            toml::from_str(text).map_err(|error| CostsError::Syntax(error.to_string()))?;
-        costs.check().map_err(CostsError::Number)?;
-        Ok(costs)
+        parse(text, Self::check)
     }
 
-    fn check(&self) -> Result<(), &'static str> {
-        let time = |ns: f64| (0.0..=TIME_NS_MAX).contains(&ns);
-        let curve = |points: &[(f64, f64)]| {
-            let ascend = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-            let positive = points.first().is_some_and(|(x, _)| *x > 0.0);
-            ascend && positive && points.iter().all(|(_, ns)| time(*ns))
-        };
-        let one = |name: &'static str, right: bool| right.then_some(()).ok_or(name);
-        let request = &self.request;
-        one(
-            "request",
-            request.batch > 0 && time(request.base_ns) && time(request.alone_ns),
-        )?;
-        one("get", curve(&self.get.points))?;
-        one("set", curve(&self.set.points))?;
-        one("contended.read", curve(&self.contended.read))?;
-        one("contended.write", curve(&self.contended.write))?;
-        one("delegated_write", time(self.delegated_write.ns))?;
-        one("hand_off", time(self.hand_off.ns))?;
-        one("decision", time(self.decision.ns))?;
-        one("put_aside", time(self.put_aside.ns))?;
-        one("apply", time(self.apply.ns))?;
-        one(
-            "network",
-            time(self.network.call_ns) && time(self.network.frame_ns) && self.network.mtu_bytes > 0,
-        )
+    fn check(&self) -> Result<(), CostsError> {
+        check_times(self)?;
+        let curves = [
+            ("get", &self.get.points),
+            ("set", &self.set.points),
+            ("contended.read", &self.contended.read),
+            ("contended.write", &self.contended.write),
+        ];
+        for (name, points) in curves {
+            check(name, points.first().is_some_and(|(x, _)| *x > 0.0))?;
+        }
+        check("request.batch", self.request.batch > 0)?;
+        check("network.mtu_bytes", self.network.mtu_bytes > 0)
     }
 
     /// What a request takes of a core that balances: the decisions, the request's way into a
@@ -203,6 +186,52 @@ impl NetworkCosts {
     }
 }
 
+/// A file of costs, read and checked.
+pub(crate) fn parse<T: DeserializeOwned>(
+    text: &str,
+    check: impl Fn(&T) -> Result<(), CostsError>,
+) -> Result<T, CostsError> {
+    let costs = toml::from_str(text).map_err(|error| CostsError::Syntax(error.to_string()))?;
+    check(&costs).map(|()| costs)
+}
+
+/// What a file of ours says, which is right.
+pub(crate) fn built_in<T>(parsed: Result<T, CostsError>) -> T {
+    parsed.unwrap_or_else(|error| unreachable!("a built-in file: {error}"))
+}
+
+/// Whether the cost of this name is right.
+pub(crate) fn check(name: &str, is_right: bool) -> Result<(), CostsError> {
+    let wrong = || CostsError::Number(name.into());
+    is_right.then_some(()).ok_or_else(wrong)
+}
+
+/// Whether every number is a time (or another that is in a time's range), and the points of every
+/// curve ascend.
+pub(crate) fn check_times(costs: &impl Serialize) -> Result<(), CostsError> {
+    let syntax = |error: toml::ser::Error| CostsError::Syntax(error.to_string());
+    check_value("", &Value::try_from(costs).map_err(syntax)?)
+}
+
+fn check_value(name: &str, value: &Value) -> Result<(), CostsError> {
+    let is_time = |ns: f64| (0.0..=TIME_NS_MAX).contains(&ns);
+    match value {
+        Value::Integer(ns) => check(name, is_time(*ns as f64)),
+        Value::Float(ns) => check(name, is_time(*ns)),
+        Value::Array(points) => {
+            let x = |point: &Value| point.get(0).and_then(Value::as_float);
+            let ascend = |pair: &[Value]| x(&pair[0]) < x(&pair[1]) || x(&pair[0]).is_none();
+            check(name, points.windows(2).all(ascend))?;
+            points.iter().try_for_each(|point| check_value(name, point))
+        }
+        Value::Table(own) => own.iter().try_for_each(|(key, value)| {
+            let path = format!("{name}.{key}");
+            check_value(path.trim_start_matches('.'), value)
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Straight lines between the points, the first point's cost below it, the last line's slope above
 /// the last.
 #[inline]
@@ -247,13 +276,14 @@ impl fmt::Display for CostsError {
 
 impl std::error::Error for CostsError {}
 
-const MEASURED: &str = include_str!("../costs.toml");
 /// A second.
 const TIME_NS_MAX: f64 = 1e9;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MEASURED: &str = include_str!("../costs.toml");
 
     #[test]
     fn the_built_in_file_is_whole() {

@@ -19,7 +19,7 @@ use crate::{
     costs::FullCosts,
     minos,
     queueing::{
-        Bound, Network, Outcome, Point,
+        Bound, Outcome, Point,
         arrivals::Arrivals,
         deciders::Deciders,
         requests::Request,
@@ -67,23 +67,15 @@ impl FewCores {
         let requests = self.requests as f64 * (1.0 + self.large_rate / self.rate);
         let requests = requests as u64;
         let rate = self.rate + self.large_rate;
+        let arrivals = Arrivals::of_workload(&self.workload(), rate, requests, self.seed);
+        let arrivals = arrivals.measured(requests / 6..requests);
+        let deciders = Deciders::InParts {
+            serving: self.serving,
+            moved: vec![false; usize::from(self.cores)],
+        };
         let point = Point {
-            cores: self.cores,
-            arrivals: Arrivals::of_workload(&self.workload(), rate, requests, self.seed)
-                .measured(requests / 6..requests),
-            deciders: Deciders::InParts {
-                serving: self.serving,
-                moved: vec![false; usize::from(self.cores)],
-            },
-            times: self,
-            versions: None,
-            windows: None,
-            network: Network::NONE,
-            channel_ns: 0,
-            as_authors: false,
             bound: Bound::under_way(UNDER_WAY_MAX),
-            window_ns: 0,
-            seed: self.seed,
+            ..Point::new(self.cores, arrivals, deciders, self, self.seed)
         };
         point.run()
     }

@@ -14,27 +14,18 @@ mod hot_set;
 mod juneberry;
 mod minos;
 mod minos_system;
+mod options;
+mod papers_numbers;
 mod parameters;
 mod popularities;
 mod reference;
+mod request;
 
-use std::collections::BTreeSet;
+pub use options::{Choice, Given, Options};
+pub use parameters::Parameter;
+use request::Request;
 
-use parameters::Value;
-pub use parameters::{Choice, Parameter, Refused};
-
-use crate::{
-    c4::{
-        Balancer, Rules,
-        system_costs::{Calibration, Items},
-    },
-    cckvs::{ClusterCosts, Hardware},
-    command::count,
-    costs::{CostsError, FullCosts},
-    juneberry::DatagramTable,
-    rows::Row,
-    threads::Threads,
-};
+use crate::{rows::Row, threads::Threads};
 
 /// A reproduced figure.
 #[derive(Clone, Copy, Debug)]
@@ -56,172 +47,6 @@ pub struct Figure {
     run: fn(&Request<'_>) -> Vec<Row>,
 }
 
-/// What can be asked of a figure. An empty list, or `None`, is the figure's default.
-#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
-pub struct Options {
-    /// Cores, as 8 or 4,8,64.
-    #[arg(long, value_delimiter = ',')]
-    pub cores: Vec<u16>,
-    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
-    #[arg(long = "load", value_name = "LOAD", value_delimiter = ',')]
-    pub loads: Vec<f64>,
-    /// Writes, per cent.
-    #[arg(long, value_delimiter = ',')]
-    pub writes: Vec<f64>,
-    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
-    #[arg(long = "gamma", value_name = "GAMMA", value_delimiter = ',')]
-    pub gammas: Vec<f64>,
-    /// What a large request costs, in small ones.
-    #[arg(long = "k", value_name = "K", value_delimiter = ',')]
-    pub ks: Vec<u32>,
-    /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
-    #[arg(
-        long = "large-fraction",
-        value_name = "LARGE_FRACTION",
-        value_delimiter = ',',
-        value_parser = percent
-    )]
-    pub large_percents: Vec<f64>,
-    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
-    #[arg(long, value_delimiter = ',')]
-    pub large_max_kb: Vec<f64>,
-    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
-    #[arg(long)]
-    pub gigabits: Option<f64>,
-    /// Curves; `list` names every figure's.
-    #[arg(long, value_delimiter = ',')]
-    pub series: Vec<String>,
-    /// Requests a point, as 200000, 200k or 5m.
-    #[arg(long, value_parser = count)]
-    pub requests: Option<u64>,
-    /// Replays a run; 1 unless another is given.
-    #[arg(long)]
-    pub seed: Option<u64>,
-    /// C-4: whose rules, where the paper and its authors' simulator differ.
-    #[arg(long, value_enum)]
-    pub rules: Option<Rules>,
-    /// C-4: outstanding requests of a worker that takes no more balanced ones.
-    #[arg(long)]
-    pub depth: Option<u16>,
-    /// C-4: who balances; the network card, as in the paper, or one of the cores.
-    #[arg(
-        long = "balancer",
-        value_name = "BALANCER",
-        value_enum,
-        value_delimiter = ','
-    )]
-    pub balancers: Vec<Balancer>,
-    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
-    /// store (see crates/simulator/costs.toml).
-    #[arg(long, value_parser = file(FullCosts::parse))]
-    pub costs: Option<Given<FullCosts>>,
-    /// Whole systems: whose costs.
-    #[arg(
-        long = "calibration",
-        value_name = "CALIBRATION",
-        value_enum,
-        value_delimiter = ','
-    )]
-    pub calibrations: Vec<Calibration>,
-    /// C-4's whole system: sizes of items.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub items: Vec<Items>,
-    /// C-4's whole system: limits on the 99th percentile, in mean service times.
-    #[arg(long = "limit", value_name = "LIMIT", value_delimiter = ',')]
-    pub limits: Vec<u16>,
-    /// C-4's whole system with measured costs: requests that share a receive and a send.
-    #[arg(long)]
-    pub batch: Option<u32>,
-    /// Juneberry: a file of prices in place of the built-in one (see
-    /// crates/simulator/juneberry.toml).
-    #[arg(long, value_parser = file(DatagramTable::parse))]
-    pub prices: Option<Given<DatagramTable>>,
-    /// Juneberry: work in each execution beside the store, in microseconds.
-    #[arg(long)]
-    pub work_us: Option<f64>,
-    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
-    #[arg(long = "cluster", value_name = "CLUSTER", value_delimiter = ',')]
-    pub clusters: Vec<u16>,
-    /// Juneberry and ccKVS: lengths of values in bytes.
-    #[arg(long, value_delimiter = ',')]
-    pub value_bytes: Vec<u32>,
-    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
-    /// one key are folded.
-    #[arg(long)]
-    pub turn: Option<usize>,
-    /// Juneberry: share of the packets that are lost, as 0.001.
-    #[arg(long)]
-    pub loss: Option<f64>,
-    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
-    #[arg(long, value_delimiter = ',')]
-    pub nodes: Vec<u16>,
-    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
-    /// crates/simulator/cckvs.toml).
-    #[arg(long, value_parser = file(ClusterCosts::parse))]
-    pub cluster_costs: Option<Given<ClusterCosts>>,
-    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
-    /// crates/simulator/cckvs-paper.toml).
-    #[arg(long, value_parser = file(Hardware::parse))]
-    pub cluster_hardware: Option<Given<Hardware>>,
-}
-
-/// What was read from a file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Given<T> {
-    /// The file.
-    pub path: String,
-    /// What is in it.
-    pub costs: T,
-}
-
-/// Reads a file of costs.
-fn file<T>(
-    parse: fn(&str) -> Result<T, CostsError>,
-) -> impl Fn(&str) -> Result<Given<T>, String> + Clone {
-    move |path| {
-        let named = |error: &dyn std::error::Error| format!("{path}: {error}");
-        let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
-        let costs = parse(&text).map_err(|error| named(&error))?;
-        let path = path.into();
-        Ok(Given { path, costs })
-    }
-}
-
-/// A share, as per cent.
-fn percent(text: &str) -> Result<f64, String> {
-    let share: f64 = text.parse().map_err(|_| format!("{text:?} is no share"))?;
-    Ok(share * 100.0)
-}
-
-/// A figure being drawn.
-struct Request<'a> {
-    figure: &'a Figure,
-    options: &'a Options,
-    series: Vec<&'static str>,
-    threads: &'a Threads,
-}
-
-impl Request<'_> {
-    /// A number of a curve, which has a series and parameters.
-    fn row(
-        &self,
-        (series, params): (&str, &str),
-        x: f64,
-        (metric, value): (&'static str, Option<f64>),
-        paper: Option<f64>,
-    ) -> Row {
-        Row {
-            figure: self.figure.name,
-            series: series.into(),
-            params: params.into(),
-            x,
-            metric,
-            value,
-            paper,
-        }
-    }
-}
-
 /// What was asked for does not exist.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -230,8 +55,8 @@ pub enum FigureError {
     Name(String),
     /// The figure has no such series.
     Series(&'static Figure, String),
-    /// An option, or a value of one, that the figure does not take.
-    Refused(&'static Figure, Refused),
+    /// An option, or a value of one, that the figure does not take, and what is said of it.
+    Refused(&'static Figure, String),
     /// These options together leave nothing to draw.
     Nothing(&'static Figure),
 }
@@ -276,6 +101,9 @@ impl Figure {
         if rows.is_empty() && !threads.is_stopped() {
             return Err(FigureError::Nothing(self));
         }
+        for row in &mut rows {
+            row.paper = row.paper.or_else(|| papers_numbers::of(row));
+        }
         self.complete(&mut rows, options);
         Ok(rows)
     }
@@ -288,99 +116,6 @@ impl PartialEq for Figure {
 }
 
 impl Eq for Figure {}
-
-impl Options {
-    /// What is given of a parameter, as rows show it.
-    fn given(&self, choice: Choice) -> Vec<Value> {
-        fn numbers<T: Copy + Into<f64>>(values: &[T]) -> Vec<Value> {
-            let number = |value: &T| Value::Number((*value).into());
-            values.iter().map(number).collect()
-        }
-        fn count(value: Option<u64>) -> Vec<Value> {
-            value.iter().map(|n| Value::Number(*n as f64)).collect()
-        }
-        fn file<T>(file: &Option<Given<T>>) -> Vec<Value> {
-            // A row's parameters have these signs between them.
-            let name = |file: &Given<T>| Value::Name(file.path.replace([';', ',', '='], "_"));
-            file.iter().map(name).collect()
-        }
-        fn names<T: Copy>(values: &[T], name: fn(T) -> &'static str) -> Vec<Value> {
-            let named = |value: &T| Value::Name(name(*value).into());
-            values.iter().map(named).collect()
-        }
-        match choice {
-            Choice::Cores => numbers(&self.cores),
-            Choice::Load => numbers(&self.loads),
-            Choice::Writes => numbers(&self.writes),
-            Choice::Gamma => numbers(&self.gammas),
-            Choice::K => numbers(&self.ks),
-            Choice::LargeFraction => numbers(&self.large_percents),
-            Choice::LargeMaxKb => numbers(&self.large_max_kb),
-            Choice::Gigabits => numbers(self.gigabits.as_slice()),
-            Choice::Requests => count(self.requests),
-            Choice::Seed => count(self.seed),
-            Choice::Rules => names(self.rules.as_slice(), Rules::name),
-            Choice::Depth => numbers(self.depth.as_slice()),
-            Choice::Balancer => names(&self.balancers, Balancer::name),
-            Choice::Costs => file(&self.costs),
-            Choice::Calibration => names(&self.calibrations, Calibration::name),
-            Choice::Items => names(&self.items, Items::name),
-            Choice::Limit => numbers(&self.limits),
-            Choice::Batch => numbers(self.batch.as_slice()),
-            Choice::Prices => file(&self.prices),
-            Choice::WorkUs => numbers(self.work_us.as_slice()),
-            Choice::Cluster => numbers(&self.clusters),
-            Choice::ValueBytes => numbers(&self.value_bytes),
-            Choice::Turn => count(self.turn.map(|turn| turn as u64)),
-            Choice::Loss => numbers(self.loss.as_slice()),
-            Choice::Nodes => numbers(&self.nodes),
-            Choice::ClusterCosts => file(&self.cluster_costs),
-            Choice::ClusterHardware => file(&self.cluster_hardware),
-        }
-    }
-
-    /// The options that are given, of those that figures take.
-    pub(crate) fn choices(&self) -> BTreeSet<&'static str> {
-        let given = |choice: &Choice| !self.given(*choice).is_empty();
-        let all = Choice::ALL.iter().copied().filter(given);
-        all.map(Choice::flag).collect()
-    }
-
-    /// The words of the command line that give these options again.
-    pub(crate) fn words(&self) -> Vec<String> {
-        let mut words = Vec::new();
-        let files = [
-            (Choice::Costs, self.costs.as_ref().map(|file| &file.path)),
-            (Choice::Prices, self.prices.as_ref().map(|file| &file.path)),
-            (
-                Choice::ClusterCosts,
-                self.cluster_costs.as_ref().map(|file| &file.path),
-            ),
-            (
-                Choice::ClusterHardware,
-                self.cluster_hardware.as_ref().map(|file| &file.path),
-            ),
-        ];
-        for &choice in Choice::ALL {
-            let file = files.iter().find(|(other, _)| *other == choice);
-            let text = |value: &Value| match (value, choice) {
-                (Value::Number(percent), Choice::LargeFraction) => (percent / 100.0).to_string(),
-                _ => value.to_string(),
-            };
-            let values: Vec<String> = match file {
-                Some((_, path)) => path.iter().map(|path| path.to_string()).collect(),
-                None => self.given(choice).iter().map(text).collect(),
-            };
-            if !values.is_empty() {
-                words.push(format!("{} {}", choice.flag(), values.join(",")));
-            }
-        }
-        if !self.series.is_empty() {
-            words.push(format!("--series {}", self.series.join(",")));
-        }
-        words
-    }
-}
 
 impl std::fmt::Display for FigureError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -22,7 +22,6 @@
 
 mod audit;
 mod clients;
-mod events;
 mod memory;
 mod prices;
 mod run;
@@ -134,7 +133,7 @@ pub enum WhenFull {
 
 /// What a run measured; latencies in nanoseconds, from the time at which a request was meant to be
 /// sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct JuneberryOutcome {
     /// Until a write's sender knows that it is accepted, or executed.
     pub ack: Histogram,
@@ -228,6 +227,12 @@ impl Juneberry {
         assert!(self.loss == 0.0 || self.system.survives_loss());
         assert!(!self.durable || self.prices.persistent.is_some());
         run::run(self)
+    }
+
+    /// What persistent receive buffers cost; nothing if they are not.
+    fn durable_costs(&self) -> PersistentCosts {
+        let costs = self.prices.persistent.filter(|_| self.durable);
+        costs.unwrap_or_default()
     }
 
     /// What RawRPC could carry of this workload, in millions a second: where the worker with the

@@ -36,7 +36,7 @@ pub use c4::{
     system_costs::{Calibration, FullSystem, Items},
 };
 pub use cckvs::{
-    CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS, Sent,
+    CACHED_SHARE, ClusterCosts, Count, Hardware, HotCopies, Link, MessageBytes, STORED_KEYS,
     Shards, SharedCpu, Traffic, TrafficShares, WholeCluster, WholeOutcome, break_even,
     copies_worth, exact_hit_ratio, stated_hit_ratio,
 };
@@ -45,19 +45,17 @@ pub use combined::{Combined, CombinedPrices};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,
 };
-pub use figures::{
-    Choice, Figure, FigureError, Given, Options, Parameter, Refused, figure, figures,
-};
+pub use figures::{Choice, Figure, FigureError, Given, Options, Parameter, figure, figures};
 pub use histogram::Histogram;
 pub use juneberry::{
     ClientLoad, Counts, DatagramPrices, DatagramTable, Datapath, Juneberry, JuneberryOutcome,
     PersistentCosts, Reads, WhenFull, Wrong,
 };
 pub use minos::{
-    LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, Sharding,
-    SizeAware, SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
+    LargeReplies, LinkSpeed, MinosModel, MinosSystem, PlanCost, Prices, QUEUED_MAX, SizeAware,
+    SizeCore, Stealing, System, UNDER_WAY_MAX, UNIT,
 };
-pub use queueing::{CoreUse, Outcome, WindowOfTime};
+pub use queueing::{CoreUse, Outcome, WindowOfTime, times::Steps};
 pub use report::html;
 pub use rows::{Row, csv, table};
 pub use threads::Threads;

@@ -29,12 +29,13 @@ use curtail_workload::{
 
 pub use crate::queueing::link::LinkSpeed;
 use crate::{
+    combined::CombinedPrices,
     costs::SizeCosts,
     queueing::{
         Bound, Network, Outcome, Point,
         arrivals::Arrivals,
         deciders::{Deciders, Learning},
-        times::Priced,
+        times::{Priced, Steps},
     },
 };
 
@@ -44,8 +45,9 @@ pub use size_core::{SizeCore, Stealing};
 /// One point of Minos's queueing model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MinosModel {
-    /// Who takes which request.
-    pub sharding: Sharding,
+    /// How requests come to cores. Of a form of Minos, what idle cores take and the extra large
+    /// core matter; its plan is set by hand and counts time.
+    pub system: System,
     /// Cores.
     pub cores: u16,
     /// Time of a large request, in small ones.
@@ -58,20 +60,6 @@ pub struct MinosModel {
     pub requests: u64,
     /// Of all randomness.
     pub seed: u64,
-}
-
-/// How requests come to cores.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Sharding {
-    /// One of the baselines.
-    Bound(Binding),
-    /// Minos.
-    SizeAware {
-        /// What idle cores take.
-        stealing: Stealing,
-        /// Whether there is a large core more than the costs ask for (section 6.4).
-        extra_large: bool,
-    },
 }
 
 /// One point of Minos's system.
@@ -188,33 +176,25 @@ impl MinosSystem {
     pub fn run(&self) -> Outcome {
         let sixth = self.requests / 6;
         let rate = self.rate_mops * 1e6;
+        let arrivals = Arrivals::of_workload(&self.workload, rate, self.requests, self.seed);
+        let arrivals = arrivals.measured(sixth..self.requests - sixth);
+        let deciders = match self.system {
+            System::Bound { binding, erew } => {
+                Deciders::bound(binding, erew, self.cores, self.batch)
+            }
+            System::SizeAware(settings) => self.size_aware(settings),
+        };
+        let left_ns = (self.run_ns() / 100).max(LEFT_NS);
+        let times = alone(self.prices.clone());
         let point = Point {
-            cores: self.cores,
-            arrivals: Arrivals::of_workload(&self.workload, rate, self.requests, self.seed)
-                .measured(sixth..self.requests - sixth),
-            deciders: match self.system {
-                System::Bound { binding, erew } => {
-                    Deciders::bound(binding, erew, self.cores, self.batch)
-                }
-                System::SizeAware(settings) => self.size_aware(settings),
-            },
-            times: Priced::new(self.prices.clone()),
-            versions: None,
-            windows: None,
             network: Network {
                 link: Some(self.prices.link),
                 wire_ns: self.prices.wire_ns,
                 replies: self.replies,
             },
-            channel_ns: 0,
-            as_authors: false,
-            bound: Bound::stable(
-                UNDER_WAY_MAX,
-                self.requests,
-                (self.run_ns() / 100).max(LEFT_NS),
-            ),
+            bound: Bound::stable(UNDER_WAY_MAX, self.requests, left_ns),
             window_ns: self.window_ns,
-            seed: self.seed,
+            ..Point::new(self.cores, arrivals, deciders, times, self.seed)
         };
         point.run()
     }
@@ -314,9 +294,9 @@ impl Demand {
 
 impl MinosModel {
     /// The paper's: 8 cores, 0.125 % of the requests large.
-    pub fn new(sharding: Sharding, large_cost: u32, load: f64) -> Self {
+    pub fn new(system: System, large_cost: u32, load: f64) -> Self {
         Self {
-            sharding,
+            system,
             cores: 8,
             large_cost,
             large_percent: 0.125,
@@ -329,36 +309,25 @@ impl MinosModel {
     /// Runs it; latencies are in thousandths of a small request.
     pub fn run(&self) -> Outcome {
         let workload = self.workload();
-        let sample = (self.requests, self.seed);
+        let deciders = match self.system {
+            System::Bound { binding, erew } => Deciders::bound(binding, erew, self.cores, 1),
+            System::SizeAware(settings) => {
+                let config = ControlConfig {
+                    samples_min: 1,
+                    extra_large: settings.extra_large,
+                    ..ControlConfig::new(self.cores)
+                };
+                let learning = Learning::new(config, self.prices(), PlanCost::Time);
+                let learning = learning.set_by_hand(&workload, (self.requests, self.seed));
+                let replies = LargeReplies::InLine;
+                Deciders::size_aware((self.cores, 1), settings.stealing, learning, replies)
+            }
+        };
+        let arrivals = Arrivals::of_workload(&workload, self.rate(), self.requests, self.seed);
+        let times = alone(self.prices());
         let point = Point {
-            cores: self.cores,
-            arrivals: Arrivals::of_workload(&workload, self.rate(), self.requests, self.seed),
-            deciders: match self.sharding {
-                Sharding::Bound(binding) => Deciders::bound(binding, false, self.cores, 1),
-                Sharding::SizeAware {
-                    stealing,
-                    extra_large,
-                } => {
-                    let config = ControlConfig {
-                        samples_min: 1,
-                        extra_large,
-                        ..ControlConfig::new(self.cores)
-                    };
-                    let learning = Learning::new(config, self.prices(), PlanCost::Time);
-                    let learning = learning.set_by_hand(&workload, sample);
-                    let replies = LargeReplies::InLine;
-                    Deciders::size_aware((self.cores, 1), stealing, learning, replies)
-                }
-            },
-            times: Priced::new(self.prices()),
-            versions: None,
-            windows: None,
-            network: Network::NONE,
-            channel_ns: 0,
-            as_authors: false,
             bound: Bound::under_way(QUEUED_MAX),
-            window_ns: 0,
-            seed: self.seed,
+            ..Point::new(self.cores, arrivals, deciders, times, self.seed)
         };
         point.run()
     }
@@ -405,14 +374,18 @@ impl MinosModel {
             frame_ns: 0.0,
             get: costs.clone(),
             set: costs,
-            lookup_ns: 0.0,
-            give_ns: 0.0,
-            take_ns: 0.0,
-            move_ns: 0.0,
-            steal_ns: 0.0,
+            steps: Steps::default(),
             profile_ns: 0.0,
             ..Prices::paper()
         }
+    }
+}
+
+/// Times of cores that look at no versions.
+fn alone(prices: Prices) -> Priced {
+    Priced {
+        prices: CombinedPrices::serving(prices),
+        lines: None,
     }
 }
 

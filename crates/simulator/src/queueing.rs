@@ -86,7 +86,7 @@ pub(crate) struct Bound {
 
 /// What a run measured. Latencies, in nanoseconds, are the client's, of the requests that are
 /// measured: not of a run's beginning, and, in whole systems, not of its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Of all requests.
     pub all: Histogram,
@@ -166,20 +166,39 @@ pub struct WindowOfTime {
     pub large_cores: u16,
 }
 
-impl<T: Times> Point<'_, T> {
+impl<'a, T: Times> Point<'a, T> {
+    /// Without versions, windows, and a network.
+    pub(crate) fn new(
+        cores: u16,
+        arrivals: Arrivals<'a>,
+        deciders: Deciders,
+        times: T,
+        seed: u64,
+    ) -> Self {
+        Self {
+            cores,
+            arrivals,
+            deciders,
+            times,
+            versions: None,
+            windows: None,
+            network: Network {
+                link: None,
+                wire_ns: 0,
+                replies: 1.0,
+            },
+            channel_ns: 0,
+            as_authors: false,
+            bound: Bound::under_way(usize::MAX),
+            window_ns: 0,
+            seed,
+        }
+    }
+
     /// Runs it.
     pub(crate) fn run(self) -> Outcome {
         event_loop::run(self)
     }
-}
-
-impl Network {
-    /// None that matters.
-    pub(crate) const NONE: Self = Self {
-        link: None,
-        wire_ns: 0,
-        replies: 1.0,
-    };
 }
 
 impl Bound {
@@ -204,35 +223,16 @@ impl Bound {
 
 impl Outcome {
     fn new(cores: usize) -> Self {
-        let empty = Histogram::new;
         Self {
-            all: empty(),
-            writes: empty(),
-            small: empty(),
-            large: empty(),
-            answered: 0,
-            elapsed_ns: 0,
-            reads: 0,
-            disturbed_reads: 0,
-            write_waits: 0,
-            entries_sum: 0,
-            placements: 0,
-            entries_max: 0,
-            windows: 0,
-            window_writes: 0,
-            window_writes_max: 0,
-            delegated: 0,
-            ended_ns: 0,
             cores: vec![CoreUse::default(); cores],
-            link_busy: 0.0,
-            plan: None,
-            behind_large: 0,
-            beside_large: 0,
-            small_served: 0,
-            bytes_ahead: empty(),
-            times: Vec::new(),
-            saturated: false,
+            ..Self::default()
         }
+    }
+
+    /// A quantile of one of its histograms; `None` if the queues grew without end.
+    pub(crate) fn stable(&self, histogram: &Histogram, share: f64) -> Option<f64> {
+        let quantile = histogram.quantile(share).filter(|_| !self.saturated);
+        quantile.map(|value| value as f64)
     }
 
     /// The 99th percentile in nanoseconds; `None` if the queues grew without end.

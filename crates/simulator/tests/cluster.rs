@@ -164,8 +164,8 @@ fn wrong_drivers_are_found_out() {
             wrong.run().failure.is_some() && right.run().failure.is_none()
         };
         let found = (1..=MUTANT_SEEDS).find(fails);
-        println!("{}: seed {found:?}", mutant.name());
-        assert!(found.is_some(), "{} lives", mutant.name());
+        println!("{mutant:?}: seed {found:?}");
+        assert!(found.is_some(), "{mutant:?} lives");
     }
 }
 

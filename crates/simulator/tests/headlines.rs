@@ -3,7 +3,7 @@
 //! themselves run in full.
 
 use curtail_dispatch::{Closing, Policy, pull::Binding};
-use curtail_simulator::{C4Model, MinosModel, Rules, Sharding, Stealing, UNIT};
+use curtail_simulator::{C4Model, MinosModel, Rules, SizeAware, Stealing, System, UNIT};
 
 fn model(policy: Policy, load: f64, write_percent: f64) -> C4Model {
     C4Model {
@@ -125,10 +125,17 @@ fn two_entries_for_each_worker_suffice() {
     );
 }
 
-fn sized(sharding: Sharding, k: u32, load: f64) -> f64 {
+fn bound(binding: Binding) -> System {
+    System::Bound {
+        binding,
+        erew: false,
+    }
+}
+
+fn sized(system: System, k: u32, load: f64) -> f64 {
     let model = MinosModel {
         requests: 150_000,
-        ..MinosModel::new(sharding, k, load)
+        ..MinosModel::new(system, k, load)
     };
     model.run().all.quantile(0.99).unwrap_or(0) as f64 / UNIT as f64
 }
@@ -137,10 +144,10 @@ fn sized(sharding: Sharding, k: u32, load: f64) -> f64 {
 /// run without large requests; late binding and stealing hold at low load and lose at high load.
 #[test]
 fn large_requests_block_small_ones_without_size_awareness() {
-    let early = Sharding::Bound(Binding::Early);
+    let early = bound(Binding::Early);
     assert!(sized(early, 1000, 0.1) > 100.0 * sized(early, 1, 0.1));
     for binding in [Binding::Late { hand_off: 0 }, Binding::EarlyStealing] {
-        let bound = Sharding::Bound(binding);
+        let bound = bound(binding);
         assert!(sized(bound, 1000, 0.1) < 1.1);
         assert!(sized(bound, 1000, 0.8) > 30.0 * sized(bound, 1, 0.8));
     }
@@ -150,9 +157,11 @@ fn large_requests_block_small_ones_without_size_awareness() {
 /// beyond it, stealing among small cores shortens it further.
 #[test]
 fn size_awareness_keeps_the_tail_short() {
-    let aware = |stealing| Sharding::SizeAware {
-        stealing,
-        extra_large: false,
+    let aware = |stealing| {
+        System::SizeAware(SizeAware {
+            stealing,
+            ..SizeAware::PAPER
+        })
     };
     for k in [100, 1000] {
         let plain = sized(aware(Stealing::Off), k, 0.8);

@@ -1,6 +1,5 @@
 //! Removing, marking stale, and counting.
 
-use curtail_table::Locked;
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, ItemStatus, Key, KeyHash, Now,
 };
@@ -10,9 +9,9 @@ use crate::{
     counters::Count,
     item::{Extension, Kind, copy_in},
     large::Value,
-    store::{Found, Items},
+    store::Found,
     view::status_of,
-    write::{Fresh, Need, cas_for},
+    write::{ChangeContext, Fresh, Need},
 };
 
 /// The longest number: 2^64 - 1 has 20 digits.
@@ -29,8 +28,8 @@ impl Store {
         delete: &Delete,
     ) -> DeleteOutcome {
         self.tick(now);
-        self.with_room(writer, now, hash, |writer, locked, _| {
-            let Some(found) = self.find_present(writer, now, locked, key) else {
+        self.with_room(writer, now, key, hash, |context, _| {
+            let Some(found) = self.find_present(context) else {
                 return Ok(DeleteOutcome::NotFound);
             };
             let cas = self.item(found.reference).cas();
@@ -38,16 +37,16 @@ impl Store {
                 return Ok(DeleteOutcome::Exists);
             }
             if !delete.invalidate && !delete.drop_value {
-                self.unlink(writer, locked, found);
+                self.unlink(context.writer, &mut context.locked, found);
                 return Ok(DeleteOutcome::Deleted);
             }
             let found = if delete.drop_value {
-                self.drop_value(writer, now, locked, key, hash, found, delete)?
+                self.drop_value(context, found, delete)?
             } else {
                 found
             };
             if delete.invalidate {
-                self.invalidate(writer, now, locked, key, hash, found, delete)?;
+                self.invalidate(context, found, delete)?;
             }
             Ok(DeleteOutcome::Deleted)
         })
@@ -55,14 +54,9 @@ impl Store {
     }
 
     /// Puts an empty item in the place of a locked one: no flags, no end unless one is given.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn drop_value(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         found: Found,
         delete: &Delete,
     ) -> Result<Found, Need> {
@@ -70,40 +64,28 @@ impl Store {
         let fresh = Fresh {
             cas: delete.new_cas.unwrap_or(cas),
             extension: Extension {
-                expiry: delete.touch.unwrap_or_default().expiry(now),
+                expiry: delete.touch.unwrap_or_default().expiry(context.now),
                 flags: 0,
             },
             ..Fresh::default()
         };
-        let reference =
-            self.store_small(writer, now, locked, key, hash, Some(found), fresh, &[])?;
-        Ok(Found {
-            position: found.position,
-            reference,
-            meta: self.item(reference).meta(),
-        })
+        self.rewrite(context, found, fresh, &[])
     }
 
     /// Marks a locked item stale; the next reader wins the right to recache it.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn invalidate(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         found: Found,
         delete: &Delete,
     ) -> Result<(), Need> {
         let found = self
-            .touch_found(writer, now, locked, key, hash, found, delete.touch)
+            .touch_found(context, found, delete.touch)
             .map_err(|(_, need)| need)?;
         let item = self.item(found.reference);
         item.set_meta(found.meta.with_stale(true).with_won(false));
-        let cas = cas_for(writer, now, delete.new_cas, Some(item.cas()));
-        item.set_word(0, cas.0);
-        locked.changed(found.position);
+        item.set_word(0, context.cas(delete.new_cas, Some(item.cas())).0);
+        context.locked.changed(found.position);
         Ok(())
     }
 
@@ -117,10 +99,10 @@ impl Store {
         arithmetic: &Arithmetic,
     ) -> ArithmeticOutcome {
         self.tick(now);
-        self.with_room(writer, now, hash, |writer, locked, _| {
-            match self.find_present(writer, now, locked, key) {
-                Some(found) => self.count(writer, now, locked, key, hash, found, arithmetic),
-                None => self.count_anew(writer, now, locked, key, hash, arithmetic),
+        self.with_room(writer, now, key, hash, |context, _| {
+            match self.find_present(context) {
+                Some(found) => self.count(context, found, arithmetic),
+                None => self.count_anew(context, arithmetic),
             }
         })
         .unwrap_or(ArithmeticOutcome::OutOfMemory)
@@ -128,14 +110,9 @@ impl Store {
 
     /// Counts in a locked item: over the old digits where the new ones fit, padded with spaces as
     /// memcached does.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn count(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         found: Found,
         arithmetic: &Arithmetic,
     ) -> Result<ArithmeticOutcome, Need> {
@@ -153,12 +130,11 @@ impl Store {
         };
         let number = arithmetic.next(old);
         let digits = Digits::of(number, number);
-        let new_cas = arithmetic.new_cas;
-        let found = self.write_digits(writer, now, locked, key, hash, found, new_cas, &digits)?;
+        let found = self.write_digits(context, found, arithmetic.new_cas, &digits)?;
         let found = self
-            .touch_found(writer, now, locked, key, hash, found, arithmetic.touch)
+            .touch_found(context, found, arithmetic.touch)
             .unwrap_or_else(|(found, _)| found);
-        Ok(self.counted(now, found.reference, number, false))
+        Ok(self.counted(context.now, found.reference, number, false))
     }
 
     /// Counts `steps` times at once in the number of `key`, under one lock and one version: what
@@ -178,8 +154,8 @@ impl Store {
         steps: impl Iterator<Item = &'s Arithmetic> + Clone,
     ) -> Option<(u64, ItemStatus)> {
         self.tick(now);
-        self.with_room(writer, now, hash, |writer, locked, _| {
-            let Some(found) = self.find_present(writer, now, locked, key) else {
+        self.with_room(writer, now, key, hash, |context, _| {
+            let Some(found) = self.find_present(context) else {
                 return Ok(None);
             };
             let mut digits = [0; 2 * DIGITS_MAX];
@@ -192,7 +168,7 @@ impl Store {
                 highest = number.max(highest);
             }
             let digits = Digits::of(number, highest);
-            let found = self.write_digits(writer, now, locked, key, hash, found, None, &digits)?;
+            let found = self.write_digits(context, found, None, &digits)?;
             Ok(Some((before, self.status(now, found.reference))))
         })?
     }
@@ -208,20 +184,15 @@ impl Store {
         &digits[..length]
     }
 
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn write_digits(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         found: Found,
         new_cas: Option<Cas>,
         digits: &Digits,
     ) -> Result<Found, Need> {
         let item = self.item(found.reference);
-        let cas = cas_for(writer, now, new_cas, Some(item.cas()));
+        let cas = context.cas(new_cas, Some(item.cas()));
         let value_bytes = found.meta.value_bytes();
         let digits = digits.bytes();
         if digits.len() <= value_bytes {
@@ -231,9 +202,9 @@ impl Store {
                 copy_in(body, found.meta.key_bytes() + position, b" ");
             }
             item.set_word(0, cas.0);
-            locked.changed(found.position);
-            self.mark_hit(locked, found);
-            writer.count(Count::InPlace);
+            context.locked.changed(found.position);
+            self.mark_hit(&mut context.locked, found);
+            context.writer.count(Count::InPlace);
             return Ok(found);
         }
         let fresh = Fresh {
@@ -241,23 +212,13 @@ impl Store {
             extension: item.extension(found.meta),
             ..Fresh::default()
         };
-        let reference =
-            self.store_small(writer, now, locked, key, hash, Some(found), fresh, digits)?;
-        Ok(Found {
-            position: found.position,
-            reference,
-            meta: self.item(reference).meta(),
-        })
+        self.rewrite(context, found, fresh, digits)
     }
 
     /// Creates the number when nothing is there, if that is asked for.
     fn count_anew(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         arithmetic: &Arithmetic,
     ) -> Result<ArithmeticOutcome, Need> {
         let Some(exptime) = arithmetic.vivify else {
@@ -265,17 +226,16 @@ impl Store {
         };
         let digits = Digits::of(arithmetic.initial, arithmetic.initial);
         let fresh = Fresh {
-            cas: cas_for(writer, now, arithmetic.new_cas, None),
+            cas: context.cas(arithmetic.new_cas, None),
             extension: Extension {
-                expiry: exptime.expiry(now),
+                expiry: exptime.expiry(context.now),
                 flags: 0,
             },
             ..Fresh::default()
         };
-        let digits = digits.bytes();
-        let reference = self.store_small(writer, now, locked, key, hash, None, fresh, digits)?;
-        writer.count(Count::ItemsTotal);
-        Ok(self.counted(now, reference, arithmetic.initial, true))
+        let reference = self.store_small(context, None, fresh, digits.bytes())?;
+        context.writer.count(Count::ItemsTotal);
+        Ok(self.counted(context.now, reference, arithmetic.initial, true))
     }
 
     fn counted(&self, now: Now, reference: u64, number: u64, created: bool) -> ArithmeticOutcome {

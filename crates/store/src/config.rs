@@ -1,6 +1,7 @@
 //! What a store is made with, and what can go wrong when it is made, saved or restored.
 
 use curtail_types::{Cas, HashSeed};
+use thiserror::Error;
 
 /// What a store is made with.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,36 +38,25 @@ impl Default for StoreConfig {
 }
 
 /// Why a store could not be made, saved or restored.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The memory limit or the item limit makes no sense together; the operator's to change.
+    #[error("memory limits: {0}")]
     Config(&'static str),
     /// The system gave no address space or memory; the operator's limits are too tight.
+    #[error("no address space for so much memory: {0}")]
     Memory(std::io::Error),
     /// A value is still being received into the store; finish or drop its reservation first.
+    #[error("a value is still being received")]
     Busy,
     /// The file could not be written or read: disk full, no permission, not there.
+    #[error("saved store: {0}")]
     File(std::io::Error),
     /// The file is not a saved store, is damaged, or is of another version; start cold.
+    #[error("saved store is not usable: {0}")]
     Corrupt(&'static str),
     /// The file was saved under a configuration that does not fit this one; start cold.
+    #[error("saved store does not fit this configuration: {0}")]
     Mismatch(&'static str),
 }
-
-impl std::fmt::Display for StoreError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Config(what) => write!(f, "memory limits: {what}"),
-            Self::Memory(error) => write!(f, "no address space for so much memory: {error}"),
-            Self::Busy => write!(f, "a value is still being received"),
-            Self::File(error) => write!(f, "saved store: {error}"),
-            Self::Corrupt(what) => write!(f, "saved store is not usable: {what}"),
-            Self::Mismatch(what) => {
-                write!(f, "saved store does not fit this configuration: {what}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}

@@ -11,7 +11,7 @@ use crate::{
     large::Value,
     store::{Found, Items, Presence},
     ttl::expiry_note,
-    write::{Fresh, Need},
+    write::{ChangeContext, Fresh, Need},
 };
 
 /// An access is noted in the item when it is the first one, or this long after the last note; so a
@@ -179,23 +179,24 @@ impl Store {
         get: &Get,
         mut view: impl FnMut(&ItemView<'_>) -> T,
     ) -> Option<T> {
-        self.with_room(writer, now, hash, |writer, locked, last_try| {
+        self.with_room(writer, now, key, hash, |context, last_try| {
+            let ChangeContext { writer, locked, .. } = context;
             let found = self.find(locked, key);
             let found = found.filter(|&found| !self.count_gone(writer, now, locked, found));
             match found {
                 Some(found) => {
-                    let found = self.touch_found(writer, now, locked, key, hash, found, get.touch);
-                    let found = match found {
+                    let found = match self.touch_found(context, found, get.touch) {
                         Ok(found) => found,
                         // Without room the expiry stays what it is; the read is still answered.
                         Err((found, need)) if last_try || need != Need::Room => found,
                         Err((_, need)) => return Err(need),
                     };
+                    let locked = &mut context.locked;
                     Ok(Some(self.show_found(now, locked, found, get, &mut view)))
                 }
                 None => match get.vivify {
                     Some(exptime) => self
-                        .vivify(writer, now, locked, key, hash, get, exptime)
+                        .vivify(context, get, exptime)
                         .map(|reference| Some(self.show_vivified(now, reference, &mut view))),
                     None => Ok(None),
                 },
@@ -238,27 +239,22 @@ impl Store {
     }
 
     /// Creates an empty item that its reader has won.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn vivify(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         get: &Get,
         exptime: Exptime,
     ) -> Result<u64, Need> {
         let fresh = Fresh {
-            cas: get.new_cas.unwrap_or_else(|| writer.next_cas(now, None)),
+            cas: context.cas(get.new_cas, None),
             extension: Extension {
-                expiry: exptime.expiry(now),
+                expiry: exptime.expiry(context.now),
                 flags: 0,
             },
             won: true,
             ..Fresh::default()
         };
-        self.store_small(writer, now, locked, key, hash, None, fresh, &[])
+        self.store_small(context, None, fresh, &[])
     }
 
     fn show_vivified<T>(
@@ -275,18 +271,13 @@ impl Store {
 
     /// Gives a locked item a new expiry; returns where it is afterwards. An item without room for
     /// an expiry, or in a segment of another TTL, is written anew if it is small.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     pub(crate) fn touch_found(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         found: Found,
         touch: Option<Exptime>,
     ) -> Result<Found, (Found, Need)> {
-        let Some(expiry) = touch.map(|exptime| exptime.expiry(now)) else {
+        let Some(expiry) = touch.map(|exptime| exptime.expiry(context.now)) else {
             return Ok(found);
         };
         let item = self.item(found.reference);
@@ -295,45 +286,34 @@ impl Store {
             return Ok(found);
         }
         let new = Extension { expiry, ..old };
-        let is_small = found.meta.value_bytes() <= COPY_BYTES_MAX;
         let Some(id) = self.segments().segment_of(found.reference) else {
             return Ok(found);
         };
         let last = self.segments().expiry_max(id);
-        if found.meta.extended() && (!is_small || self.room.ttl.fits(expiry, last, now)) {
-            item.set_extension(new);
-            self.segments().note_expiry(id, expiry_note(expiry));
-            locked.changed(found.position);
-            return Ok(found);
-        }
-        let mut value = [0; COPY_BYTES_MAX];
-        let length =
-            Value::of(found.reference, item, found.meta).copy(self.segments(), 0, &mut value);
-        let fresh = Fresh {
-            cas: item.cas(),
-            extension: new,
-            stale: found.meta.stale(),
-            won: found.meta.won(),
-            keep_access: Some(found.meta),
-        };
-        let bytes = &value[..length];
-        match self.store_small(writer, now, locked, key, hash, Some(found), fresh, bytes) {
-            Ok(reference) => Ok(Found {
-                position: found.position,
-                reference,
-                meta: self.item(reference).meta(),
-            }),
-            Err(need) => {
+        let is_large = found.meta.value_bytes() > COPY_BYTES_MAX;
+        let stays = is_large || self.room.ttl.fits(expiry, last, context.now);
+        if !(found.meta.extended() && stays) {
+            let mut value = [0; COPY_BYTES_MAX];
+            let length =
+                Value::of(found.reference, item, found.meta).copy(self.segments(), 0, &mut value);
+            let fresh = Fresh {
+                cas: item.cas(),
+                extension: new,
+                stale: found.meta.stale(),
+                won: found.meta.won(),
+                keep_access: Some(found.meta),
+            };
+            match self.rewrite(context, found, fresh, &value[..length]) {
+                Ok(found) => return Ok(found),
+                Err(need) if !found.meta.extended() => return Err((found, need)),
                 // A note that it ends is better than none, wherever it lies.
-                if found.meta.extended() {
-                    item.set_extension(new);
-                    self.segments().note_expiry(id, expiry_note(expiry));
-                    locked.changed(found.position);
-                    return Ok(found);
-                }
-                Err((found, need))
+                Err(_) => {}
             }
         }
+        item.set_extension(new);
+        self.segments().note_expiry(id, expiry_note(expiry));
+        context.locked.changed(found.position);
+        Ok(found)
     }
 }
 

@@ -23,6 +23,7 @@ use crate::{
     room::Room,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     view::LeaseGate,
+    write::ChangeContext,
 };
 
 /// All items of the process. Every operation is safe under any assignment of requests to writers.
@@ -401,19 +402,13 @@ impl Store {
     }
 
     /// Finds the item, removing it if it has expired or was flushed.
-    pub(crate) fn find_present(
-        &self,
-        writer: &Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-    ) -> Option<Found> {
-        let found = self.find(locked, key)?;
+    pub(crate) fn find_present(&self, context: &mut ChangeContext<'_, '_>) -> Option<Found> {
+        let found = self.find(&mut context.locked, context.key)?;
         let extension = self.item(found.reference).extension(found.meta);
-        match self.presence(found.reference, extension, now) {
+        match self.presence(found.reference, extension, context.now) {
             Presence::Here => Some(found),
             gone => {
-                self.remove_gone(writer, locked, found, gone);
+                self.remove_gone(context.writer, &mut context.locked, found, gone);
                 None
             }
         }

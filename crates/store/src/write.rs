@@ -20,6 +20,23 @@ use crate::{
     ttl::expiry_note,
 };
 
+/// What a change of one key needs: who makes it and when, and the key, which is locked.
+pub(crate) struct ChangeContext<'a, 'i> {
+    pub(crate) writer: &'a mut Writer,
+    pub(crate) now: Now,
+    pub(crate) key: Key<'a>,
+    pub(crate) hash: KeyHash,
+    pub(crate) locked: Locked<'i, Items>,
+}
+
+impl ChangeContext<'_, '_> {
+    /// The version for a write: the client's, or the next one.
+    #[inline]
+    pub(crate) fn cas(&mut self, wanted: Option<Cas>, old: Option<Cas>) -> Cas {
+        wanted.unwrap_or_else(|| self.writer.next_cas(self.now, old))
+    }
+}
+
 /// What an attempt under the key's lock lacked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Need {
@@ -102,8 +119,8 @@ impl Store {
         if value.len() > self.config().item_bytes_max {
             return self.refuse(writer, key, hash, set, SetOutcome::TooLarge);
         }
-        let attempt = self.with_room(writer, now, hash, |writer, locked, _| {
-            self.try_set(writer, now, locked, key, hash, set, value)
+        let attempt = self.with_room(writer, now, key, hash, |context, _| {
+            self.try_set(context, set, value)
         });
         match attempt {
             Some(Attempt::Done(outcome)) => outcome,
@@ -119,15 +136,22 @@ impl Store {
         &self,
         writer: &mut Writer,
         now: Now,
+        key: Key<'_>,
         hash: KeyHash,
-        mut attempt: impl FnMut(&mut Writer, &mut Locked<'_, Items>, bool) -> Result<T, Need>,
+        mut attempt: impl FnMut(&mut ChangeContext<'_, '_>, bool) -> Result<T, Need>,
     ) -> Option<T> {
         // The lock is given back before anything else: draining takes locks of its own.
-        let first = {
-            let mut locked = self.index.lock(hash);
-            attempt(writer, &mut locked, false)
+        let mut attempt_locked = |writer: &mut Writer, locked: Locked<'_, Items>, is_last| {
+            let mut context = ChangeContext {
+                writer,
+                now,
+                key,
+                hash,
+                locked,
+            };
+            attempt(&mut context, is_last)
         };
-        let mut need = match first {
+        let mut need = match attempt_locked(writer, self.index.lock(hash), false) {
             Ok(result) => {
                 self.assist(writer, now);
                 return Some(result);
@@ -138,15 +162,11 @@ impl Store {
         for _ in 0..ATTEMPTS_MAX {
             needs_slot |= need == Need::Slot;
             let is_last = need == Need::Room && !self.make_room(writer, now, 1);
-            let result = if needs_slot {
-                match self.index.lock_with_room(hash) {
-                    Ok(mut locked) => attempt(writer, &mut locked, is_last),
-                    Err(_) => Err(Need::Room),
-                }
-            } else {
-                let mut locked = self.index.lock(hash);
-                attempt(writer, &mut locked, is_last)
+            let locked = match needs_slot {
+                true => self.index.lock_with_room(hash).map_err(|_| Need::Room),
+                false => Ok(self.index.lock(hash)),
             };
+            let result = locked.and_then(|locked| attempt_locked(writer, locked, is_last));
             match result {
                 Ok(result) => return Some(result),
                 Err(_) if is_last => return None,
@@ -162,50 +182,42 @@ impl Store {
     }
 
     /// One attempt of a small write under the key's lock.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     fn try_set(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         set: &Set,
         value: &[u8],
     ) -> Result<Attempt, Need> {
-        let found = self.find_present(writer, now, locked, key);
+        let found = self.find_present(context);
         let old_cas = found.map(|found| self.item(found.reference).cas());
-        match self.judge(now, set, found) {
-            Judged::Refuse(outcome) => Ok(Attempt::Done(outcome)),
+        let mut joined;
+        let (value, fresh) = match self.judge(context.now, set, found) {
+            Judged::Refuse(outcome) => return Ok(Attempt::Done(outcome)),
             Judged::Store(terms) => {
-                let cas = cas_for(writer, now, set.new_cas, old_cas);
                 let fresh = Fresh {
-                    cas,
                     extension: terms.extension,
                     stale: terms.stale,
                     won: terms.won,
-                    keep_access: None,
+                    ..Fresh::default()
                 };
-                self.store_small(writer, now, locked, key, hash, found, fresh, value)?;
-                writer.count(Count::ItemsTotal);
-                Ok(Attempt::Done(SetOutcome::Stored(cas)))
+                (value, fresh)
             }
             Judged::Join(old) => {
-                let mut joined = [0; COPY_BYTES_MAX];
+                joined = [0; COPY_BYTES_MAX];
                 let Some(joined) = self.join_small(old, set.mode, value, &mut joined) else {
                     return Ok(Attempt::JoinLarge);
                 };
-                let cas = cas_for(writer, now, set.new_cas, old_cas);
                 let fresh = Fresh {
-                    cas,
                     extension: self.item(old.reference).extension(old.meta),
                     ..Fresh::default()
                 };
-                self.store_small(writer, now, locked, key, hash, found, fresh, joined)?;
-                writer.count(Count::ItemsTotal);
-                Ok(Attempt::Done(SetOutcome::Stored(cas)))
+                (joined, fresh)
             }
-        }
+        };
+        let cas = context.cas(set.new_cas, old_cas);
+        self.store_small(context, found, Fresh { cas, ..fresh }, value)?;
+        context.writer.count(Count::ItemsTotal);
+        Ok(Attempt::Done(SetOutcome::Stored(cas)))
     }
 
     /// What memcached would do with this write, given what is there.
@@ -265,22 +277,25 @@ impl Store {
 
     /// Writes a small item: over the old one where that is possible, else to new words. Returns
     /// where it is. The old one must be present and locked.
-    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
     pub(crate) fn store_small(
         &self,
-        writer: &mut Writer,
-        now: Now,
-        locked: &mut Locked<'_, Items>,
-        key: Key<'_>,
-        hash: KeyHash,
+        context: &mut ChangeContext<'_, '_>,
         old: Option<Found>,
         fresh: Fresh,
         value: &[u8],
     ) -> Result<u64, Need> {
         debug_assert!(value.len() <= COPY_BYTES_MAX);
-        let meta = fresh.meta(key, value, now);
+        let ChangeContext {
+            writer,
+            now,
+            key,
+            hash,
+            locked,
+        } = context;
+        let expiry = fresh.extension.expiry;
+        let meta = fresh.meta(*key, value, *now);
         if let Some(old) = old
-            && self.fits_in_place(now, old, meta, fresh.extension.expiry)
+            && self.fits_in_place(*now, old, meta, expiry)
         {
             self.item(old.reference)
                 .write(fresh.cas, meta, fresh.extension, key.bytes(), value);
@@ -292,9 +307,8 @@ impl Store {
         if old.is_none() && !locked.has_room() {
             return Err(Need::Slot);
         }
-        let expiry = fresh.extension.expiry;
-        let queue = self.queue_for(old, hash, meta.words() * 8);
-        let slot = self.room.slot(writer.group(), queue, expiry, now);
+        let queue = self.queue_for(old, *hash, meta.words() * 8);
+        let slot = self.room.slot(writer.group(), queue, expiry, *now);
         let allocation = self
             .room
             .allocate(slot, meta.words(), expiry, RESERVE)
@@ -313,6 +327,22 @@ impl Store {
         }
         self.segments().finish(allocation);
         Ok(reference)
+    }
+
+    /// The same in the place of an item, which it returns as it is afterwards.
+    pub(crate) fn rewrite(
+        &self,
+        context: &mut ChangeContext<'_, '_>,
+        found: Found,
+        fresh: Fresh,
+        value: &[u8],
+    ) -> Result<Found, Need> {
+        let reference = self.store_small(context, Some(found), fresh, value)?;
+        Ok(Found {
+            position: found.position,
+            reference,
+            meta: self.item(reference).meta(),
+        })
     }
 
     /// Whether a small item may be written over an old one: both small, of the same size and with
@@ -560,24 +590,24 @@ impl Store {
         }
         let meta = chain.complete(key, hash);
         let reference = chain.reference();
-        let outcome = self.with_room(writer, now, hash, |writer, locked, _| {
-            let found = self.find_present(writer, now, locked, key);
+        let outcome = self.with_room(writer, now, key, hash, |context, _| {
+            let found = self.find_present(context);
             let terms = match self.judge(now, &set, found) {
                 Judged::Store(terms) => terms,
                 Judged::Refuse(outcome) => return Ok(outcome),
                 Judged::Join(_) => return Ok(SetOutcome::NotStored),
             };
             let old_cas = found.map(|found| self.item(found.reference).cas());
-            let cas = cas_for(writer, now, set.new_cas, old_cas);
+            let cas = context.cas(set.new_cas, old_cas);
             let item = self.item(reference);
             item.set_word(0, cas.0);
             item.set_extension(terms.extension);
             let meta = meta.with_stale(terms.stale).with_won(terms.won);
             item.set_meta(meta.with_access(now));
             chain.note_expiry(expiry_note(terms.extension.expiry));
-            self.publish(writer, locked, found, reference)
+            self.publish(context.writer, &mut context.locked, found, reference)
                 .map_err(|_| Need::Slot)?;
-            writer.count(Count::ItemsTotal);
+            context.writer.count(Count::ItemsTotal);
             Ok(SetOutcome::Stored(cas))
         });
         match outcome {
@@ -588,15 +618,6 @@ impl Store {
             Some(outcome) => outcome,
             None => self.refuse(writer, key, hash, &set, SetOutcome::OutOfMemory),
         }
-    }
-}
-
-/// The version for a write: the client's, or the next one.
-#[inline]
-pub(crate) fn cas_for(writer: &mut Writer, now: Now, wanted: Option<Cas>, old: Option<Cas>) -> Cas {
-    match wanted {
-        Some(cas) => cas,
-        None => writer.next_cas(now, old),
     }
 }
 

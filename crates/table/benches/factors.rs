@@ -4,7 +4,7 @@
 //!
 //! The chain of section 3.6.1 (CK-43, CK-44): one lock for the whole insert and a depth-first
 //! search; lock only to validate and execute; search breadth-first; prefetch in the search; lock
-//! stripes. Each variant fills an empty table of the paper's layout to 95 %, with 100, 50 and 10 %
+//! stripes. Each variant fills an empty index to 95 %, with 100, 50 and 10 %
 //! inserts; the rate is shown for the whole fill and for intervals of load.
 
 mod measure;
@@ -12,12 +12,9 @@ mod measure;
 use std::time::Duration;
 
 use curtail_table::{
-    Apart8, CuckooMap, Global, GlobalMutex, GlobalSpin, Locks, MapConfig, NoLock, Search, SpinWord,
-    VersionedSpin,
+    Global, GlobalMutex, GlobalSpin, IndexConfig, Locks, NoLock, Search, SpinWord, VersionedSpin,
 };
-use measure::{Dice, Report, key, number, option, rate, timed, timed_here};
-
-type Map<C> = CuckooMap<u64, u64, Apart8, C>;
+use measure::{Dice, Indexed, Report, SeededHash, key, number, option, rate, timed, timed_here};
 
 /// Ends of the intervals of load, in percent.
 const LOADS: [u64; 5] = [0, 50, 75, 90, 95];
@@ -31,24 +28,23 @@ struct Variant {
     prefetch: bool,
 }
 
-fn make<C: Locks>(variant: Variant) -> Map<C> {
-    let config = MapConfig {
-        slots: number("--slots", 1 << 22) as usize,
+fn make<C: Locks>(variant: Variant) -> Indexed<C> {
+    let slots = number("--slots", 1 << 22) as usize;
+    let config = IndexConfig {
+        slots_initial: slots,
+        slots_max: slots,
         search: variant.search,
         prefetch: variant.prefetch,
-        ..MapConfig::default()
+        ..IndexConfig::default()
     };
-    Map::new(config).unwrap_or_else(|error| panic!("{error}"))
+    Indexed::new(slots, config, SeededHash::FIXED)
 }
 
 /// Inserts this thread's share of `from..to`; after each insert, so many lookups of what is there.
-fn work<C: Locks>(map: &Map<C>, range: (u64, u64), lane: (usize, usize), lookups: u64) {
+fn work<C: Locks>(map: &Indexed<C>, range: (u64, u64), lane: (usize, usize), lookups: u64) {
     let mut dice = Dice(lane.0 as u64 + 11);
     for index in (range.0..range.1).skip(lane.0).step_by(lane.1) {
-        assert!(
-            map.insert(key(index), index).is_ok(),
-            "below 95 % there is room"
-        );
+        assert!(map.insert(key(index), index), "below 95 % there is room");
         for _ in 0..lookups {
             let there = if range.0 > 0 {
                 dice.below(range.0)
@@ -56,7 +52,7 @@ fn work<C: Locks>(map: &Map<C>, range: (u64, u64), lane: (usize, usize), lookups
                 let own = (index - lane.0 as u64) / lane.1 as u64 + 1;
                 lane.0 as u64 + dice.below(own) * lane.1 as u64
             };
-            assert_eq!(map.get(&key(there)), Some(there));
+            assert_eq!(map.get(key(there)), Some(there));
         }
     }
 }
@@ -89,12 +85,12 @@ fn measure_with(
 
 fn shared<C: Locks + Sync>(variant: Variant, threads: usize, lookups: u64, report: &mut Report) {
     let map = make::<C>(variant);
-    measure_with(variant, map.capacity(), lookups, report, |range| {
+    measure_with(variant, map.index().slots(), lookups, report, |range| {
         timed(threads, |thread| {
             work(&map, range, (thread, threads), lookups)
         })
     });
-    let counters = map.counters();
+    let counters = map.index().counters();
     if option("--counters").is_some() {
         println!("{}: {counters:?}", variant.name);
     }
@@ -132,9 +128,13 @@ fn main() {
                     with("(no lock, + prefetch)", Search::Breadth, true),
                 ] {
                     let map = make::<NoLock>(variant);
-                    measure_with(variant, map.capacity(), lookups, &mut report, |range| {
-                        timed_here(|| work(&map, range, (0, 1), lookups))
-                    });
+                    measure_with(
+                        variant,
+                        map.index().slots(),
+                        lookups,
+                        &mut report,
+                        |range| timed_here(|| work(&map, range, (0, 1), lookups)),
+                    );
                 }
             }
         }

@@ -1,21 +1,21 @@
-//! The map beside other concurrent maps: fill, lookups at 95 % load, memory.
+//! The index beside other concurrent maps: fill, lookups at 95 % load, memory.
 //!
 //! `cargo bench -p curtail-table --bench peers --
 //!  [--slots N] [--rounds N] [--lookups N] [--only NAME]`
 //!
-//! 8 B keys and values, the same hash function for all, tables made for the number of items in
-//! advance, thread t on core t. Each round fills a fresh table of every kind and looks up in it.
+//! 8 B keys and values, which the index has in an array beside it, the same hash function for all,
+//! tables made for the number of items in advance, thread t on core t. Each round fills a fresh
+//! table of every kind and looks up in it.
 
 mod measure;
 
 use std::{hint::black_box, sync::Mutex};
 
-use curtail_table::{
-    Apart8, Beside4, Beside8Tagged, CuckooMap, KeyHasher, MapConfig, SeededHash, Shape,
+use curtail_table::IndexConfig;
+use measure::{
+    BATCH, Dice, Indexed, Report, SeededHash, key, number, option, rate, resident_bytes, timed,
 };
-use measure::{Dice, Report, key, number, option, rate, resident_bytes, timed};
 
-const BATCH: usize = 32;
 const COLUMNS: [&str; 15] = [
     "fill 1",
     "fill 2",
@@ -51,37 +51,31 @@ trait Peer: Sync {
     }
 }
 
-impl<S: Shape + Sync> Peer for CuckooMap<u64, u64, S> {
-    fn new(_items: usize, slots: usize, hash: SeededHash) -> Self {
-        let config = MapConfig {
-            slots,
-            ..MapConfig::default()
+impl Peer for Indexed {
+    fn new(items: usize, slots: usize, hash: SeededHash) -> Self {
+        let config = IndexConfig {
+            slots_initial: slots,
+            slots_max: slots,
+            ..IndexConfig::default()
         };
-        Self::with_hasher(config, hash).unwrap_or_else(|error| panic!("{error}"))
+        Self::new(items, config, hash)
     }
     #[inline]
     fn insert(&self, key: u64, value: u64) {
-        assert!(CuckooMap::insert(self, key, value).is_ok());
+        assert!(Indexed::insert(self, key, value));
     }
     #[inline]
     fn insert_batch(&self, pairs: &[(u64, u64)]) -> bool {
-        let mut results = [Ok(()); BATCH];
-        self.insert_many(pairs, &mut results);
-        assert!(results.iter().all(Result::is_ok));
+        assert!(Indexed::insert_batch(self, pairs));
         true
     }
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {
-        CuckooMap::get(self, &key)
+        Indexed::get(self, key)
     }
     #[inline]
     fn get_batch(&self, keys: &[u64; BATCH]) -> u64 {
-        let mut values = [None; BATCH];
-        self.get_many(keys, &mut values);
-        values
-            .iter()
-            .filter_map(|it| *it)
-            .fold(0, u64::wrapping_add)
+        Indexed::get_batch(self, keys)
     }
 }
 
@@ -114,14 +108,14 @@ impl Peer for Sharded {
     }
     #[inline]
     fn insert(&self, key: u64, value: u64) {
-        let hash = self.hash.hash(&key);
+        let hash = self.hash.of(key).0;
         let mut shard = self.shard(hash);
-        let entry = shard.entry(hash, |it| it.0 == key, |it| self.hash.hash(&it.0));
+        let entry = shard.entry(hash, |it| it.0 == key, |it| self.hash.of(it.0).0);
         entry.or_insert((key, value));
     }
     #[inline]
     fn get(&self, key: u64) -> Option<u64> {
-        let hash = self.hash.hash(&key);
+        let hash = self.hash.of(key).0;
         self.shard(hash).find(hash, |it| it.0 == key).map(|it| it.1)
     }
 }
@@ -184,7 +178,7 @@ fn run<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
     let mut peer = None;
     for threads in [1, 2] {
         drop(peer.take());
-        let fresh = P::new(plan.items as usize, plan.slots, hash());
+        let fresh = P::new(plan.items as usize, plan.slots, SeededHash::FIXED);
         fill(name, &fresh, plan, threads, report);
         if threads == 1 {
             // Of the first table: what it leaves behind when dropped is no part of the second.
@@ -214,13 +208,6 @@ fn run<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
     }
 }
 
-fn hash() -> SeededHash {
-    SeededHash::from_secret(
-        0x9d5c_71a3_0e41_b6f7_52c8_44be_93a1_670d | 1,
-        0x1234_5678_9abc_def1,
-    )
-}
-
 fn fill<P: Peer>(name: &str, peer: &P, plan: Plan, threads: usize, report: &mut Report) {
     let step = |from: u64, to: u64| {
         timed(threads, |thread| {
@@ -245,7 +232,7 @@ fn fill<P: Peer>(name: &str, peer: &P, plan: Plan, threads: usize, report: &mut 
 
 /// The whole fill by 2 threads in batches, where there is such a thing.
 fn fill_batched<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
-    let peer = P::new(plan.items as usize, plan.slots, hash());
+    let peer = P::new(plan.items as usize, plan.slots, SeededHash::FIXED);
     if !peer.insert_batch(&[]) {
         return;
     }
@@ -310,7 +297,7 @@ fn mixed<P: Peer>(name: &str, plan: Plan, report: &mut Report) {
     if option("--only").is_some_and(|only| !only.split(',').any(|it| it == name)) {
         return;
     }
-    let peer = P::new(plan.items as usize, plan.slots, hash());
+    let peer = P::new(plan.items as usize, plan.slots, SeededHash::FIXED);
     let at = |percent: u64| plan.slots as u64 * percent / 100;
     timed(2, |thread| {
         for index in (0..at(75)).skip(thread).step_by(2) {
@@ -345,15 +332,13 @@ fn main() {
     let mut report = Report::new(&COLUMNS);
     for round in 0..number("--rounds", 3) {
         eprintln!("round {round}");
-        run::<CuckooMap<u64, u64, Beside4>>("curtail", plan, &mut report);
+        run::<Indexed>("curtail", plan, &mut report);
         run::<Sharded>("256 x Mutex<hashbrown>", plan, &mut report);
-        run::<CuckooMap<u64, u64, Beside8Tagged>>("curtail 8 tagged", plan, &mut report);
         run::<papaya::HashMap<u64, u64, SeededHash>>("papaya", plan, &mut report);
-        run::<CuckooMap<u64, u64, Apart8>>("curtail 8 apart", plan, &mut report);
         run::<scc::HashMap<u64, u64, SeededHash>>("scc", plan, &mut report);
         run::<dashmap::DashMap<u64, u64, SeededHash>>("dashmap", plan, &mut report);
         if option("--mixed").is_some() {
-            mixed::<CuckooMap<u64, u64, Beside4>>("curtail", plan, &mut report);
+            mixed::<Indexed>("curtail", plan, &mut report);
             mixed::<Sharded>("256 x Mutex<hashbrown>", plan, &mut report);
             mixed::<papaya::HashMap<u64, u64, SeededHash>>("papaya", plan, &mut report);
             mixed::<scc::HashMap<u64, u64, SeededHash>>("scc", plan, &mut report);

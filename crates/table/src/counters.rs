@@ -10,15 +10,13 @@ use crate::sync::{AtomicU64, Ordering, OwnLine};
 /// More than a server has workers, so that each counts on lines of its own.
 const SHARDS: usize = 32;
 
-/// Displacements that a path found breadth-first can have: five buckets, so four moves, and one
-/// more for the smallest associativity.
+/// Displacements that are told apart: a path of the near search has at most three, one of the far
+/// search seldom more than these.
 pub(crate) const PATH_MOVES_MAX: usize = 6;
 
-/// The rare events that are counted.
+/// The rare events that are counted, besides paths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
-    /// A path of this many moves was carried out.
-    Path(usize),
     Restart,
     Invalid,
     AllLocked,
@@ -29,11 +27,11 @@ pub(crate) enum Event {
     Full,
 }
 
-const EVENTS: usize = PATH_MOVES_MAX + 9;
+const EVENTS: usize = Event::Full as usize + 1;
 
 #[derive(Default)]
 pub(crate) struct Tallies {
-    shards: [OwnLine<[AtomicU64; EVENTS]>; SHARDS],
+    shards: [OwnLine<[AtomicU64; EVENTS + PATH_MOVES_MAX + 1]>; SHARDS],
 }
 
 /// The shard of the calling thread: threads take turns in the order in which they first count.
@@ -83,38 +81,38 @@ pub struct Counters {
 impl Tallies {
     #[cold]
     pub(crate) fn count(&self, event: Event) {
-        let index = match event {
-            Event::Path(moves) => moves.min(PATH_MOVES_MAX),
-            Event::Restart => PATH_MOVES_MAX + 1,
-            Event::Invalid => PATH_MOVES_MAX + 2,
-            Event::AllLocked => PATH_MOVES_MAX + 3,
-            Event::ReadRetry => PATH_MOVES_MAX + 4,
-            Event::ReadLocked => PATH_MOVES_MAX + 5,
-            Event::Split => PATH_MOVES_MAX + 6,
-            Event::FarSearch => PATH_MOVES_MAX + 7,
-            Event::Full => PATH_MOVES_MAX + 8,
-        };
+        self.add(event as usize);
+    }
+
+    /// A path of this many moves was carried out.
+    #[cold]
+    pub(crate) fn count_path(&self, moves: usize) {
+        self.add(EVENTS + moves.min(PATH_MOVES_MAX));
+    }
+
+    fn add(&self, index: usize) {
         self.shards[own_shard()].0[index].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn sum(&self, inserts: u64) -> Counters {
         let sum = |index: usize| -> u64 {
-            self.shards
-                .iter()
+            let shards = self.shards.iter();
+            shards
                 .map(|shard| shard.0[index].load(Ordering::Relaxed))
                 .sum()
         };
+        let of = |event: Event| sum(event as usize);
         Counters {
             inserts,
-            paths: std::array::from_fn(sum),
-            restarts: sum(PATH_MOVES_MAX + 1),
-            paths_invalid: sum(PATH_MOVES_MAX + 2),
-            locked_all: sum(PATH_MOVES_MAX + 3),
-            read_retries: sum(PATH_MOVES_MAX + 4),
-            reads_locked: sum(PATH_MOVES_MAX + 5),
-            splits: sum(PATH_MOVES_MAX + 6),
-            searches_far: sum(PATH_MOVES_MAX + 7),
-            refused: sum(PATH_MOVES_MAX + 8),
+            paths: std::array::from_fn(|moves| sum(EVENTS + moves)),
+            restarts: of(Event::Restart),
+            paths_invalid: of(Event::Invalid),
+            locked_all: of(Event::AllLocked),
+            read_retries: of(Event::ReadRetry),
+            reads_locked: of(Event::ReadLocked),
+            splits: of(Event::Split),
+            searches_far: of(Event::FarSearch),
+            refused: of(Event::Full),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The concurrent cuckoo hash table, whatever is in its slots.
+//! The concurrent cuckoo hash table.
 //!
 //! From X. Li, "Algorithmic improvements for fast concurrent cuckoo hashing" (EuroSys 2014;
 //! dissertation 2016, chapter 3). A key may be in one of two buckets, so a lookup reads at most two
@@ -33,14 +33,17 @@
 //! whether the buckets are still the key's. From then on nobody can split them.
 
 use crate::{
-    counters::{Counters, Event, Tallies},
+    buckets::{Place, Resolver, SLOTS, reference_in},
+    counters::{Counters, Event},
     error::Full,
-    layout::{Layout, Place},
-    locks::{AllHeld, Held, Locks, Stripes},
+    index::Index,
+    locks::{AllHeld, Held, Locks},
     search::{self, Search},
-    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine, pause},
+    sync::{Ordering, pause},
 };
 
+/// One bit for each slot of a bucket.
+const SLOT_MASK: u32 = (1 << SLOTS) - 1;
 /// Failed validations after which a reader takes the locks (CK-19).
 const READ_ATTEMPTS_MAX: u32 = 64;
 /// Failed paths after which a writer takes every lock (CK-15).
@@ -76,8 +79,6 @@ pub(crate) enum Bug {
     SilentDisplacement,
     /// A split does not change the version of its stripe.
     SilentSplit,
-    /// An update does not change the version of its stripe.
-    UnversionedUpdate,
     /// A split does not lock the stripe of the new bucket.
     HalfLockedSplit,
     /// A reader does not look whether the buckets it read are still the key's.
@@ -99,25 +100,9 @@ impl Tuning {
     }
 }
 
-pub(crate) struct Cuckoo<L: Layout, C: Locks> {
-    pub(crate) layout: L,
-    pub(crate) locks: C,
-    pub(crate) tuning: Tuning,
-    /// A `Size`: see the head of this file. Read by everybody, written by splits.
-    size: OwnLine<AtomicU64>,
-    pub(crate) buckets_max: AtomicUsize,
-    /// Roughly the number of items: the sum of the stripes' counts as last reported.
-    published: OwnLine<AtomicU64>,
-    pub(crate) tallies: Tallies,
-    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
-    pub(crate) walkers: AtomicUsize,
-    pub(crate) moved: Mutex<Vec<L::Entry>>,
-    pub(crate) walk: Mutex<()>,
-}
-
 /// The number of buckets `n` and the mask of the next power of two, in one word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Size(u64);
+pub(crate) struct Size(pub(crate) u64);
 
 impl Size {
     #[inline]
@@ -157,27 +142,7 @@ pub(crate) struct HeldPair<'a, C: Locks> {
     pub(crate) pair: [usize; 2],
 }
 
-impl<L: Layout, C: Locks> Cuckoo<L, C> {
-    pub(crate) fn new(layout: L, stripes: Stripes, buckets: usize, tuning: Tuning) -> Self {
-        assert!(
-            buckets <= layout.buckets_max(),
-            "a table starts within its reservation"
-        );
-        assert!(L::SLOTS <= 16, "a bucket's occupancy is a small bitmap");
-        Self {
-            buckets_max: AtomicUsize::new(layout.buckets_max()),
-            layout,
-            locks: C::new(stripes),
-            tuning,
-            size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
-            published: OwnLine(AtomicU64::new(0)),
-            tallies: Tallies::default(),
-            walkers: AtomicUsize::new(0),
-            moved: Mutex::new(Vec::new()),
-            walk: Mutex::new(()),
-        }
-    }
-
+impl<R: Resolver, C: Locks> Index<R, C> {
     /// The key's buckets now. A hint, unless the key's stripes are held or validated.
     #[inline(always)]
     pub(crate) fn pair(&self, hash: u64) -> [usize; 2] {
@@ -193,14 +158,6 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// Sets the size, under the locks of the stripes of the bucket that was split and of the new.
     pub(crate) fn set_buckets(&self, buckets: usize) {
         self.size.0.store(Size::of(buckets).0, Ordering::Relaxed);
-    }
-
-    /// Asks for the lines a lookup of `hash` will read.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, hash: u64) {
-        for bucket in self.pair(hash) {
-            self.layout.prefetch(bucket);
-        }
     }
 
     /// Runs `scan` on the key's buckets and returns its result, if no writer came between (CK-17,
@@ -289,19 +246,17 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// A free slot in the emptier of two held buckets.
     #[inline]
     pub(crate) fn free_slot(&self, pair: [usize; 2]) -> Option<Place> {
-        let free = pair.map(|bucket| !self.layout.occupied(bucket) & Self::SLOT_MASK);
+        let free = pair.map(|bucket| !self.buckets.occupied(bucket) & SLOT_MASK);
         let choice = usize::from(free[1].count_ones() > free[0].count_ones());
         (free[choice] != 0)
             .then(|| Place::new(pair[choice], free[choice].trailing_zeros() as usize))
     }
 
-    pub(crate) const SLOT_MASK: u32 = (1 << L::SLOTS) - 1;
-
     /// CK-20 step 2: search, then validate and execute, until a slot is free or there is no path.
     /// Without one the table grows and the search is repeated, soon a longer one; so a table that
     /// may grow refuses nothing, and the work of each round is bounded.
     #[cold]
-    pub(crate) fn make_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
+    fn make_room(&self, hash: u64) -> Result<HeldPair<'_, C>, Full> {
         let mut rounds = 0;
         let mut restarts = 0;
         let carry_out = |path: &[Place]| self.execute(hash, path);
@@ -349,7 +304,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             for place in moves {
                 let stripes = self.locks.stripes();
                 stripes.prefetch_to_lock(stripes.of_bucket(place.bucket()));
-                self.layout.prefetch(place.bucket());
+                self.buckets.prefetch(place.bucket());
             }
         }
         for step in (1..moves.len()).rev() {
@@ -377,7 +332,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             return None;
         }
         held.keep([first, second]);
-        self.tallies.count(Event::Path(moves.len()));
+        self.tallies.count_path(moves.len());
         Some(HeldPair { held, pair })
     }
 
@@ -388,7 +343,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         if from.bucket == to.bucket || !self.is_occupied(from) || self.is_occupied(to) {
             return false;
         }
-        let pair = self.pair(self.layout.hash_at(from));
+        let pair = self.pair(self.buckets.hash_at(from));
         if !pair.contains(&from.bucket()) || !pair.contains(&to.bucket()) {
             return false;
         }
@@ -402,16 +357,16 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     }
 
     fn is_occupied(&self, place: Place) -> bool {
-        self.layout.occupied(place.bucket()) >> place.slot() & 1 == 1
+        self.buckets.occupied(place.bucket()) >> place.slot() & 1 == 1
     }
 
-    /// Moves an entry between held buckets, with its count.
+    /// Moves an item between held buckets, with its count.
     pub(crate) fn relocate(&self, from: Place, to: Place) {
         if to.bucket < from.bucket && self.walkers.load(Ordering::Relaxed) != 0 {
             // The walker may have passed `to` and not yet reached `from` (see `walk.rs`).
-            crate::sync::lock(&self.moved).push(self.layout.entry(from));
+            crate::sync::lock(&self.moved).extend(reference_in(self.buckets.word(from)));
         }
-        self.layout.relocate(from, to);
+        self.buckets.relocate(from, to);
         let stripes = self.locks.stripes();
         let [source, target] = [from, to].map(|place| stripes.of_bucket(place.bucket()));
         if source != target {
@@ -451,7 +406,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     pub(crate) fn remove(&self, held: &mut Held<'_, C>, place: Place) {
         let stripe = self.locks.stripes().of_bucket(place.bucket());
         held.changed(stripe);
-        self.layout.clear(place);
+        self.buckets.clear(place);
         self.count_out(stripe);
     }
 
@@ -483,10 +438,11 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         }
     }
 
-    /// Whether the table should grow before the next insert. An estimate: each stripe has on
-    /// average half a step that it has not reported, once it has reported at all.
+    /// Whether the table is fuller than its target and may grow, for callers that insert under
+    /// [`Index::lock`] and grow by themselves. An estimate: each stripe has on average half a step
+    /// that it has not reported, once it has reported at all.
     #[inline]
-    pub(crate) fn is_over_target(&self) -> bool {
+    pub fn is_over_target(&self) -> bool {
         let buckets = self.size().buckets();
         if buckets >= self.buckets_max.load(Ordering::Relaxed) {
             return false;
@@ -495,31 +451,33 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         let unreported = (stripes * PUBLISH_STEP as usize / 2) as u64;
         let reported = self.published.0.load(Ordering::Relaxed);
         let items = reported + unreported.min(reported);
-        items * 1024 > (buckets * L::SLOTS) as u64 * self.tuning.fill_per_1024
+        items * 1024 > (buckets * SLOTS) as u64 * self.tuning.fill_per_1024
     }
 
-    /// Items; exact when nobody writes.
-    pub(crate) fn len(&self) -> u64 {
-        self.locks.stripes().totals(self.size().buckets()).0
+    /// Items; exact when nobody writes. Sums over the stripes: not for every request.
+    pub fn len(&self) -> usize {
+        self.locks.stripes().totals(self.size().buckets()).0 as usize
     }
 
-    pub(crate) fn counters(&self) -> Counters {
+    /// What the table has done so far.
+    pub fn counters(&self) -> Counters {
         let (_, inserts) = self.locks.stripes().totals(self.size().buckets());
         self.tallies.sum(inserts)
     }
 
-    pub(crate) fn memory_bytes(&self) -> usize {
+    /// Bytes of memory in use for buckets and locks.
+    pub fn memory_bytes(&self) -> usize {
         let buckets = self.size().buckets();
-        self.layout.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
+        self.buckets.bytes(buckets) + self.locks.stripes().bytes(buckets) + size_of::<Self>()
     }
 
-    /// Removes everything, under all locks.
-    pub(crate) fn clear(&self) {
+    /// Removes all items, with every lock held meanwhile.
+    pub fn clear(&self) {
         let all = AllHeld::new(&self.locks, || self.size().buckets());
         for bucket in 0..self.size().buckets() {
-            let occupied = self.layout.occupied(bucket);
-            for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
-                self.layout.clear(Place::new(bucket, slot));
+            let occupied = self.buckets.occupied(bucket);
+            for slot in (0..SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+                self.buckets.clear(Place::new(bucket, slot));
                 self.count_out(self.locks.stripes().of_bucket(bucket));
             }
         }

@@ -56,24 +56,3 @@ impl fmt::Display for NoRoom {
 }
 
 impl error::Error for NoRoom {}
-
-/// Why a key was not added.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum InsertError {
-    /// The key is there already, with its value unchanged.
-    Exists,
-    /// The table is full.
-    Full,
-}
-
-impl fmt::Display for InsertError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Exists => f.write_str("the key exists"),
-            Self::Full => Full.fmt(f),
-        }
-    }
-}
-
-impl error::Error for InsertError {}

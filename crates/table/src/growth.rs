@@ -9,9 +9,10 @@
 //! number of buckets.
 
 use crate::{
+    buckets::{Place, Resolver, SLOTS},
     counters::Event,
-    cuckoo::{Bug, Cuckoo, Size},
-    layout::{Layout, Place},
+    cuckoo::{Bug, Size},
+    index::Index,
     locks::{Held, Locks},
     sync::Ordering,
 };
@@ -26,9 +27,9 @@ const SPLITS_AFTER_FAILURE_MIN: usize = 4;
 /// random keys collide by chance, from here on once in 10^10 tables.
 const BUCKETS_FEW: usize = 256;
 
-impl<L: Layout, C: Locks> Cuckoo<L, C> {
-    /// Adds up to `count` buckets; returns how many were added.
-    pub(crate) fn grow(&self, count: usize) -> usize {
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// Grows by up to this many buckets of eight slots; returns how many were added.
+    pub fn grow(&self, count: usize) -> usize {
         let mut done = 0;
         while done < count {
             let round = (count - done).min(SPLITS_PER_INSERT);
@@ -43,10 +44,10 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
                 return done;
             }
             for buckets in first..first + round {
-                self.layout.prefetch(split_source(buckets));
+                self.buckets.prefetch(split_source(buckets));
             }
             for buckets in first..first + round {
-                self.layout.prefetch_residents(split_source(buckets));
+                self.buckets.prefetch_residents(split_source(buckets));
             }
             for _ in 0..round {
                 if !self.split() {
@@ -67,7 +68,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
     /// full, when more buckets would only help somebody who crafts keys (CK-39).
     pub(crate) fn grow_after_failure(&self) -> bool {
         let buckets = self.size().buckets();
-        if buckets >= BUCKETS_FEW && self.len() * 2 < (buckets * L::SLOTS) as u64 {
+        if buckets >= BUCKETS_FEW && self.len() * 2 < buckets * SLOTS {
             return false;
         }
         let count = (buckets / 64).clamp(SPLITS_AFTER_FAILURE_MIN, SPLITS_AFTER_FAILURE_MAX);
@@ -81,7 +82,7 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
             return false;
         }
         let source = split_source(buckets);
-        self.layout.touch(buckets);
+        self.buckets.touch(buckets);
         let mut stripes = self.locks.stripes().of_pair([source, buckets]);
         if self.tuning.planted(Bug::HalfLockedSplit) {
             stripes[1] = stripes[0];
@@ -94,10 +95,10 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         if !self.tuning.planted(Bug::SilentSplit) {
             stripes.into_iter().for_each(|stripe| held.changed(stripe));
         }
-        let occupied = self.layout.occupied(source);
-        for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
+        let occupied = self.buckets.occupied(source);
+        for slot in (0..SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
             let from = Place::new(source, slot);
-            if !stays(self.layout.hash_at(from), source, buckets + 1) {
+            if !stays(self.buckets.hash_at(from), source, buckets + 1) {
                 self.relocate(from, Place::new(buckets, slot));
             }
         }

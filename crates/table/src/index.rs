@@ -1,81 +1,27 @@
 //! The store's index: from a 64-bit hash to a reference to an item that lies elsewhere.
 //!
-//! One bucket is one cache line of eight slots, one slot is one word (after MICA and MemC3; CK-46,
-//! CK-47):
-//!
-//! ```text
-//!   63      60 59                 40 39                                   0
-//!   |  mark  |        tag          |              reference               |   0 = empty
-//! ```
-//!
-//! The tag is 20 bits of hash that do not follow from the bucket, so a lookup follows a wrong
-//! reference once in some 60,000 lookups. The mark is a small saturating counter for the owner of
-//! the items (how often one was used). Keys are not here: the owner compares them, and tells the
-//! index an item's hash when it must move (`Resolver`).
-//!
 //! A reader holds no lock, so the item behind a reference may be reused while it looks. It need not
 //! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
-//! watches, and then the read is repeated.
+//! watches, and then the read is repeated. `buckets.rs` says what a slot holds.
 
-use curtail_memory::{Pages, Region, prefetch::prefetch};
+use curtail_memory::Pages;
 use curtail_types::KeyHash;
 
 use crate::{
-    counters::{Counters, Event},
-    cuckoo::{Cuckoo, HeldPair, Tuning},
+    buckets::{
+        Buckets, MARK_MAX, Place, REFERENCE_MASK, Reference, Resolver, SLOTS, mark_in, matching,
+        reference_in, tag_of, with_mark,
+    },
+    counters::{Event, Tallies},
+    cuckoo::{HeldPair, Size, Tuning},
     error::{Full, NoRoom, TableError},
-    layout::{Layout, Place},
     locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine},
 };
 
-const SLOTS: usize = 8;
 /// Slots per stripe unless told: docs/research/table.md compares.
 const STRIPE_SLOTS: usize = 128;
-const REFERENCE_BITS: u32 = 40;
-const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
-const TAG_MASK: u64 = ((1 << 20) - 1) << REFERENCE_BITS;
-const MARK_SHIFT: u32 = 60;
-
-/// The greatest mark; counting stops there.
-pub const MARK_MAX: u8 = 15;
-
-/// Where an item is: 40 bits, never zero, whose meaning is the owner's.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Reference(u64);
-
-impl Reference {
-    /// The greatest value plus one.
-    pub const END: u64 = 1 << REFERENCE_BITS;
-
-    /// A reference, if `value` is neither zero nor above 40 bits.
-    #[inline(always)]
-    pub const fn new(value: u64) -> Option<Self> {
-        if value != 0 && value < Self::END {
-            Some(Self(value))
-        } else {
-            None
-        }
-    }
-
-    /// The value it was made of.
-    #[inline(always)]
-    pub const fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// What the index must be able to ask about the items it refers to.
-///
-/// Both may be called without a lock and with a reference that is out of date: they must be safe
-/// then, and may answer anything.
-pub trait Resolver {
-    /// The hash of the item's key, the same that it was inserted under.
-    fn hash_of(&self, reference: Reference) -> KeyHash;
-    /// Asks the processor for the lines that `hash_of` reads.
-    fn prefetch(&self, reference: Reference);
-}
 
 /// How to make an [`Index`].
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +40,10 @@ pub struct IndexConfig {
     /// Slots that share a stripe of locks, until there are 65,536 stripes; rounded to a power of
     /// two of buckets. 0 chooses.
     pub stripe_slots: usize,
+    /// How to look for a cuckoo path.
+    pub search: Search,
+    /// Whether that search prefetches what it will look at.
+    pub prefetch: bool,
 }
 
 impl Default for IndexConfig {
@@ -105,13 +55,27 @@ impl Default for IndexConfig {
             fill_target: 0.92,
             pages: Pages::Huge,
             stripe_slots: 0,
+            search: Search::Breadth,
+            prefetch: true,
         }
     }
 }
 
 /// A concurrent hash table of references. Shared by reference; every operation takes `&self`.
-pub struct Index<R: Resolver> {
-    table: Cuckoo<Lines<R>, VersionedSpin>,
+pub struct Index<R: Resolver, C: Locks = VersionedSpin> {
+    pub(crate) buckets: Buckets<R>,
+    pub(crate) locks: C,
+    pub(crate) tuning: Tuning,
+    /// A `Size`: see the head of this file. Read by everybody, written by splits.
+    pub(crate) size: OwnLine<AtomicU64>,
+    pub(crate) buckets_max: AtomicUsize,
+    /// Roughly the number of items: the sum of the stripes' counts as last reported.
+    pub(crate) published: OwnLine<AtomicU64>,
+    pub(crate) tallies: Tallies,
+    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
+    pub(crate) walkers: AtomicUsize,
+    pub(crate) moved: Mutex<Vec<Reference>>,
+    pub(crate) walk: Mutex<()>,
 }
 
 impl<R: Resolver> Index<R> {
@@ -123,13 +87,23 @@ impl<R: Resolver> Index<R> {
     /// # Errors
     /// If the configuration is out of range or the address space is refused.
     pub fn new(config: IndexConfig, resolver: R) -> Result<Self, TableError> {
+        Self::with_locks(config, resolver)
+    }
+}
+
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// An empty index whose writers exclude each other in another way.
+    ///
+    /// # Errors
+    /// As [`Index::new`].
+    pub fn with_locks(config: IndexConfig, resolver: R) -> Result<Self, TableError> {
         if !(0.1..=0.96).contains(&config.fill_target) {
             return Err(TableError::Config("fill_target is 0.1 to 0.96"));
         }
         let buckets = config.slots_initial.div_ceil(SLOTS).max(1);
         let slots_reserved = config.slots_max.max(config.slots_reserved);
         let buckets_reserved = slots_reserved.div_ceil(SLOTS).max(buckets);
-        if buckets_reserved * SLOTS > Self::SLOTS_MAX {
+        if buckets_reserved > u32::MAX as usize {
             return Err(TableError::TooManySlots);
         }
         let stripe_slots = match config.stripe_slots {
@@ -138,20 +112,26 @@ impl<R: Resolver> Index<R> {
         };
         let stripe_buckets = stripe_slots.div_ceil(SLOTS).next_power_of_two();
         let stripes = Stripes::new(stripe_buckets, buckets_reserved).map_err(TableError::Memory)?;
-        let lines = Lines {
-            memory: Region::new(buckets_reserved * SLOTS, config.pages)
-                .map_err(TableError::Memory)?,
-            resolver,
-        };
+        let memory =
+            Buckets::new(buckets_reserved, config.pages, resolver).map_err(TableError::Memory)?;
         let tuning = Tuning {
-            search: Search::Breadth,
-            prefetch: true,
+            search: config.search,
+            prefetch: config.prefetch,
             fill_per_1024: (config.fill_target * 1024.0) as u64,
             #[cfg(test)]
             bug: None,
         };
         let index = Self {
-            table: Cuckoo::new(lines, stripes, buckets, tuning),
+            buckets_max: AtomicUsize::new(buckets_reserved),
+            buckets: memory,
+            locks: C::new(stripes),
+            tuning,
+            size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
+            published: OwnLine::default(),
+            tallies: Tallies::default(),
+            walkers: AtomicUsize::new(0),
+            moved: Mutex::new(Vec::new()),
+            walk: Mutex::new(()),
         };
         index.set_slots_max(config.slots_max);
         Ok(index)
@@ -160,13 +140,15 @@ impl<R: Resolver> Index<R> {
     /// Who knows the items.
     #[inline]
     pub fn resolver(&self) -> &R {
-        &self.table.layout.resolver
+        &self.buckets.resolver
     }
 
     /// Asks for both bucket lines of `hash`: the first stage of a batch.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.table.prefetch(hash.0);
+        for bucket in self.pair(hash.0) {
+            self.buckets.prefetch(bucket);
+        }
     }
 
     /// Asks for the item that `hash` may belong to (the first whose tag matches: one in some 60,000
@@ -175,8 +157,8 @@ impl<R: Resolver> Index<R> {
     #[inline]
     pub fn prefetch_candidates(&self, hash: KeyHash) -> Hint {
         let tag = tag_of(hash);
-        for bucket in self.table.pair(hash.0) {
-            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+        for bucket in self.pair(hash.0) {
+            for (slot, word) in self.buckets.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag) {
                     self.resolver().prefetch(reference);
                     return Hint(Place::new(bucket, slot));
@@ -189,8 +171,8 @@ impl<R: Resolver> Index<R> {
     /// What is at the hint's place now, if anything.
     #[inline]
     pub fn at(&self, hint: Hint) -> Option<Reference> {
-        let word = self.table.layout.line(hint.0.bucket()).get(hint.0.slot())?;
-        Reference::new(word.load(Ordering::Relaxed) & REFERENCE_MASK)
+        let word = self.buckets.line(hint.0.bucket()).get(hint.0.slot())?;
+        reference_in(word.load(Ordering::Relaxed))
     }
 
     /// An optimistic read. `probe` is called for every reference whose tag matches; `Some` ends the
@@ -204,14 +186,9 @@ impl<R: Resolver> Index<R> {
         mut probe: impl FnMut(Reference) -> Option<T>,
     ) -> Option<T> {
         let tag = tag_of(hash);
-        let lines = &self.table.layout;
-        let read = self
-            .table
-            .try_read(hash.0, |pair| lines.scan(pair, tag, &mut probe));
-        read.unwrap_or_else(|| {
-            self.table
-                .read_again(hash.0, |pair| lines.scan(pair, tag, &mut probe))
-        })
+        let buckets = &self.buckets;
+        let read = self.try_read(hash.0, |pair| buckets.scan(pair, tag, &mut probe));
+        read.unwrap_or_else(|| self.read_again(hash.0, |pair| buckets.scan(pair, tag, &mut probe)))
     }
 
     /// As [`Index::read`], looking first at the place of `hint`: nearly always the item is there,
@@ -230,19 +207,20 @@ impl<R: Resolver> Index<R> {
     ) -> Option<T> {
         let tag = tag_of(hash);
         if hint.0.slot() < SLOTS {
-            let at_hint = self.table.try_read_in(hint.0.bucket(), || {
-                let reference = matching(self.table.layout.entry(hint.0), tag)?;
+            let at_hint = self.try_read_in(hint.0.bucket(), || {
+                let reference = matching(self.buckets.word(hint.0), tag)?;
                 probe(reference, hint)
             });
             match at_hint {
                 Some(Some(result)) => return Some(result),
                 Some(None) => {}
-                None => self.table.tallies.count(Event::ReadRetry),
+                None => self.tallies.count(Event::ReadRetry),
             }
         }
-        let mut scan = |pair| self.table.layout.scan_placed(pair, tag, &mut probe);
-        let read = self.table.try_read(hash.0, &mut scan);
-        read.unwrap_or_else(|| self.table.read_again(hash.0, scan))
+        let mut probe = |reference, place| probe(reference, Hint(place));
+        let mut scan = |pair| self.buckets.scan_placed(pair, tag, &mut probe);
+        let read = self.try_read(hash.0, &mut scan);
+        read.unwrap_or_else(|| self.read_again(hash.0, scan))
     }
 
     /// The first half of [`Index::read_hinted`]: an optimistic look at the place of `hint` and
@@ -259,12 +237,12 @@ impl<R: Resolver> Index<R> {
             return None;
         }
         let look = || {
-            let word = self.table.layout.entry(hint.0);
+            let word = self.buckets.word(hint.0);
             probe(matching(word, tag_of(hash))?, mark_in(word))
         };
-        let read = self.table.try_read_in(hint.0.bucket(), look);
+        let read = self.try_read_in(hint.0.bucket(), look);
         if read.is_none() {
-            self.table.tallies.count(Event::ReadRetry);
+            self.tallies.count(Event::ReadRetry);
         }
         read?
     }
@@ -274,7 +252,7 @@ impl<R: Resolver> Index<R> {
     /// the item has moved nothing happens.
     #[inline]
     pub fn raise_mark(&self, hint: Hint, reference: Reference, raise: impl FnOnce(u8) -> u8) {
-        let line = self.table.layout.line(hint.0.bucket());
+        let line = self.buckets.line(hint.0.bucket());
         let Some(slot) = line.get(hint.0.slot()) else {
             return;
         };
@@ -284,7 +262,7 @@ impl<R: Resolver> Index<R> {
         }
         let (mark, raised) = (mark_in(word), raise(mark_in(word)).min(MARK_MAX));
         if raised > mark {
-            let marked = word & (TAG_MASK | REFERENCE_MASK) | u64::from(raised) << MARK_SHIFT;
+            let marked = with_mark(word, raised);
             // Losing to a writer or to another reader is fine: the mark is a rough measure.
             let _ = slot.compare_exchange(word, marked, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -292,8 +270,9 @@ impl<R: Resolver> Index<R> {
 
     /// Locks the key's two stripes.
     #[inline]
-    pub fn lock(&self, hash: KeyHash) -> Locked<'_, R> {
-        Locked::new(&self.table, hash, self.table.hold(hash.0))
+    pub fn lock(&self, hash: KeyHash) -> Locked<'_, R, C> {
+        let whole = self.locks.begin();
+        Locked::new(self, hash, self.hold(hash.0), whole)
     }
 
     /// Locks the key's two stripes with a free slot in one of its buckets, which may displace other
@@ -303,9 +282,10 @@ impl<R: Resolver> Index<R> {
     /// # Errors
     /// If there is no cuckoo path to a free slot and the table may not grow.
     #[inline]
-    pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R>, Full> {
-        let locked = self.table.hold_with_room(hash.0)?;
-        Ok(Locked::new(&self.table, hash, locked))
+    pub fn lock_with_room(&self, hash: KeyHash) -> Result<Locked<'_, R, C>, Full> {
+        let whole = self.locks.begin();
+        let locked = self.hold_with_room(hash.0)?;
+        Ok(Locked::new(self, hash, locked, whole))
     }
 
     /// Removes the item if it is there; returns its mark.
@@ -317,53 +297,10 @@ impl<R: Resolver> Index<R> {
         Some(mark)
     }
 
-    /// Grows by up to this many buckets of eight slots; returns how many were added.
-    pub fn grow(&self, buckets: usize) -> usize {
-        self.table.grow(buckets)
-    }
-
-    /// Whether the table is fuller than its target and may grow: a cheap estimate, for callers that
-    /// insert under [`Index::lock`] and grow by themselves.
-    #[inline]
-    pub fn is_over_target(&self) -> bool {
-        self.table.is_over_target()
-    }
-
     /// Sets how far the table may grow, up to what was reserved. It does not shrink.
     pub fn set_slots_max(&self, slots: usize) {
-        let buckets = (slots / SLOTS).min(self.table.layout.buckets_max());
-        self.table.buckets_max.store(buckets, Ordering::Relaxed);
-    }
-
-    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
-    /// perhaps twice. No lock is held during the call; one walk runs at a time.
-    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
-        self.table
-            .for_each(|word| visit(Reference(word & REFERENCE_MASK)));
-    }
-
-    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
-    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
-    /// missed or seen twice.
-    pub fn for_some(
-        &self,
-        from: usize,
-        buckets_max: usize,
-        mut visit: impl FnMut(Reference),
-    ) -> Option<usize> {
-        self.table.for_some(from, buckets_max, |word| {
-            visit(Reference(word & REFERENCE_MASK));
-        })
-    }
-
-    /// Removes all items, with every lock held meanwhile.
-    pub fn clear(&self) {
-        self.table.clear();
-    }
-
-    /// Items; exact when nobody writes. Sums over the stripes: not for every request.
-    pub fn len(&self) -> usize {
-        self.table.len() as usize
+        let buckets = (slots / SLOTS).min(self.buckets.buckets_max());
+        self.buckets_max.store(buckets, Ordering::Relaxed);
     }
 
     /// Whether there is no item.
@@ -373,14 +310,13 @@ impl<R: Resolver> Index<R> {
 
     /// Slots now.
     pub fn slots(&self) -> usize {
-        self.table.size().buckets() * SLOTS
+        self.size().buckets() * SLOTS
     }
 
     /// Whether [`Index::supply`] has something to do.
     #[inline]
     pub fn is_short(&self, ahead_bytes: usize) -> bool {
-        self.table
-            .layout
+        self.buckets
             .memory
             .is_short(self.slots(), self.ahead(ahead_bytes))
     }
@@ -388,8 +324,7 @@ impl<R: Resolver> Index<R> {
     /// Has the next 2 MiB of buckets backed by a huge page if fewer than `ahead_bytes` are ready;
     /// whether there is more to do. May take milliseconds; one thread at a time.
     pub fn supply(&self, ahead_bytes: usize) -> bool {
-        self.table
-            .layout
+        self.buckets
             .memory
             .supply(self.slots(), self.ahead(ahead_bytes))
     }
@@ -397,18 +332,8 @@ impl<R: Resolver> Index<R> {
     /// Slots that `ahead_bytes` hold, of those that there may still be.
     #[inline]
     fn ahead(&self, ahead_bytes: usize) -> usize {
-        let slots_max = self.table.buckets_max.load(Ordering::Relaxed) * SLOTS;
+        let slots_max = self.buckets_max.load(Ordering::Relaxed) * SLOTS;
         (ahead_bytes / 8).min(slots_max.saturating_sub(self.slots()))
-    }
-
-    /// Bytes of memory in use for buckets and locks.
-    pub fn memory_bytes(&self) -> usize {
-        self.table.memory_bytes()
-    }
-
-    /// What the table has done so far.
-    pub fn counters(&self) -> Counters {
-        self.table.counters()
     }
 }
 
@@ -428,19 +353,22 @@ pub struct Position(Place);
 
 /// A key's two buckets, locked against other writers. Dropping unlocks; readers are made to repeat
 /// only if something was changed.
-pub struct Locked<'a, R: Resolver> {
-    table: &'a Cuckoo<Lines<R>, VersionedSpin>,
-    held: Held<'a, VersionedSpin>,
+pub struct Locked<'a, R: Resolver, C: Locks = VersionedSpin> {
+    table: &'a Index<R, C>,
+    // Before `_whole`: unlocked first.
+    held: Held<'a, C>,
     pair: [usize; 2],
     hash: KeyHash,
+    _whole: C::Whole<'a>,
 }
 
-impl<'a, R: Resolver> Locked<'a, R> {
+impl<'a, R: Resolver, C: Locks> Locked<'a, R, C> {
     #[inline]
     fn new(
-        table: &'a Cuckoo<Lines<R>, VersionedSpin>,
+        table: &'a Index<R, C>,
         hash: KeyHash,
-        locked: HeldPair<'a, VersionedSpin>,
+        locked: HeldPair<'a, C>,
+        whole: C::Whole<'a>,
     ) -> Self {
         let HeldPair { held, pair } = locked;
         Self {
@@ -448,12 +376,13 @@ impl<'a, R: Resolver> Locked<'a, R> {
             held,
             pair,
             hash,
+            _whole: whole,
         }
     }
 
     #[inline]
     fn slot(&self, position: Position) -> &AtomicU64 {
-        &self.table.layout.line(position.0.bucket())[position.0.slot()]
+        &self.table.buckets.line(position.0.bucket())[position.0.slot()]
     }
 
     /// The item that `is_it` recognises among those whose tag matches.
@@ -461,7 +390,7 @@ impl<'a, R: Resolver> Locked<'a, R> {
     pub fn find(&mut self, mut is_it: impl FnMut(Reference) -> bool) -> Option<Position> {
         let tag = tag_of(self.hash);
         for bucket in self.pair {
-            for (slot, word) in self.table.layout.line(bucket).iter().enumerate() {
+            for (slot, word) in self.table.buckets.line(bucket).iter().enumerate() {
                 if let Some(reference) = matching(word.load(Ordering::Relaxed), tag)
                     && is_it(reference)
                 {
@@ -488,11 +417,8 @@ impl<'a, R: Resolver> Locked<'a, R> {
     #[inline]
     pub fn set_mark(&mut self, position: Position, mark: u8) {
         let slot = self.slot(position);
-        let unmarked = slot.load(Ordering::Relaxed) & (TAG_MASK | REFERENCE_MASK);
-        slot.store(
-            unmarked | u64::from(mark.min(MARK_MAX)) << MARK_SHIFT,
-            Ordering::Relaxed,
-        );
+        let word = slot.load(Ordering::Relaxed);
+        slot.store(with_mark(word, mark.min(MARK_MAX)), Ordering::Relaxed);
     }
 
     /// Puts another reference for the same key in place; the mark stays.
@@ -537,148 +463,6 @@ impl<'a, R: Resolver> Locked<'a, R> {
         self.held
             .changed(self.table.locks.stripes().of_bucket(position.0.bucket()));
     }
-}
-
-/// The layout: a cache line of eight words per bucket.
-struct Lines<R> {
-    memory: Region,
-    resolver: R,
-}
-
-impl<R> Lines<R> {
-    #[inline(always)]
-    fn line(&self, bucket: usize) -> &[AtomicU64; SLOTS] {
-        &self.memory.words().as_chunks::<SLOTS>().0[bucket]
-    }
-}
-
-impl<R> Lines<R> {
-    /// The first answer of `probe` to the references of a pair of buckets whose tag matches.
-    #[inline(always)]
-    fn scan<T>(
-        &self,
-        pair: [usize; 2],
-        tag: u64,
-        probe: &mut impl FnMut(Reference) -> Option<T>,
-    ) -> Option<T> {
-        for bucket in pair {
-            for slot in self.line(bucket) {
-                if let Some(reference) = matching(slot.load(Ordering::Relaxed), tag)
-                    && let Some(result) = probe(reference)
-                {
-                    return Some(result);
-                }
-            }
-        }
-        None
-    }
-}
-
-impl<R> Lines<R> {
-    /// The same, telling `probe` where each reference is.
-    #[inline]
-    fn scan_placed<T>(
-        &self,
-        pair: [usize; 2],
-        tag: u64,
-        probe: &mut impl FnMut(Reference, Hint) -> Option<T>,
-    ) -> Option<T> {
-        pair.into_iter().find_map(|bucket| {
-            self.line(bucket)
-                .iter()
-                .enumerate()
-                .find_map(|(slot, word)| {
-                    let reference = matching(word.load(Ordering::Relaxed), tag)?;
-                    probe(reference, Hint(Place::new(bucket, slot)))
-                })
-        })
-    }
-}
-
-impl<R: Resolver> Layout for Lines<R> {
-    type Entry = u64;
-    const SLOTS: usize = SLOTS;
-    const OCCUPANCY_APART: bool = false;
-
-    fn buckets_max(&self) -> usize {
-        self.memory.words().len() / SLOTS
-    }
-
-    #[inline]
-    fn occupied(&self, bucket: usize) -> u32 {
-        self.line(bucket)
-            .iter()
-            .enumerate()
-            .fold(0, |occupied, (slot, word)| {
-                occupied | u32::from(word.load(Ordering::Relaxed) != 0) << slot
-            })
-    }
-
-    #[inline]
-    fn hash_at(&self, place: Place) -> u64 {
-        let word = self.entry(place);
-        Reference::new(word & REFERENCE_MASK).map_or(0, |it| self.resolver.hash_of(it).0)
-    }
-
-    #[inline]
-    fn entry(&self, place: Place) -> u64 {
-        self.line(place.bucket())[place.slot()].load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn relocate(&self, from: Place, to: Place) {
-        let word = self.entry(from);
-        self.line(to.bucket())[to.slot()].store(word, Ordering::Relaxed);
-        self.clear(from);
-    }
-
-    #[inline]
-    fn clear(&self, place: Place) {
-        self.line(place.bucket())[place.slot()].store(0, Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn prefetch(&self, bucket: usize) {
-        prefetch(self.line(bucket));
-    }
-
-    #[inline]
-    fn prefetch_residents(&self, bucket: usize) {
-        for slot in self.line(bucket) {
-            let word = slot.load(Ordering::Relaxed);
-            if let Some(reference) = Reference::new(word & REFERENCE_MASK) {
-                self.resolver.prefetch(reference);
-            }
-        }
-    }
-
-    fn touch(&self, bucket: usize) {
-        // A write, so that the kernel supplies the page now and not under a lock; adding nothing,
-        // because another thread may be filling the bucket already.
-        self.line(bucket)[0].fetch_or(0, Ordering::Relaxed);
-    }
-
-    fn bytes(&self, buckets: usize) -> usize {
-        buckets * size_of::<[AtomicU64; SLOTS]>()
-    }
-}
-
-/// 20 bits that depend on all of the hash, in a slot's tag position.
-#[inline(always)]
-fn tag_of(hash: KeyHash) -> u64 {
-    (hash.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44) << REFERENCE_BITS
-}
-
-/// The reference in a slot if its tag matches and it is not empty.
-#[inline(always)]
-fn matching(word: u64, tag: u64) -> Option<Reference> {
-    let reference = word & REFERENCE_MASK;
-    (word & TAG_MASK == tag && reference != 0).then_some(Reference(reference))
-}
-
-#[inline(always)]
-fn mark_in(word: u64) -> u8 {
-    (word >> MARK_SHIFT) as u8
 }
 
 #[cfg(test)]

@@ -8,37 +8,66 @@ mod items;
 
 use loom::{sync::Arc, thread};
 
-use crate::{CuckooMap, KeyHasher, MapConfig, Search, VersionedSpin, cuckoo::Bug, slots::Apart4};
+use curtail_memory::Pages;
+use curtail_types::KeyHash;
 
-/// The hash is the key: the test chooses the buckets.
+use crate::{Full, Index, IndexConfig, Reference, Resolver, buckets::SLOTS, cuckoo::Bug};
+
+/// A reference says which item it is and what its buckets are, so that nothing else is shared.
 struct Chosen;
 
-impl KeyHasher<u64> for Chosen {
-    fn hash(&self, key: &u64) -> u64 {
-        *key
+impl Resolver for Chosen {
+    fn hash_of(&self, reference: Reference) -> KeyHash {
+        let [first, second, low, high, _, _, _, _] = reference.get().to_le_bytes();
+        let number = u64::from(u16::from_le_bytes([low, high]));
+        KeyHash(number << 8 | u64::from(second) << 32 | u64::from(first))
+    }
+
+    fn prefetch(&self, _reference: Reference) {}
+}
+
+type Table = Index<Chosen>;
+
+/// An item whose buckets, in a table of a power of two of buckets, are `first` and `second`.
+fn item(number: u64, first: u64, second: u64) -> Reference {
+    Reference::new(number << 16 | second << 8 | first).unwrap()
+}
+
+fn table(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Table {
+    let config = IndexConfig {
+        slots_initial: buckets * SLOTS,
+        slots_max: buckets_max * SLOTS,
+        fill_target: 0.96,
+        pages: Pages::Small,
+        stripe_slots: SLOTS,
+        prefetch: false,
+        ..IndexConfig::default()
+    };
+    let mut index = Index::new(config, Chosen).unwrap();
+    index.tuning.bug = bug;
+    index
+}
+
+/// Inserts an item that is not there; whether it was not.
+fn insert(index: &Table, at: Reference) -> Result<bool, Full> {
+    let mut locked = index.lock_with_room(Chosen.hash_of(at))?;
+    let is_new = locked.find(|found| found == at).is_none();
+    if is_new {
+        locked.insert(at).unwrap();
+    }
+    Ok(is_new)
+}
+
+/// Fills a bucket but for `free` slots with items that have no other.
+fn fill(index: &Table, bucket: u64, free: u64) {
+    for number in 1..=SLOTS as u64 - free {
+        assert_eq!(insert(index, item(number, bucket, bucket)), Ok(true));
     }
 }
 
-type Map = CuckooMap<u64, [u64; 2], Apart4, VersionedSpin, Chosen>;
-
-/// A key whose buckets, in a table of a power of two of buckets, are `first` and `second`.
-fn key(number: u64, first: u64, second: u64) -> u64 {
-    number << 8 | second << 32 | first
-}
-
-fn map(buckets: usize, buckets_max: usize, bug: Option<Bug>) -> Map {
-    let config = MapConfig {
-        slots: buckets * 4,
-        slots_max: buckets_max * 4,
-        fill_target: 0.96,
-        huge_pages: false,
-        stripe_slots: 4,
-        search: Search::Breadth,
-        prefetch: false,
-    };
-    let mut map = Map::with_hasher(config, Chosen).unwrap();
-    map.set_bug(bug);
-    map
+fn holds(index: &Table, wanted: Reference) -> bool {
+    let probe = |found| (found == wanted).then_some(());
+    index.read(Chosen.hash_of(wanted), probe).is_some()
 }
 
 fn explore(preemptions: usize, history: impl Fn() + Sync + Send + 'static) {
@@ -55,82 +84,51 @@ fn is_caught(history: impl Fn() + Sync + Send + 'static + std::panic::UnwindSafe
 
 /// Runs both on threads of their own: loom does not explore what its first thread does beside
 /// another as thoroughly (one interleaving where this finds 655).
-fn beside<A: 'static, B: 'static>(
-    map: &Arc<Map>,
-    first: impl FnOnce(&Map) -> A + 'static,
-    second: impl FnOnce(&Map) -> B + 'static,
+fn beside<T: Send + Sync + 'static, A: 'static, B: 'static>(
+    shared: &Arc<T>,
+    first: impl FnOnce(&T) -> A + 'static,
+    second: impl FnOnce(&T) -> B + 'static,
 ) -> (A, B) {
-    let (here, there) = (map.clone(), map.clone());
+    let (here, there) = (shared.clone(), shared.clone());
     let first = thread::spawn(move || first(&here));
     let second = thread::spawn(move || second(&there));
     (first.join().unwrap(), second.join().unwrap())
 }
 
-/// A value is read whole: both words from one write.
-fn update_beside_read() {
-    let map = Arc::new(map(1, 1, None));
-    map.insert(key(1, 0, 0), [1, 1]).unwrap();
-    let (old, value) = beside(
-        &map,
-        |map| map.update(&key(1, 0, 0), |_| [2, 2]),
-        |map| map.get(&key(1, 0, 0)),
-    );
-    assert!(value == Some([1, 1]) || value == Some([2, 2]), "{value:?}");
-    assert_eq!(old, Some([1, 1]));
-    assert_eq!(map.get(&key(1, 0, 0)), Some([2, 2]));
-}
-
-#[test]
-fn loom_update_beside_read() {
-    explore(3, update_beside_read);
-}
-
-/// Two writers and a reader of one key: updates are not lost.
-#[test]
-fn loom_two_writers() {
-    explore(2, || {
-        let map = Arc::new(map(2, 2, None));
-        map.insert(key(1, 0, 1), [0, 0]).unwrap();
-        let add = |map: &Map| map.update(&key(1, 0, 1), |[a, b]| [a + 1, b + 1]);
-        beside(&map, add, add);
-        assert_eq!(map.get(&key(1, 0, 1)), Some([2, 2]));
-    });
-}
-
-/// Two inserters of one key, whose buckets are different: one wins.
+/// Two inserters of one item, whose buckets are different: one wins.
 #[test]
 fn loom_two_inserters_of_one_key() {
     explore(2, || {
-        let map = Arc::new(map(2, 2, None));
-        let add = |map: &Map| map.insert(key(1, 0, 1), [1, 1]).is_ok();
-        let (here, there) = beside(&map, add, add);
+        let index = Arc::new(table(2, 2, None));
+        let add = |index: &Table| insert(index, item(1, 0, 1)).unwrap();
+        let (here, there) = beside(&index, add, add);
         assert!(here != there);
-        assert_eq!(map.len(), 1);
+        assert_eq!(index.len(), 1);
     });
 }
 
-/// A path of two moves, 1 to 2 and then 0 to 1, while a reader looks for the key that goes to
-/// bucket 2, where it looks first: the key is never absent.
+/// A path of two moves, 1 to 2 and then 0 to 1, while a reader looks for the item that goes to
+/// bucket 2, where it looks first: the item is never absent.
 fn displacement_beside_read(bug: Option<Bug>) {
-    let map = Arc::new(map(4, 4, bug));
-    let fill = |key: u64| map.insert(key, [key, key]).unwrap();
-    let moving = key(9, 2, 1);
-    (1..4).for_each(|number| fill(key(number, 2, 2)));
+    let index = Arc::new(table(4, 4, bug));
+    let moving = item(9, 2, 1);
+    fill(&index, 2, 1);
     // Of its two buckets the emptier one is taken: bucket 1.
-    fill(moving);
-    (1..4).for_each(|number| fill(key(number, 1, 1)));
-    fill(key(8, 0, 1));
-    (1..4).for_each(|number| fill(key(number, 0, 0)));
-    let (inserted, value) = beside(
-        &map,
-        |map| map.insert(key(4, 0, 0), [4, 4]),
-        move |map| map.get(&moving),
+    insert(&index, moving).unwrap();
+    fill(&index, 1, 1);
+    insert(&index, item(8, 0, 1)).unwrap();
+    fill(&index, 0, 1);
+    let last = item(10, 0, 0);
+    let (inserted, is_there) = beside(
+        &index,
+        move |index| insert(index, last),
+        move |index| holds(index, moving),
     );
-    assert_eq!(inserted, Ok(()));
-    assert_eq!(value, Some([moving, moving]));
-    assert_eq!(map.get(&moving), Some([moving, moving]));
-    assert_eq!(map.get(&key(4, 0, 0)), Some([4, 4]));
-    assert_eq!(map.counters().paths[2], 1);
+    assert_eq!(inserted, Ok(true));
+    assert!(is_there);
+    assert!(holds(&index, moving));
+    assert!(holds(&index, last));
+    assert_eq!(index.counters().paths[2], 1);
 }
 
 #[test]
@@ -145,16 +143,18 @@ fn loom_catches_a_silent_displacement() {
     ))));
 }
 
-/// The table splits bucket 0 into 0 and 1 while a reader looks for a key that moves.
+/// The table splits bucket 0 into 0 and 1 while a reader looks for an item that moves.
 fn split_beside_read(bug: Option<Bug>) {
-    let map = Arc::new(map(1, 2, bug));
-    map.insert(key(1, 1, 1), [1, 1]).unwrap();
-    map.insert(key(2, 0, 0), [2, 2]).unwrap();
-    let (added, value) = beside(&map, |map| map.grow(1), |map| map.get(&key(1, 1, 1)));
+    let index = Arc::new(table(1, 2, bug));
+    let (moving, staying) = (item(1, 1, 1), item(2, 0, 0));
+    insert(&index, moving).unwrap();
+    insert(&index, staying).unwrap();
+    let grow = |index: &Table| index.grow(1);
+    let (added, is_there) = beside(&index, grow, move |index| holds(index, moving));
     assert_eq!(added, 1);
-    assert_eq!(value, Some([1, 1]));
-    assert_eq!(map.get(&key(1, 1, 1)), Some([1, 1]));
-    assert_eq!(map.get(&key(2, 0, 0)), Some([2, 2]));
+    assert!(is_there);
+    assert!(holds(&index, moving));
+    assert!(holds(&index, staying));
 }
 
 #[test]
@@ -169,16 +169,15 @@ fn loom_catches_a_split_that_is_not_noticed() {
     }
 }
 
-/// A split and an insert of a key that the split sends elsewhere.
+/// A split and an insert of an item that the split sends elsewhere.
 fn split_beside_insert(bug: Option<Bug>) {
-    let map = Arc::new(map(2, 3, bug));
-    beside(
-        &map,
-        |map| map.grow(1),
-        |map| map.insert(key(1, 2, 2), [1, 1]).unwrap(),
-    );
-    assert_eq!(map.get(&key(1, 2, 2)), Some([1, 1]));
-    assert_eq!(map.capacity(), 12);
+    let index = Arc::new(table(2, 3, bug));
+    let new = item(1, 2, 2);
+    let grow = |index: &Table| index.grow(1);
+    let (_, inserted) = beside(&index, grow, move |index| insert(index, new));
+    assert_eq!(inserted, Ok(true));
+    assert!(holds(&index, new));
+    assert_eq!(index.slots(), 3 * SLOTS);
 }
 
 #[test]
@@ -191,41 +190,41 @@ fn loom_catches_an_insert_that_does_not_notice_a_split() {
     assert!(is_caught(|| split_beside_insert(Some(Bug::UncheckedHold))));
 }
 
-/// An insert into two full buckets has room after a split, whoever splits, and no key is lost.
+/// An insert into two full buckets has room after a split, whoever splits, and no item is lost.
 #[test]
 fn loom_insert_without_room_beside_split() {
     explore(2, || {
-        let map = Arc::new(map(2, 3, None));
-        (1..5).for_each(|number| map.insert(key(number, 2, 2), [1, 1]).unwrap());
-        (1..5).for_each(|number| map.insert(key(number, 1, 1), [1, 1]).unwrap());
-        let (_, inserted) = beside(
-            &map,
-            |map| map.grow(1),
-            |map| map.insert(key(5, 0, 1), [5, 5]),
-        );
-        assert_eq!(inserted, Ok(()));
-        for number in 1..5 {
-            assert_eq!(map.get(&key(number, 2, 2)), Some([1, 1]));
-        }
-        assert_eq!(map.get(&key(5, 0, 1)), Some([5, 5]));
-        assert_eq!(map.len(), 9);
+        let index = Arc::new(table(2, 3, None));
+        let moving = (1..=SLOTS as u64).map(|number| item(number, 2, 2));
+        moving
+            .clone()
+            .for_each(|it| assert_eq!(insert(&index, it), Ok(true)));
+        fill(&index, 1, 0);
+        let new = item(20, 0, 1);
+        let grow = |index: &Table| index.grow(1);
+        let (_, inserted) = beside(&index, grow, move |index| insert(index, new));
+        assert_eq!(inserted, Ok(true));
+        assert!(moving.clone().all(|it| holds(&index, it)));
+        assert!(holds(&index, new));
+        assert_eq!(index.len(), 2 * SLOTS + 1);
     });
 }
 
-/// Removing a key makes a reader of it miss or see the old value, nothing else; and whoever saw
-/// the removal (by joining) misses.
+/// A reader of an item that is removed sees it or misses it, and never again after it has missed;
+/// and whoever saw the removal (by joining) misses.
 #[test]
 fn loom_remove_beside_read() {
     explore(3, || {
-        let map = Arc::new(map(2, 2, None));
-        map.insert(key(1, 0, 1), [1, 1]).unwrap();
-        let (old, value) = beside(
-            &map,
-            |map| map.remove(&key(1, 0, 1)),
-            |map| map.get(&key(1, 0, 1)),
+        let index = Arc::new(table(2, 2, None));
+        let removed = item(1, 0, 1);
+        insert(&index, removed).unwrap();
+        let (mark, seen) = beside(
+            &index,
+            move |index| index.remove_if(Chosen.hash_of(removed), removed),
+            move |index| [(); 2].map(|()| holds(index, removed)),
         );
-        assert!(value.is_none() || value == Some([1, 1]), "{value:?}");
-        assert_eq!(old, Some([1, 1]));
-        assert_eq!(map.get(&key(1, 0, 1)), None);
+        assert!(seen != [false, true]);
+        assert_eq!(mark, Some(0));
+        assert!(!holds(&index, removed));
     });
 }

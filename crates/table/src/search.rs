@@ -3,7 +3,7 @@
 //! Both of a new key's buckets are full; somebody must move to his other bucket, or somebody else
 //! must make room for him there. The search is breadth-first (cuckoo paper, section 3.3.2.2): every
 //! slot of a bucket begins a path, so with B slots per bucket and M slots examined a path has about
-//! `log_B(M / 2)` moves, at most four for B = 4, where a depth-first walk as in MemC3 has up to
+//! `log_B(M / 2)` moves, at most three for B = 8, where a depth-first walk as in MemC3 has up to
 //! 250. A short path is cheap to carry out and is rarely invalid by then. It also knows in advance
 //! which buckets it will look at, so it can prefetch them.
 //!
@@ -13,26 +13,28 @@
 //!           .  .  .       .  x  .         x has a free slot: the path is b2.slot -> x.slot
 //! ```
 //!
-//! What is read here races with writers, so a path is a guess; `Cuckoo::execute` validates it.
+//! What is read here races with writers, so a path is a guess; `Index::execute` validates it.
 
 use std::mem::MaybeUninit;
 
 use crate::{
-    cuckoo::{Cuckoo, Size},
-    layout::{Layout, Place},
+    buckets::{Place, Resolver, SLOTS},
+    cuckoo::Size,
+    index::Index,
     locks::Locks,
 };
 
 /// M of the paper: slots examined before the table is called too full (section 3.3.2.2).
 const SLOTS_EXAMINED_MAX: usize = 2000;
-/// Buckets examined, for the smallest associativity.
-const NODES_MAX: usize = SLOTS_EXAMINED_MAX / 4;
+/// Buckets examined.
+const NODES_MAX: usize = SLOTS_EXAMINED_MAX / SLOTS;
 /// Buckets that the far search examines. While a growing table doubles, its buckets that are not
 /// split yet are up to 99.7 % full, at any number of them; a path out of there exists, and of some
 /// 20,000 such searches at fills of 0.92 to 0.96 the longest examined 7,800 buckets, the median
 /// 2,100, with a tail that halves every 400.
 const FAR_NODES_MAX: usize = 16_384;
-/// Moves of a depth-first walk: two walks of B = 4 (MemC3, section 4.1).
+/// Moves of a depth-first walk: as many as MemC3's (section 4.1), which looks at two walks of
+/// buckets of four.
 const WALK_MOVES_MAX: usize = SLOTS_EXAMINED_MAX / 2 / 4;
 /// Places on a path found breadth-first, more than the tree is deep unless keys were crafted.
 const PATH_PLACES_MAX: usize = 16;
@@ -115,16 +117,13 @@ impl<const NODES: usize> Queue<NODES> {
 }
 
 /// Looks for a path for `hash` and gives it to `carry_out`; `None` if there is none.
-pub(crate) fn find<L: Layout, C: Locks, T>(
-    table: &Cuckoo<L, C>,
+pub(crate) fn find<R: Resolver, C: Locks, T>(
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
     match table.tuning.search {
-        Search::Breadth => {
-            let nodes_max = SLOTS_EXAMINED_MAX / L::SLOTS;
-            breadth_first::<L, C, T, NODES_MAX>(table, hash, nodes_max, carry_out)
-        }
+        Search::Breadth => breadth_first::<R, C, T, NODES_MAX>(table, hash, carry_out),
         Search::Depth => depth_first(table, hash, carry_out),
     }
 }
@@ -132,18 +131,17 @@ pub(crate) fn find<L: Layout, C: Locks, T>(
 /// As [`find`], looking much further: the last resort of a table that may still grow.
 #[cold]
 #[inline(never)] // its queue takes 128 KiB of stack
-pub(crate) fn find_far<L: Layout, C: Locks, T>(
-    table: &Cuckoo<L, C>,
+pub(crate) fn find_far<R: Resolver, C: Locks, T>(
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
-    breadth_first::<L, C, T, FAR_NODES_MAX>(table, hash, FAR_NODES_MAX, carry_out)
+    breadth_first::<R, C, T, FAR_NODES_MAX>(table, hash, carry_out)
 }
 
-fn breadth_first<L: Layout, C: Locks, T, const NODES: usize>(
-    table: &Cuckoo<L, C>,
+fn breadth_first<R: Resolver, C: Locks, T, const NODES: usize>(
+    table: &Index<R, C>,
     hash: u64,
-    nodes_max: usize,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
     let size = table.size();
@@ -164,15 +162,13 @@ fn breadth_first<L: Layout, C: Locks, T, const NODES: usize>(
     let mut head = 0;
     while head < queue.count {
         let bucket = queue.get(head).bucket as usize;
-        if let Some(slot) = free_slot::<L>(table.layout.occupied(bucket)) {
+        if let Some(slot) = free_slot(table.buckets.occupied(bucket)) {
             return queue.follow(head, Place::new(bucket, slot), carry_out);
         }
         if table.tuning.prefetch {
             prefetch_ahead(table, &queue, head);
         }
-        if let Some((node, last)) = expand(table, &mut queue, nodes_max, head, size) {
-            return queue.follow(node, last, carry_out);
-        }
+        expand(table, &mut queue, head, size);
         head += 1;
     }
     None
@@ -180,66 +176,57 @@ fn breadth_first<L: Layout, C: Locks, T, const NODES: usize>(
 
 /// The residents of this node, if it is the first, and of the next: their hashes come soon.
 #[inline]
-fn prefetch_ahead<L: Layout, C: Locks, const NODES: usize>(
-    table: &Cuckoo<L, C>,
+fn prefetch_ahead<R: Resolver, C: Locks, const NODES: usize>(
+    table: &Index<R, C>,
     queue: &Queue<NODES>,
     head: usize,
 ) {
     if head == 0 {
         table
-            .layout
+            .buckets
             .prefetch_residents(queue.get(0).bucket as usize);
     }
     if head + 1 < queue.count {
         table
-            .layout
+            .buckets
             .prefetch_residents(queue.get(head + 1).bucket as usize);
     }
 }
 
-/// Queues the other buckets of a full bucket's residents. Where a layout knows what is occupied
-/// without touching the bucket, a free slot is noticed here already.
+/// Queues the other buckets of a full bucket's residents.
 #[inline]
-fn expand<L: Layout, C: Locks, const NODES: usize>(
-    table: &Cuckoo<L, C>,
+fn expand<R: Resolver, C: Locks, const NODES: usize>(
+    table: &Index<R, C>,
     queue: &mut Queue<NODES>,
-    nodes_max: usize,
     head: usize,
     size: Size,
-) -> Option<(usize, Place)> {
+) {
     let bucket = queue.get(head).bucket as usize;
     // Another start in each bucket, so that searches that run at once part ways.
     let start = bucket ^ bucket >> 5;
-    for turn in 0..L::SLOTS {
-        if queue.count >= nodes_max {
-            return None;
+    for turn in 0..SLOTS {
+        if queue.count == NODES {
+            return;
         }
-        let slot = (start + turn) % L::SLOTS;
-        let hash = table.layout.hash_at(Place::new(bucket, slot));
+        let slot = (start + turn) % SLOTS;
+        let hash = table.buckets.hash_at(Place::new(bucket, slot));
         let Some(other) = other_bucket(size.pair(hash), bucket) else {
             continue;
         };
-        let node = Node {
+        queue.push(Node {
             bucket: other as u32,
             parent: head as u16,
             slot: slot as u8,
-        };
-        queue.push(node);
-        if L::OCCUPANCY_APART
-            && let Some(free) = free_slot::<L>(table.layout.occupied(other))
-        {
-            return Some((queue.count - 1, Place::new(other, free)));
-        }
+        });
         if table.tuning.prefetch {
-            table.layout.prefetch(other);
+            table.buckets.prefetch(other);
         }
     }
-    None
 }
 
 /// Two random walks, a step of each in turn, until one meets a free slot.
-fn depth_first<L: Layout, C: Locks, T>(
-    table: &Cuckoo<L, C>,
+fn depth_first<R: Resolver, C: Locks, T>(
+    table: &Index<R, C>,
     hash: u64,
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
@@ -249,15 +236,15 @@ fn depth_first<L: Layout, C: Locks, T>(
     let mut random = hash | 1;
     for step in 0..=WALK_MOVES_MAX {
         for (walk, bucket) in walks.iter_mut().zip(&mut at) {
-            if let Some(slot) = free_slot::<L>(table.layout.occupied(*bucket)) {
+            if let Some(slot) = free_slot(table.buckets.occupied(*bucket)) {
                 walk[step] = Place::new(*bucket, slot);
                 return Some(carry_out(&walk[..=step]));
             }
             random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let start = (random >> 33) as usize;
-            let victim = (0..L::SLOTS).find_map(|turn| {
-                let place = Place::new(*bucket, (start + turn) % L::SLOTS);
-                let pair = size.pair(table.layout.hash_at(place));
+            let victim = (0..SLOTS).find_map(|turn| {
+                let place = Place::new(*bucket, (start + turn) % SLOTS);
+                let pair = size.pair(table.buckets.hash_at(place));
                 other_bucket(pair, *bucket).map(|other| (place, other))
             });
             let (place, other) = victim?;
@@ -269,8 +256,8 @@ fn depth_first<L: Layout, C: Locks, T>(
 }
 
 #[inline]
-fn free_slot<L: Layout>(occupied: u32) -> Option<usize> {
-    let free = !occupied & ((1 << L::SLOTS) - 1);
+fn free_slot(occupied: u32) -> Option<usize> {
+    let free = !occupied & ((1 << SLOTS) - 1);
     (free != 0).then(|| free.trailing_zeros() as usize)
 }
 

@@ -10,22 +10,23 @@
 //! it, so the mover sees the announcement.
 
 use crate::{
-    cuckoo::Cuckoo,
-    layout::{Layout, Place},
+    buckets::{Reference, Resolver, SLOTS, reference_in},
+    index::Index,
     locks::{Held, Locks},
     sync::{AtomicUsize, Ordering, lock},
 };
 
-impl<L: Layout, C: Locks> Cuckoo<L, C> {
-    /// Calls `visit` for every item, holding no lock meanwhile; one walk at a time.
-    pub(crate) fn for_each(&self, mut visit: impl FnMut(L::Entry)) {
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
+    /// perhaps twice. No lock is held during the call; one walk runs at a time.
+    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
         let _alone = lock(&self.walk);
         let announced = Announced::new(&self.walkers);
-        let mut entries = Vec::with_capacity(L::SLOTS);
+        let mut references = Vec::with_capacity(SLOTS);
         let mut bucket = 0;
         while bucket < self.size().buckets() {
-            self.copy_bucket(bucket, &mut entries);
-            entries.drain(..).for_each(&mut visit);
+            self.copy_bucket(bucket, &mut references);
+            references.drain(..).for_each(&mut visit);
             bucket += 1;
         }
         drop(announced);
@@ -33,31 +34,30 @@ impl<L: Layout, C: Locks> Cuckoo<L, C> {
         moved.into_iter().for_each(visit);
     }
 
-    /// Calls `visit` for what is in `buckets_max` buckets from `from` on; returns where to go on,
-    /// or nothing at the end. An item that moves between two calls may be missed or seen twice.
-    pub(crate) fn for_some(
+    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
+    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
+    /// missed or seen twice.
+    pub fn for_some(
         &self,
         from: usize,
         buckets_max: usize,
-        mut visit: impl FnMut(L::Entry),
+        mut visit: impl FnMut(Reference),
     ) -> Option<usize> {
-        let mut entries = Vec::with_capacity(L::SLOTS);
+        let mut references = Vec::with_capacity(SLOTS);
         let buckets = self.size().buckets();
         let end = buckets.min(from.saturating_add(buckets_max));
         for bucket in from..end {
-            self.copy_bucket(bucket, &mut entries);
-            entries.drain(..).for_each(&mut visit);
+            self.copy_bucket(bucket, &mut references);
+            references.drain(..).for_each(&mut visit);
         }
         (end < buckets).then_some(end)
     }
 
-    fn copy_bucket(&self, bucket: usize, entries: &mut Vec<L::Entry>) {
+    fn copy_bucket(&self, bucket: usize, references: &mut Vec<Reference>) {
         let stripe = self.locks.stripes().of_bucket(bucket);
         let _held = Held::pair(&self.locks, [stripe, stripe]);
-        let occupied = self.layout.occupied(bucket);
-        for slot in (0..L::SLOTS).filter(|slot| occupied >> slot & 1 == 1) {
-            entries.push(self.layout.entry(Place::new(bucket, slot)));
-        }
+        let words = self.buckets.line(bucket).iter();
+        references.extend(words.filter_map(|word| reference_in(word.load(Ordering::Relaxed))));
     }
 }
 

@@ -1,6 +1,7 @@
-//! A client of memcached's protocols that fails the test when something is not as demanded.
+//! A client of memcached's protocols that fails the test at an unexpected reply.
 
 use std::{
+    fmt::Display,
     io::{ErrorKind, Read},
     net::{SocketAddr, TcpStream},
     time::Duration,
@@ -69,6 +70,18 @@ impl Client {
         let request = request.as_ref();
         self.send(request);
         self.demand_next(answer.as_ref(), request);
+    }
+
+    /// Sets a key, with flags 0.
+    #[track_caller]
+    pub fn set(&mut self, key: impl Display, value: impl AsRef<[u8]>) {
+        self.demand(set(key, 0, value), "STORED\r\n");
+    }
+
+    /// Demands that a key has this value, with flags 0.
+    #[track_caller]
+    pub fn demand_value(&mut self, key: impl Display, value: impl AsRef<[u8]>) {
+        self.demand(format!("get {key}\r\n"), hit(&key, 0, value));
     }
 
     /// Demands exactly these bytes next.
@@ -149,6 +162,26 @@ impl Client {
     pub fn stat(&mut self, kind: &str, name: &str) -> u64 {
         self.row(kind, name).parse().unwrap()
     }
+
+    /// Waits until `stats KIND` has this value.
+    #[track_caller]
+    pub fn await_stat(&mut self, kind: &str, name: &str, value: u64) {
+        eventually(name, || self.stat(kind, name) == value);
+    }
+}
+
+/// The request that sets a key.
+pub fn set(key: impl Display, flags: u32, value: impl AsRef<[u8]>) -> Vec<u8> {
+    let value = value.as_ref();
+    let head = format!("set {key} {flags} 0 {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\n"].concat()
+}
+
+/// The answer to a `get` of a key.
+pub fn hit(key: impl Display, flags: u32, value: impl AsRef<[u8]>) -> Vec<u8> {
+    let value = value.as_ref();
+    let head = format!("VALUE {key} {flags} {}\r\n", value.len());
+    [head.as_bytes(), value, b"\r\nEND\r\n"].concat()
 }
 
 fn shown(bytes: &[u8]) -> String {

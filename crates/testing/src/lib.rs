@@ -1,5 +1,5 @@
-//! What tests over sockets share: servers in this process or as a process, a client that fails the
-//! test when something is not as demanded, and waits that end.
+//! Tools for tests over sockets: servers in this process or as a process, a client that fails the
+//! test at an unexpected reply, and waits with a time limit.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ pub use curtail_client::memcached::{Connection, connect};
 use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
 
 pub use self::{
-    client::Client,
+    client::{Client, hit, set},
     process::{Process, listening, signal},
 };
 
@@ -43,7 +43,14 @@ pub fn config() -> Config {
     }
 }
 
-/// The same with the native path in this mode, and small queues.
+/// The same, changed.
+pub fn config_with(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = config();
+    change(&mut config);
+    config
+}
+
+/// A configuration with the native path in this mode, and small queues.
 pub fn native_config(mode: NativeMode) -> Config {
     Config {
         native: Some(NativeConfig {
@@ -61,9 +68,34 @@ pub fn start(config: Config) -> Server {
     Server::start(config, |_| ()).unwrap()
 }
 
+/// Starts a server, with a client.
+pub fn serve(config: Config) -> (Server, Client) {
+    let server = start(config);
+    let client = Client::connect(&server);
+    (server, client)
+}
+
+/// Text of this length that differs from place to place, and with `salt`.
+pub fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
+    let letter = |i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8;
+    (0..bytes).map(letter).collect()
+}
+
 /// Where the native path of a server listens.
 pub fn native_address(server: &Server) -> SocketAddr {
     server.native().unwrap().addresses[0]
+}
+
+/// What each of `count` threads returns, which run at once, each with its number.
+pub fn together<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    thread::scope(|scope| {
+        let each = &each;
+        let threads: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || each(number)))
+            .collect();
+        let threads = threads.into_iter();
+        threads.map(|thread| thread.join().unwrap()).collect()
+    })
 }
 
 /// Waits until `is` holds.
@@ -81,6 +113,11 @@ pub fn temporary_path(name: &str) -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("curtail-{}-{number}-{name}", std::process::id()))
+}
+
+/// The page `/metrics` of a server, with its head.
+pub fn scrape(server: &Server) -> String {
+    http(server.admin_address().unwrap(), "GET /metrics")
 }
 
 /// What an HTTP server answers to a request line.

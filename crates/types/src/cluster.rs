@@ -1,11 +1,11 @@
-//! Nodes, views, and what nodes say to each other about a key.
+//! Nodes, views, and the messages of nodes about a key.
 //!
 //! A *view* says who takes part; its number fences every message (Hermes, Katsarakis et al.,
 //! ASPLOS 2020, section 3.1). Messages between nodes are plain values of one shape, so that the
 //! decision-makers of `consistency`, the bytes of `codec` and the networks of the simulator and the
 //! checker agree on them without knowing each other.
 
-use crate::cas::Cas;
+use crate::{cas::Cas, numbered_enum};
 
 /// One of at most [`NodeSet::NODES_MAX`] nodes of a cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -57,33 +57,34 @@ pub struct Message {
     pub ts: Cas,
 }
 
-/// What a [`Message`] says. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-#[repr(u8)]
-pub enum MessageKind {
-    /// A write is coming; its value is here (Lin).
-    Invalidate = 1,
-    /// `Invalidate` was received.
-    Ack = 2,
-    /// The write is complete everywhere: readers may see it (Lin).
-    Validate = 3,
-    /// A write happened; its value is here (SC).
-    Update = 4,
-    /// The key becomes hot; its value is here.
-    Fill = 5,
-    /// `Fill` was received.
-    FillAck = 6,
-    /// Every node has the key: answer for it.
-    Activate = 7,
-    /// The key ceases to be hot: send requests to its home again.
-    Deactivate = 8,
-    /// `Deactivate` was carried out; `ts` is the highest write seen.
-    DeactivateAck = 9,
-    /// Forget the key.
-    Drop = 10,
-    /// As `Invalidate`, for a write that depends on what was there: who knows a later write says so
-    /// with an `Invalidate` of that one and does not acknowledge (Hermes, section 3.6).
-    InvalidateUpdate = 11,
+numbered_enum! {
+    /// What a [`Message`] says. The number is what travels.
+    #[derive(Ord, PartialOrd)]
+    pub enum MessageKind: u8 {
+        /// A write is coming; its value is here (Lin).
+        Invalidate = 1,
+        /// `Invalidate` was received.
+        Ack = 2,
+        /// The write is complete everywhere: readers may see it (Lin).
+        Validate = 3,
+        /// A write happened; its value is here (SC).
+        Update = 4,
+        /// The key becomes hot; its value is here.
+        Fill = 5,
+        /// `Fill` was received.
+        FillAck = 6,
+        /// Every node has the key: answer for it.
+        Activate = 7,
+        /// The key ceases to be hot: send requests to its home again.
+        Deactivate = 8,
+        /// `Deactivate` was carried out; `ts` is the highest write seen.
+        DeactivateAck = 9,
+        /// Forget the key.
+        Drop = 10,
+        /// As `Invalidate`, for a write that depends on what was there: who knows a later write
+        /// says so with an `Invalidate` of that one and does not acknowledge (Hermes, section 3.6).
+        InvalidateUpdate = 11,
+    }
 }
 
 impl NodeSet {
@@ -214,26 +215,6 @@ impl View {
 }
 
 impl MessageKind {
-    /// All of them, in order of their numbers.
-    pub const ALL: [Self; 11] = [
-        Self::Invalidate,
-        Self::Ack,
-        Self::Validate,
-        Self::Update,
-        Self::Fill,
-        Self::FillAck,
-        Self::Activate,
-        Self::Deactivate,
-        Self::DeactivateAck,
-        Self::Drop,
-        Self::InvalidateUpdate,
-    ];
-
-    /// The kind with this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
-    }
-
     /// Whether a value travels with it.
     pub const fn carries_value(self) -> bool {
         matches!(
@@ -262,14 +243,5 @@ mod tests {
         assert!(set.contains(NodeId(63)) && !set.contains(NodeId(1)));
         assert_eq!(set.without(NodeId(0)).first(), Some(NodeId(5)));
         assert_eq!(NodeSet::NONE.first(), None);
-    }
-
-    #[test]
-    fn the_number_of_a_kind_leads_back_to_it() {
-        for kind in MessageKind::ALL {
-            assert_eq!(MessageKind::from_number(kind as u8), Some(kind));
-        }
-        assert_eq!(MessageKind::from_number(0), None);
-        assert_eq!(MessageKind::from_number(255), None);
     }
 }

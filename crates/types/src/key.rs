@@ -1,4 +1,4 @@
-//! A key: 1 to 250 bytes that the protocols could carry.
+//! A key: 1 to 250 bytes, as the protocols carry it.
 
 use core::fmt;
 

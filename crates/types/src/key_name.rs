@@ -1,4 +1,4 @@
-//! A key's bytes in place, for those who remember keys beyond the batch that they arrived in.
+//! A key's bytes stored inline, for code that keeps keys longer than a batch.
 
 use core::fmt;
 

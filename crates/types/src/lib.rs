@@ -11,8 +11,9 @@ extern crate alloc;
 
 mod cas;
 mod cluster;
+mod enums;
 mod hash;
-mod hot;
+mod hot_keys;
 mod key;
 mod key_name;
 mod operation;
@@ -22,8 +23,11 @@ pub use cas::{Cas, HybridClock, WriterId};
 pub use cluster::{
     HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
 };
+pub use enums::{UnknownName, unknown_name};
 pub use hash::{HashSeed, KeyHash};
-pub use hot::{HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
+pub use hot_keys::{
+    HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,
+};
 pub use key::{Key, KeyError};
 pub use key_name::KeyName;
 pub use operation::{

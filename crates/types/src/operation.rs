@@ -3,7 +3,7 @@
 //! These are the union of memcached's text and meta commands, without their spelling: `codec`
 //! decodes into them, `store` carries them out. The doc of each field names the meta flag it is.
 
-use crate::{cas::Cas, time::Exptime};
+use crate::{cas::Cas, numbered_enum, time::Exptime};
 
 /// One operation on one key. Values are passed beside it, never inside.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -77,20 +77,22 @@ impl Get {
     }
 }
 
-/// How a write treats what is there.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum SetMode {
-    /// Stores whatever is there; meta mode `S`.
-    #[default]
-    Set,
-    /// Stores only when nothing is there; meta mode `E`.
-    Add,
-    /// Stores only when something is there; meta mode `R`.
-    Replace,
-    /// Adds the value behind what is there; meta mode `A`.
-    Append,
-    /// Adds the value before what is there; meta mode `P`.
-    Prepend,
+numbered_enum! {
+    /// How a write treats what is there.
+    #[derive(Default)]
+    pub enum SetMode: u8 {
+        /// Stores whatever is there; meta mode `S`.
+        #[default]
+        Set = 0,
+        /// Stores only when nothing is there; meta mode `E`.
+        Add = 1,
+        /// Stores only when something is there; meta mode `R`.
+        Replace = 2,
+        /// Adds the value behind what is there; meta mode `A`.
+        Append = 3,
+        /// Adds the value before what is there; meta mode `P`.
+        Prepend = 4,
+    }
 }
 
 /// Writes an item; the value comes beside it.
@@ -276,27 +278,28 @@ impl Outcome {
     }
 }
 
-/// Why an operation has no outcome that could be told.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Failure {
-    /// No room to hold the value until it is sent.
-    OutOfMemory,
-    /// Too much waits already.
-    Busy,
-    /// This node of a cluster may not answer.
-    OutOfService,
-    /// It waited too long; a write may still take effect.
-    Late,
-    /// The cluster changed meanwhile; a write may have taken effect.
-    ViewChanged,
-    /// The node of the key cannot be reached.
-    Unreachable,
-    /// The node of the key was lost; a write may have taken effect.
-    NodeLost,
-    /// The key is still on its way to another node.
-    NotArrived,
-    /// The lease of the node that answered ended meanwhile; a write may have taken effect.
-    LeaseEnded,
+numbered_enum! {
+    /// Why an operation has no outcome that could be told.
+    pub enum Failure: u8 {
+        /// No room to hold the value until it is sent.
+        OutOfMemory = 0,
+        /// Too much waits already.
+        Busy = 1,
+        /// This node of a cluster may not answer.
+        OutOfService = 2,
+        /// It waited too long; a write may still take effect.
+        Late = 3,
+        /// The cluster changed meanwhile; a write may have taken effect.
+        ViewChanged = 4,
+        /// The node of the key cannot be reached.
+        Unreachable = 5,
+        /// The node of the key was lost; a write may have taken effect.
+        NodeLost = 6,
+        /// The key is still on its way to another node.
+        NotArrived = 7,
+        /// The lease of the node that answered ended meanwhile; a write may have taken effect.
+        LeaseEnded = 8,
+    }
 }
 
 #[cfg(test)]

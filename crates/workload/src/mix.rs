@@ -5,37 +5,40 @@
 
 use std::{fmt, str::FromStr};
 
+use curtail_types::named_enum;
+
 use crate::{quantity, random::Random};
 
-/// A command.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum Kind {
-    /// Read a value.
-    Get,
-    /// Read a value and its version.
-    Gets,
-    /// Store a value whether there was one or not.
-    Set,
-    /// Store a value if there was none.
-    Add,
-    /// Store a value if there was one.
-    Replace,
-    /// Lengthen a value at its end.
-    Append,
-    /// Lengthen a value at its start.
-    Prepend,
-    /// Store a value if the version is still the one that was read.
-    Cas,
-    /// Remove a value.
-    Delete,
-    /// Add to a number.
-    Increment,
-    /// Subtract from a number.
-    Decrement,
-    /// Read a value, then store a new one under the same key: two requests, one operation.
-    ReadModifyWrite,
-    /// Store a value under a key that has not been used before.
-    Insert,
+named_enum! {
+    /// A command.
+    pub enum Kind {
+        /// Read a value.
+        Get = "get",
+        /// Read a value and its version.
+        Gets = "gets",
+        /// Store a value whether there was one or not.
+        Set = "set",
+        /// Store a value if there was none.
+        Add = "add",
+        /// Store a value if there was one.
+        Replace = "replace",
+        /// Lengthen a value at its end.
+        Append = "append",
+        /// Lengthen a value at its start.
+        Prepend = "prepend",
+        /// Store a value if the version is still the one that was read.
+        Cas = "cas",
+        /// Remove a value.
+        Delete = "delete",
+        /// Add to a number.
+        Increment = "incr",
+        /// Subtract from a number.
+        Decrement = "decr",
+        /// Read a value, then store a new one under the same key: two requests, one operation.
+        ReadModifyWrite = "rmw",
+        /// Store a value under a key that has not been used before.
+        Insert = "insert",
+    }
 }
 
 /// Commands with their shares, which sum to 1.
@@ -123,25 +126,6 @@ impl Kind {
     pub fn is_count(self) -> bool {
         matches!(self, Self::Increment | Self::Decrement)
     }
-
-    /// The name that text forms and traces use: `get`, `incr`, `rmw`.
-    pub fn name(self) -> &'static str {
-        let named = NAMES.iter().find(|(_, kind)| *kind == self);
-        named.map_or("", |(name, _)| name)
-    }
-}
-
-/// memcached's names, `rmw` and `insert`.
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let named = NAMES.iter().find(|(name, _)| *name == text);
-        named.map(|(_, kind)| *kind).ok_or_else(|| {
-            let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            format!("{text:?} is not a command: {}", names.join(" "))
-        })
-    }
 }
 
 /// `get@0.95+set@0.05`.
@@ -150,12 +134,6 @@ impl FromStr for Mix {
 
     fn from_str(text: &str) -> Result<Self, String> {
         quantity::weighted(text, Kind::from_str).map(Self)
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -179,22 +157,6 @@ pub(crate) fn write_weighted<T: fmt::Display>(
     }
     Ok(())
 }
-
-const NAMES: &[(&str, Kind)] = &[
-    ("get", Kind::Get),
-    ("gets", Kind::Gets),
-    ("set", Kind::Set),
-    ("add", Kind::Add),
-    ("replace", Kind::Replace),
-    ("append", Kind::Append),
-    ("prepend", Kind::Prepend),
-    ("cas", Kind::Cas),
-    ("delete", Kind::Delete),
-    ("incr", Kind::Increment),
-    ("decr", Kind::Decrement),
-    ("rmw", Kind::ReadModifyWrite),
-    ("insert", Kind::Insert),
-];
 
 /// Shares are kept in parts of 2^63.
 const ONE: f64 = 9_223_372_036_854_775_808.0;
@@ -230,10 +192,6 @@ mod tests {
 
     #[test]
     fn names_read_back_and_nonsense_is_refused() {
-        for (name, kind) in NAMES {
-            assert_eq!(name.parse(), Ok(*kind));
-            assert_eq!(kind.to_string(), *name);
-        }
         let text = "get@0.95+set@0.05";
         assert_eq!(text.parse::<Mix>().unwrap().to_string(), text);
         for text in ["", "scan", "get@0.5", "get@0.9+put@0.1"] {

@@ -22,7 +22,7 @@ use curtail_report::Table;
 use serde_json::Value;
 
 use crate::tally::Outcome;
-use crate::trial::Trial;
+use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 
 /// What was asked for.

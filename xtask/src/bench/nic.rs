@@ -23,7 +23,9 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 
 use self::link::Cores;
-use super::{build, list, take_all};
+use super::{list, take_all};
+use crate::process::Log;
+use crate::server;
 use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
@@ -57,7 +59,8 @@ enum Part {
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     let asked = Asked::parse(arguments, workspace.scratch("bench")?)?;
     let binary = asked.binary.clone();
-    let binary = binary.map_or_else(|| build(workspace), Ok)?;
+    let build = || server::build_with_baselines(workspace, &Log::terminal());
+    let binary = binary.map_or_else(build, Ok)?;
     match asked.part {
         Part::Clusters => clusters::run(&asked, &binary)?,
         Part::Overload => overload::run(&asked, &binary)?,

@@ -1,4 +1,4 @@
-//! pymemcache with a cluster: unchanged, whichever nodes it is pointed at.
+//! pymemcache against a cluster: unchanged, at any of its nodes.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use super::clients;
 use crate::process::Log;
 use crate::tally::{Outcome, Tally};
-use crate::trial::Trial;
+use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 
 const NODES: u16 = 3;

@@ -1,4 +1,4 @@
-//! The test programs of the workspace, built by one call of cargo and run side by side.
+//! Builds the test programs of the workspace by one call of cargo and runs them side by side.
 //!
 //! Cargo runs them one after the other, and many of them wait more than they compute. The program
 //! that took longest the last time starts first, so that it does not run alone at the end.

@@ -1,4 +1,4 @@
-//! What each step took: at the end of a run, and in a page between two marks.
+//! The duration of each step: printed at the end of a run, and written between two marks of a page.
 
 use std::fs;
 use std::path::Path;

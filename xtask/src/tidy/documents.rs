@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Violation;
-use super::tree::{TextFile, violation};
+use super::text_files::{TextFile, violation};
 use crate::chart;
 use crate::workspace::{Member, Workspace};
 

@@ -1,11 +1,11 @@
-//! One name, one type: a name that several files declare makes a reader ask which one is meant.
+//! One name, one type: lists names that several files declare.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
 
 use super::source::Source;
-use super::{Violation, tree::TextFile};
+use super::{Violation, text_files::TextFile};
 
 /// The names that stand for several types today, and for how many; no number may grow.
 pub(super) const LIST: &str = "xtask/tidy/homonyms.toml";

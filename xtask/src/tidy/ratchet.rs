@@ -1,4 +1,4 @@
-//! Lists of places that break a rule today: each may only become shorter.
+//! Lists of places that break a rule today; a list may only become shorter.
 //!
 //! What breaks the rule and is not listed is a violation, and so is a line that is no longer
 //! needed: `cargo xtask fix` takes those out. Each entry has a line of its own in its file.

@@ -1,4 +1,4 @@
-//! Rules about the rooms of the server: who may use whom, and what stands where.
+//! Rules about the rooms of the server: which room may use which, and where a type's `impl` stands.
 //!
 //! A room is a folder or a file at the top of `crates/server/src`, or a folder within that has a
 //! line of its own in [`TABLE`]. The table has no circle, so a circle of imports goes through an
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::ratchet::{self, Found};
 use super::source::Source;
-use super::{Violation, paths, tree::TextFile};
+use super::{Violation, paths, text_files::TextFile};
 
 /// Which room may use which, and where that is not so yet.
 pub(super) const TABLE: &str = "xtask/tidy/rooms.toml";

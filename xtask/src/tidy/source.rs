@@ -1,7 +1,7 @@
 //! Rules that read one Rust file at a time.
 
 use super::Violation;
-use super::tree::TextFile;
+use super::text_files::TextFile;
 
 /// A Rust file, with what the rules ask of it worked out once.
 pub(super) struct Source<'a> {

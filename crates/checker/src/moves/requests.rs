@@ -1,4 +1,5 @@
-//! Where a request for a key that may move runs: here, at its home, or here once the key has come.
+//! Where a request for a key that may move runs: here, at its home, or here after the key has
+//! arrived.
 
 use curtail_consistency::moves::Stand;
 use curtail_consistency::symmetric::Visibility;
@@ -14,7 +15,7 @@ impl Driver<'_> {
     /// A thread of `at` that acts on view `number` has a request.
     pub(crate) fn route(&mut self, label: Label, at: NodeId, number: ViewNumber, after: Cas) {
         let in_force = self.in_force(number);
-        let state = self.world.node(at).and_then(|node| node.state);
+        let state = self.world.node(at).state;
         match in_force.stand(self.setup.route(), at) {
             _ if state.is_some() => {}
             Stand::Elsewhere(to) => {
@@ -34,7 +35,7 @@ impl Driver<'_> {
         // Of another node's request the machine says which write its answer shows.
         let is_own = at == label.session();
         if is_shown && is_own && self.kind(label) == Kind::Get {
-            let item = self.world.node(at).and_then(|node| node.item);
+            let item = self.world.node(at).item;
             self.conclude(at, label, item);
         } else {
             self.request(label, at, after);
@@ -44,9 +45,7 @@ impl Driver<'_> {
     /// Runs a request when the key is here.
     pub(super) fn await_arrival(&mut self, label: Label, at: NodeId, after: Cas) {
         let in_force = self.in_force(self.view_of(at));
-        let Some(node) = self.world.edit(at) else {
-            return;
-        };
+        let node = self.world.edit(at);
         let (is_here, is_shared) = (node.item.is_some(), node.state.is_some());
         let (key, denied) = (self.setup.route(), NodeSet::NONE);
         let source = in_force.asks(key, denied, (is_here, is_shared));
@@ -63,17 +62,15 @@ impl Driver<'_> {
     /// As on a server that is alone: past the machine.
     fn run_here(&mut self, label: Label, at: NodeId) {
         let kind = self.kind(label);
-        let before = self.world.node(at).and_then(|node| node.item);
+        let before = self.world.node(at).item;
         let value = before.map_or(Written::NOTHING, |item| item.value);
         let (left, said) = value.outcome(label, kind);
         let ts = Cas::new(self.world.last.clock() + 1, WriterId::of(at, 0));
         if kind != Kind::Get && left != value {
             self.world.last = ts;
             self.note_written(Item { ts, value: left });
-            if let Some(node) = self.world.edit(at) {
-                let item = Item { ts, value: left };
-                node.item = (left != Written::NOTHING).then_some(item);
-            }
+            let item = Item { ts, value: left };
+            self.world.edit(at).item = (left != Written::NOTHING).then_some(item);
             if left == Written::NOTHING {
                 self.note_gone(at, ts);
             }
@@ -91,7 +88,7 @@ impl Driver<'_> {
         let parcel = self.world.parcels.remove(index);
         if let Content::Request(label, after, _) = parcel.content {
             let at = label.session();
-            if self.world.node(at).is_none_or(|node| !node.is_up) {
+            if !self.world.node(at).is_up {
                 return self.lose(label);
             }
             self.route(label, at, self.view_of(at), after);

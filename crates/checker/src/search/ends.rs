@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::fingerprint::Plain;
+use foldhash::fast::FixedState;
 
 /// The steps of a search, as long as there are not too many.
 pub(super) struct Ends {
@@ -67,10 +67,7 @@ impl Ends {
         let mut ahead = self.ends;
         while let Some(number) = ahead.pop() {
             let number = number as usize;
-            let Some(reached) = reaches.get_mut(number) else {
-                continue;
-            };
-            if !core::mem::replace(reached, true) {
+            if !core::mem::replace(&mut reaches[number], true) {
                 ahead.extend_from_slice(before.of(number));
             }
         }
@@ -80,17 +77,14 @@ impl Ends {
 
     fn before(&self) -> Before {
         let numbered = self.states.iter().enumerate();
-        let numbers: HashMap<u64, u32, Plain> = numbered
+        let numbers: HashMap<u64, u32, FixedState> = numbered
             .map(|(number, state)| (*state, number as u32))
             .collect();
         let mut starts = vec![0_u32; self.states.len() + 1];
-        let targets = self.to.iter().map(|to| numbers.get(to).copied());
-        let targets: Vec<u32> = targets.map(|to| to.unwrap_or(NOWHERE)).collect();
+        let targets: Vec<u32> = self.to.iter().map(|to| numbers[to]).collect();
         drop(numbers);
         for target in &targets {
-            if let Some(count) = starts.get_mut(*target as usize) {
-                *count += 1;
-            }
+            starts[*target as usize] += 1;
         }
         let mut sum = 0;
         for start in &mut starts {
@@ -99,19 +93,13 @@ impl Ends {
         }
         let mut sources = vec![0; sum as usize];
         for (target, source) in targets.iter().zip(&self.from) {
-            if let Some(start) = starts.get_mut(*target as usize) {
-                *start -= 1;
-                if let Some(place) = sources.get_mut(*start as usize) {
-                    *place = *source;
-                }
-            }
+            let start = &mut starts[*target as usize];
+            *start -= 1;
+            sources[*start as usize] = *source;
         }
         Before { starts, sources }
     }
 }
-
-/// No state has this number.
-const NOWHERE: u32 = u32::MAX;
 
 /// By state: from which others a step leads to it.
 struct Before {
@@ -121,8 +109,7 @@ struct Before {
 
 impl Before {
     fn of(&self, number: usize) -> &[u32] {
-        let bound = |number: usize| self.starts.get(number).map_or(0, |start| *start as usize);
-        let sources = self.sources.get(bound(number)..bound(number + 1));
-        sources.unwrap_or_default()
+        let [from, to] = [number, number + 1].map(|bound| self.starts[bound] as usize);
+        &self.sources[from..to]
     }
 }

@@ -9,20 +9,20 @@
 //! one in a million for six million states.
 
 mod ends;
-mod fingerprint;
 #[cfg(test)]
 mod tests;
 
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use dashmap::{DashMap, DashSet};
+use foldhash::{fast, quality};
+
 use self::ends::Ends;
-use self::fingerprint::Seen;
-pub(crate) use self::fingerprint::{Plain, fingerprint_of};
 use crate::setup::Witness;
 
 /// Something that moves from state to state.
@@ -176,7 +176,8 @@ struct Search<'a, M: Model> {
     model: &'a M,
     limits: Limits,
     pool: M::Pool,
-    seen: Seen,
+    /// The fingerprints of the states that have been seen.
+    seen: DashSet<u64, fast::FixedState>,
     /// The states of the last level that are not expanded yet, and their numbers.
     frontier: Vec<(M::Packed, u32)>,
     /// Those of the next level.
@@ -206,7 +207,7 @@ struct Found<P> {
 
 impl<'a, M: Model> Search<'a, M> {
     fn new(model: &'a M, limits: Limits) -> Self {
-        let (start, seen, pool) = (model.start(), Seen::new(), M::Pool::default());
+        let (start, seen, pool) = (model.start(), DashSet::default(), M::Pool::default());
         let fingerprint = fingerprint_of(&start);
         seen.insert(fingerprint);
         let mut ends = Ends::new(limits.steps_max);
@@ -421,6 +422,14 @@ impl<P> Default for Found<P> {
             fault_ahead: None,
         }
     }
+}
+
+/// A map from fingerprints.
+pub(crate) type ByFingerprint<T> = DashMap<u64, T, fast::FixedState>;
+
+/// A word for a value, the same in every run.
+pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {
+    quality::FixedState::default().hash_one(value)
 }
 
 const BATCH: usize = 1 << 16;

@@ -1,5 +1,5 @@
-//! The process of one node: started, listened to, stopped and continued, ended. It is known by its
-//! number until it is waited for, so nobody else is ever hit.
+//! The process of one node: starts it, reads its output, pauses, resumes and ends it. Its pid is
+//! used only until the process is waited for, so no other process gets a signal.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},

@@ -1,5 +1,5 @@
-//! What other commands ask of the process that runs a trial cluster: one line of JSON each way,
-//! over a socket in its folder.
+//! The requests of other commands to the process that runs a trial cluster: one line of JSON each
+//! way, over a socket in its folder.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
-use super::trial::Folder;
+use super::trial_folder::Folder;
 
 /// What is asked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]

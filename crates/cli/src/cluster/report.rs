@@ -6,8 +6,8 @@ use curtail_membership::{ClusterFile, Roster};
 use curtail_types::NodeId;
 use serde::Serialize;
 
-use super::{control::Process, numbers::Numbers};
-use crate::top::{cluster::milliseconds, numbers::age};
+use super::{control::Process, node_stats::Numbers};
+use crate::top::{cluster::milliseconds, number_format::age};
 
 /// Events that are told.
 const EVENTS_MAX: usize = 8;

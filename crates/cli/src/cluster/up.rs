@@ -1,6 +1,6 @@
-//! `curtail cluster up`: one process that starts the others, shows what they say, and does to them
-//! what it is asked to. It restarts nothing by itself: what happens to a cluster that loses a node
-//! is what it is there to show.
+//! `curtail cluster up`: one process that starts the nodes, prints their logs, and carries out the
+//! requests of other commands. It restarts nothing: it shows what happens to a cluster that loses a
+//! node.
 
 use std::{
     io::Write,
@@ -24,7 +24,7 @@ use curtail_runtime::{ControlEvent, Controls};
 use super::{
     child::{NodeProcess, say},
     control::{self, Request},
-    trial::{self, Folder, Plan},
+    trial_folder::{self, Folder, Plan},
 };
 
 /// What cluster to start.
@@ -35,7 +35,7 @@ pub(super) struct Options {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     nodes: u8,
     /// Client port of node 0; node i listens on this port + i
-    #[arg(long, value_name = "PORT", default_value_t = trial::PORT)]
+    #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
     /// Consistency of hot keys: lin (linearizable) or sc (sequential consistency per key)
     #[arg(long, value_name = "MODEL", default_value = "lin")]

@@ -352,7 +352,7 @@ fn every_bad_value_is_an_error_that_names_its_flag() {
 /// Goal and method as above, for every option that `--help` names.
 #[test]
 fn every_bad_option_is_an_error_that_names_it() {
-    let helped = extended::HELP.lines().filter_map(|line| {
+    let helped = extended_options::HELP.lines().filter_map(|line| {
         let word = line.strip_prefix("  ")?.split([' ', '=']).next()?;
         (!word.is_empty()).then_some(word)
     });

@@ -1,4 +1,4 @@
-//! Where a server is: the argument of `curtail top`.
+//! The address of a server: the argument of `curtail top`.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 

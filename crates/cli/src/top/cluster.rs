@@ -1,9 +1,9 @@
-//! The cluster that a server is a node of, as that node tells it.
+//! The state of the cluster as one of its nodes reports it.
 
 use serde::Serialize;
 
 use super::{
-    numbers::{age, count, known, percent, rate},
+    number_format::{age, count, known, percent, rate},
     panels::Panel,
     sample::Names,
     view::{Change, Pair, Traffic},

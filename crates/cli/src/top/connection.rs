@@ -1,4 +1,4 @@
-//! A connection to a server, over memcached's text protocol: asks for statistics and logs in.
+//! A connection to a server over memcached's text protocol: reads statistics and logs in.
 //!
 //! Nothing that a server sends may hang or fill `top`: every wait, line and answer has a bound.
 
@@ -178,13 +178,13 @@ impl fmt::Display for Fault {
             Self::Io(error) if is_late(error) => {
                 write!(f, "no answer within {} s", PATIENCE.as_secs())
             }
-            Self::Io(error) if is_hang_up(error) => write!(f, "the server hung up"),
+            Self::Io(error) if is_hang_up(error) => write!(f, "the server closed the connection"),
             Self::Io(error) => write!(f, "{error}"),
             Self::LoginMissing => write!(
                 f,
-                "the server asks for a login: --user NAME --password-file FILE"
+                "the server requires a login: --user NAME --password-file FILE"
             ),
-            Self::Unwatched(said) => write!(f, "the server does not let it watch: {said}"),
+            Self::Unwatched(said) => write!(f, "the server refuses `watch`: {said}"),
             Self::LoginRefused => write!(f, "the server does not know this name and password"),
             Self::Foreign(said) => {
                 let said: String = said.chars().take(60).collect();

@@ -1,4 +1,4 @@
-//! The screen, drawn: panels below each other, each as high as its worth and the terminal allow.
+//! Draws the screen: panels below each other, with heights by importance and room.
 
 use ratatui::{
     Frame,
@@ -8,7 +8,7 @@ use ratatui::{
 };
 
 use super::{
-    numbers::{age, interval},
+    number_format::{age, interval},
     panels::{Panel, panels},
     screen::Screen,
 };
@@ -136,23 +136,23 @@ const HELP: [&str; 21] = [
     "",
     "q, Ctrl-C   quit                    p, space   pause and go on",
     "+  -        longer, shorter interval    ?, h, Esc  this help",
-    "k           the hottest keys as watched: 0.1 s of each interval, which",
+    "k           the hottest keys, watched for 0.1 s of each interval, which",
     "            costs the server some work for every request of that time",
     "",
     "requests    all commands; reads and writes are keys read and changed",
     "cpu         of the server's process; 100 % is one processor",
-    "CLUSTER     what the node that was asked knows of it, and what happened",
+    "CLUSTER     its state and events, as the sampled node knows them",
     "WORKER      a thread; `large N` serve nothing but large values",
-    "ROLE        the sizes it serves; in parentheses: if there were any",
-    "QUEUE       connections that wait for their turn, and what others left",
-    "us/TURN     processor time of a turn, of those measured: mean, p99, longest",
-    "PLAN        what counts as small, and how many workers serve what",
+    "ROLE        the sizes it serves; in parentheses: on standby",
+    "QUEUE       connections that wait for a turn, and messages of others",
+    "us/TURN     processor time of sampled turns: mean, p99, longest",
+    "PLAN        the sizes that are small, and the workers for each size",
     "behind large  small requests that waited for another connection's large one",
     "busy        large requests refused because too many waited",
     "handed off  connections that went to a large worker for one request",
-    "delegated   requests that another worker ran",
-    "compacted   writes answered together with a later one of the same key",
-    "STAGE       what stood before a request, and time of some of them",
+    "delegated   requests that another worker executed",
+    "compacted   writes executed together with an adjacent one of their key",
+    "STAGE       work ahead of requests; times of a sample",
     "",
 ];
 

@@ -1,4 +1,4 @@
-//! Histograms as servers tell them, and what happened in one between two samples.
+//! Histograms that a server reports, and the difference of two samples of one.
 
 use std::fmt;
 

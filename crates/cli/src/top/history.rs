@@ -1,5 +1,4 @@
-//! What `top` remembers beyond the last sample: a line of requests and thresholds, and the changes
-//! of the plan.
+//! What `top` keeps of earlier samples: recent rates and thresholds, and the changes of the plan.
 //!
 //! A server remembers a few changes, which a learned threshold may use up in half a minute; `top`
 //! keeps those it has seen, and notes those of a server that remembers none.

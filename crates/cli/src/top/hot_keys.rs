@@ -1,4 +1,4 @@
-//! The keys that are asked for most, from what a server lets others watch.
+//! The keys that are requested most, from the lines of a server's `watch`.
 //!
 //! `watch` is memcached's: the server sends a line for every request until the connection is
 //! closed, as long as there is room for it. That costs the server something for each request, so

@@ -1,4 +1,4 @@
-//! A view as lines of text, in panels: the same for the screen and for a report.
+//! Formats a view as lines of text in panels, for the screen and the report.
 //!
 //! Panels are what the screen shares its height among: the first lines of each matter most.
 
@@ -7,7 +7,7 @@ use super::{
     histogram::Edge,
     history::History,
     hot_keys::HotKeys,
-    numbers::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
+    number_format::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
     view::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
 };
 

@@ -1,8 +1,8 @@
-//! One view, printed: for people with a pipe, and for programs.
+//! Prints one view, as text or as JSON.
 
 use serde::Serialize;
 
-use super::{history::History, hot_keys::HotKeys, numbers::age, panels::panels, view::View};
+use super::{history::History, hot_keys::HotKeys, number_format::age, panels::panels, view::View};
 
 /// What there is to tell.
 #[derive(Debug, Serialize)]

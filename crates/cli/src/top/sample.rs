@@ -1,4 +1,4 @@
-//! What a server said at one moment: names and values, as they came.
+//! The statistics that a server reported at one moment: names and values, uninterpreted.
 //!
 //! Servers differ in what they tell, and versions of ours too, so nothing here knows a name: who
 //! wants one asks for it and lives without it.

@@ -1,4 +1,4 @@
-//! The thread that asks the server, once per interval, and comes back when it was gone.
+//! The thread that samples the server once per interval, and reconnects after a failure.
 
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, Sender},

@@ -1,4 +1,4 @@
-//! What the screen knows: the last view, whether the server is there, and what keys do.
+//! The state of the screen: the last view, whether the server answers, and the effect of keys.
 //!
 //! It is told everything and touches nothing, so tests press keys without a terminal.
 

@@ -1,4 +1,4 @@
-//! The terminal: threads that bring news, and the loop that draws.
+//! The terminal: threads that send events, and the loop that draws.
 //!
 //! Something is drawn only when there is something new, and ratatui sends only the cells that
 //! changed, so nothing flickers. The terminal is put back however it ends: by a key, a signal, an

@@ -1,4 +1,4 @@
-//! What two samples of a server say together: rates, and what stands at the moment.
+//! Rates and current values that follow from two samples of a server.
 //!
 //! Pure: samples in, a view out. A number that the server does not tell, or that went backwards
 //! because the server started over, is absent; nothing is guessed but the share of a worker, where

@@ -1,4 +1,4 @@
-//! How a session begins: hello, cookie, confirm, grant.
+//! The handshake that begins a session: hello, cookie, confirm, grant.
 //!
 //! The server keeps nothing until the cookie has come back, so every step may be repeated; both
 //! messages are sent again until they are answered, after a wait that doubles. A nonce names one

@@ -1,4 +1,4 @@
-//! What a session's machine does with each kind of reply.
+//! The effect of each kind of reply on a session's machine.
 //!
 //! Invariants: a reply to nothing outstanding changes nothing; what every reply tells of its queue
 //! (credits, how far it is durable) is taken even from a refusal; an error that damage on the way

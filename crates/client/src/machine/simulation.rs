@@ -1,4 +1,5 @@
-//! Whole sessions in virtual time, from a seed: machines, a bad network and a model of the server.
+//! Whole sessions in virtual time, from a seed: machines, a faulty network and a model of the
+//! server.
 //!
 //! Goal: a write is executed once if it was acknowledged, never twice, and not at all if its error
 //! says that nothing was done (JB-T3, JB-46). Method: two clients increment through a network that

@@ -1,4 +1,4 @@
-//! A slot of the session: one request that is outstanding, and when it is sent again.
+//! A slot of the session: one outstanding request and the time of its next transmission.
 //!
 //! ```text
 //!   Free --take--> Outstanding --answer, refusal, patience--> Free

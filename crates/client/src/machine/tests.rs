@@ -1,4 +1,4 @@
-//! The machine in virtual time, against answers made by hand.
+//! The machine in virtual time, against replies made by hand.
 
 #![allow(clippy::unwrap_used, reason = "what is missing fails the test")]
 

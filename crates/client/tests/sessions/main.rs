@@ -1,5 +1,5 @@
-//! Sessions against the server, over a sound network and over a bad one, in every mode that needs
-//! no privileges.
+//! Sessions against a server, over a reliable and a faulty network, in every mode that needs no
+//! privileges.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

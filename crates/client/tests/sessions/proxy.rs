@@ -1,4 +1,4 @@
-//! A network that loses, repeats, delays, reorders and damages, by a seed.
+//! A UDP proxy that loses, duplicates, delays, reorders and damages datagrams, by a seed.
 //!
 //! ```text
 //!   client --- UDP ---> proxy --- UDP, one socket a client ---> server

@@ -1,4 +1,4 @@
-//! The commands that are not about one item: as much of their meaning as the protocol fixes.
+//! Commands that are not about one item, as far as the protocol defines them.
 //!
 //! Where memcached's own words decide (what `stats` or `slabs` accept depends on how it was built
 //! and started), the words are handed on as they are: the server knows what it offers.

@@ -1,4 +1,4 @@
-//! From a line to the file of its command family.
+//! Chooses the decoder of a line by its command family.
 //!
 //! The hot forms are told apart by their first bytes, with one space behind the name; everything
 //! else, odd spacing included, is split into words first.

@@ -1,4 +1,4 @@
-//! Bytes to requests, one at a time: the state of a connection between two calls.
+//! Decodes a stream of bytes into requests; keeps a connection's state between two calls.
 //!
 //! ```text
 //!                       login right
@@ -19,7 +19,7 @@ use curtail_types::{Operation, Set};
 use super::{
     Decoded, Form, Limits, Request, WireKey, authenticate, command,
     encode::Refusal,
-    hot,
+    fast_path,
     keys::{self, Keys},
     line::{Front, Line},
 };
@@ -81,7 +81,7 @@ impl Decoder {
         if !matches!(self.stage, Stage::Command) {
             return self.resume(input, limits);
         }
-        match hot::decode(input, limits) {
+        match fast_path::decode(input, limits) {
             Some(decoded) => {
                 self.scanned = 0;
                 decoded

@@ -1,4 +1,4 @@
-//! Outcomes to bytes: one function per outcome of the store, each straight code into a [`Sink`].
+//! Encodes outcomes: one function per outcome of the store, each straight code into a [`Sink`].
 //!
 //! Every function writes at most [`REPLY_BYTES_MAX`] bytes, a value not counted, so that a server
 //! checks its room once and then forgets about it. What a reply looks like is the request's

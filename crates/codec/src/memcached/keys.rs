@@ -1,7 +1,6 @@
-//! The keys of `get`, `gets`, `gat` and `gats` when there is more than one: a request per key, and
-//! one for the end of their line, which alone is answered with `END` or with an error. Keys may be
-//! looked up in several places and any of them may fail, so none of their replies can be the one
-//! that ends the command.
+//! Requests of `get`, `gets`, `gat` and `gats` with several keys: one per key, and one for the end
+//! of the line, which alone replies `END` or an error. Keys may be looked up at several workers or
+//! nodes and any lookup may fail, so no reply to a key can end the command.
 //!
 //! A line of ordinary length is looked through before its first key is given out, so that a bad
 //! key refuses the whole command, as memcached does it. A `get` or `gets` of extraordinary length

@@ -1,4 +1,4 @@
-//! Lines and the words in them.
+//! Splits input into lines, and lines into words.
 //!
 //! A word ends at a space. Keys are words without control characters, and are scanned eight bytes
 //! at a time: the scan stops at the first byte up to the space, and only then asks which one it

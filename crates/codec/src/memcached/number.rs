@@ -1,4 +1,4 @@
-//! Decimal numbers, digit by digit: they are short, and there are several in each request.
+//! Parses decimal numbers digit by digit: they are short, and each request has several.
 //!
 //! A leading `+` is accepted, as memcached does; white space and other trailers are not.
 

@@ -1,4 +1,4 @@
-//! What decoding gives: requests that borrow from the input, and how each wants its answer spelt.
+//! Decoded requests, which borrow from the input, and the form of their replies.
 //!
 //! Everything here is `Copy`, so that a server can collect a batch of requests, hand them to the
 //! store in whatever order is fast, and still spell each reply as it was asked for.

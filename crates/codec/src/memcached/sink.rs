@@ -1,4 +1,4 @@
-//! Where replies go: a fixed piece of memory that fills from the front.
+//! The destination of replies: a fixed buffer that fills from the front.
 //!
 //! The caller checks once that there is room for the largest reply, and each encoder then writes
 //! without asking. Should the room not suffice all the same, the sink keeps to its bounds and

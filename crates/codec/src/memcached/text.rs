@@ -1,4 +1,4 @@
-//! The classic text commands on items, one line of words each.
+//! The text commands on items, one line each.
 //!
 //! memcached counts the words first, and a wrong count is `ERROR` even to those who asked for no
 //! reply; only then does a last word `noreply` silence what follows, errors included. A word too

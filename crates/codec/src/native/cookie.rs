@@ -1,4 +1,4 @@
-//! Cookies: how a server learns that a client is where it says, without remembering it.
+//! Cookies: prove a client's address to the server, which stores nothing.
 //!
 //! ```text
 //! client                                   server

@@ -1,41 +1,43 @@
 //! What a request asks for, and how: opcodes, flags, and which fields each opcode has.
 
-/// What is asked. The number is what the wire carries; numbers are never given twice.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Opcode {
-    /// Asks for a cookie; the argument is the client's nonce.
-    Hello = 1,
-    /// Returns the cookie in the token's place, and asks for a session.
-    Confirm = 2,
-    /// Gives the session back.
-    Close = 3,
-    /// Asks how far the queue in the argument is; renews the session's lease.
-    Ping = 4,
-    /// Reads an item.
-    Get = 5,
-    /// Reads an item and gives it a new expiry.
-    GetTouch = 6,
-    /// Stores.
-    Set = 8,
-    /// Stores if nothing is there.
-    Add = 9,
-    /// Stores if something is there.
-    Replace = 10,
-    /// Adds the value behind what is there.
-    Append = 11,
-    /// Adds the value before what is there.
-    Prepend = 12,
-    /// Removes.
-    Delete = 13,
-    /// Adds the argument to a decimal number.
-    Increment = 14,
-    /// Subtracts the argument from a decimal number, down to 0.
-    Decrement = 15,
-    /// Gives an item a new expiry.
-    Touch = 16,
-    /// Removes everything.
-    Flush = 17,
+use curtail_types::numbered_enum;
+
+numbered_enum! {
+    /// What is asked. The number is what the wire carries; numbers are never given twice.
+    pub enum Opcode: u8 {
+        /// Asks for a cookie; the argument is the client's nonce.
+        Hello = 1,
+        /// Returns the cookie in the token's place, and asks for a session.
+        Confirm = 2,
+        /// Gives the session back.
+        Close = 3,
+        /// Asks how far the queue in the argument is; renews the session's lease.
+        Ping = 4,
+        /// Reads an item.
+        Get = 5,
+        /// Reads an item and gives it a new expiry.
+        GetTouch = 6,
+        /// Stores.
+        Set = 8,
+        /// Stores if nothing is there.
+        Add = 9,
+        /// Stores if something is there.
+        Replace = 10,
+        /// Adds the value behind what is there.
+        Append = 11,
+        /// Adds the value before what is there.
+        Prepend = 12,
+        /// Removes.
+        Delete = 13,
+        /// Adds the argument to a decimal number.
+        Increment = 14,
+        /// Subtracts the argument from a decimal number, down to 0.
+        Decrement = 15,
+        /// Gives an item a new expiry.
+        Touch = 16,
+        /// Removes everything.
+        Flush = 17,
+    }
 }
 
 /// How it is asked: a set of bits.
@@ -50,52 +52,8 @@ pub const SLOTS: u8 = 64;
 pub const SEQUENCE_MAX: u64 = (1 << 46) - 1;
 
 impl Opcode {
-    /// Every opcode, in the order of the numbers.
-    pub const ALL: [Self; 16] = [
-        Self::Hello,
-        Self::Confirm,
-        Self::Close,
-        Self::Ping,
-        Self::Get,
-        Self::GetTouch,
-        Self::Set,
-        Self::Add,
-        Self::Replace,
-        Self::Append,
-        Self::Prepend,
-        Self::Delete,
-        Self::Increment,
-        Self::Decrement,
-        Self::Touch,
-        Self::Flush,
-    ];
-
     /// Opcodes are below this.
     pub const END: u8 = 32;
-
-    /// The opcode of a number, if there is one.
-    #[inline]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Hello,
-            2 => Self::Confirm,
-            3 => Self::Close,
-            4 => Self::Ping,
-            5 => Self::Get,
-            6 => Self::GetTouch,
-            8 => Self::Set,
-            9 => Self::Add,
-            10 => Self::Replace,
-            11 => Self::Append,
-            12 => Self::Prepend,
-            13 => Self::Delete,
-            14 => Self::Increment,
-            15 => Self::Decrement,
-            16 => Self::Touch,
-            17 => Self::Flush,
-            _ => return None,
-        })
-    }
 
     /// Which fields it has; the others are zero.
     #[inline]
@@ -160,19 +118,4 @@ impl Flags {
 
     /// The bits that mean something; the others are zero.
     pub(super) const KNOWN: u16 = 15;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_opcodes_are_one_to_one() {
-        let known = (0..=u8::MAX).filter_map(Opcode::from_number);
-        assert!(known.eq(Opcode::ALL));
-        for opcode in Opcode::ALL {
-            assert_eq!(Opcode::from_number(opcode as u8), Some(opcode));
-            assert!((opcode as u8) < Opcode::END);
-        }
-    }
 }

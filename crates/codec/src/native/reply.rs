@@ -23,6 +23,8 @@
 //! Two words are never mixed (JB-52): [`Promise::Accepted`] says that a write is ordered and held
 //! once in this machine's memory; [`Promise::Durable`] says that it is on stable storage.
 
+use curtail_types::numbered_enum;
+
 use super::{
     HEADER_BYTES, MAGIC, VALUE_BYTES_MAX, VERSION,
     request::{Echo, EncodeError, Malformed, Session, checksum_of, sealed},
@@ -124,14 +126,15 @@ pub struct Ack {
     pub promise: Promise,
 }
 
-/// How much an acknowledgement promises.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Promise {
-    /// Ordered, and held once in this machine's memory; executed once if its kernel keeps running.
-    Accepted = 1,
-    /// On stable storage as well.
-    Durable = 2,
+numbered_enum! {
+    /// How much an acknowledgement promises.
+    pub enum Promise: u8 {
+        /// Ordered, and held once in this machine's memory; executed once if its kernel keeps
+        /// running.
+        Accepted = 1,
+        /// On stable storage as well.
+        Durable = 2,
+    }
 }
 
 /// A write was not taken; position 0.
@@ -145,16 +148,16 @@ pub struct Nack {
     pub reason: NackReason,
 }
 
-/// Why a request was not taken for now.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum NackReason {
-    /// The queue has no free slot.
-    Full = 1,
-    /// The server is starting, stopping or loading.
-    NotReady = 2,
-    /// The slot has a request under way.
-    Busy = 3,
+numbered_enum! {
+    /// Why a request was not taken for now.
+    pub enum NackReason: u8 {
+        /// The queue has no free slot.
+        Full = 1,
+        /// The server is starting, stopping or loading.
+        NotReady = 2,
+        /// The slot has a request under way.
+        Busy = 3,
+    }
 }
 
 /// A request was refused.
@@ -168,60 +171,60 @@ pub struct ReplyError {
     pub incarnation: u64,
 }
 
-/// Why a request was refused.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[non_exhaustive]
-#[repr(u8)]
-pub enum ErrorCode {
-    /// A field makes no sense; the client's fault.
-    Malformed = 1,
-    /// The server speaks the version of this reply and not the client's.
-    Version = 2,
-    /// An opcode that the server does not know.
-    Opcode = 3,
-    /// A flag that the opcode does not have.
-    Flags = 4,
-    /// Marked nilext and is not; the client's fault.
-    NotNilext = 5,
-    /// A fragment; to be sent over TCP.
-    Fragment = 6,
-    /// Too long for a datagram, or for the store.
-    TooLarge = 7,
-    /// The bytes are not those that were sent.
-    Checksum = 8,
-    /// The session is over, was never granted, belongs to another address, or to an incarnation
-    /// that ended: outstanding requests are indeterminate, and a new session is needed.
-    Session = 9,
-    /// The cookie is not good, or not any more.
-    Cookie = 10,
-    /// No session is free, or this address has as many as it may.
-    Sessions = 11,
-    /// This server does not do this.
-    Unsupported = 12,
+numbered_enum! {
+    /// Why a request was refused.
+    #[non_exhaustive]
+    pub enum ErrorCode: u8 {
+        /// A field makes no sense; the client's fault.
+        Malformed = 1,
+        /// The server speaks the version of this reply and not the client's.
+        Version = 2,
+        /// An opcode that the server does not know.
+        Opcode = 3,
+        /// A flag that the opcode does not have.
+        Flags = 4,
+        /// Marked nilext and is not; the client's fault.
+        NotNilext = 5,
+        /// A fragment; to be sent over TCP.
+        Fragment = 6,
+        /// Too long for a datagram, or for the store.
+        TooLarge = 7,
+        /// The bytes are not those that were sent.
+        Checksum = 8,
+        /// The session is over, was never granted, belongs to another address, or to an incarnation
+        /// that ended: outstanding requests are indeterminate, and a new session is needed.
+        Session = 9,
+        /// The cookie is not good, or not any more.
+        Cookie = 10,
+        /// No session is free, or this address has as many as it may.
+        Sessions = 11,
+        /// This server does not do this.
+        Unsupported = 12,
+    }
 }
 
-/// How a request ended.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Status {
-    /// Stored, deleted, touched, counted, flushed: done.
-    Done = 1,
-    /// A read found the value.
-    Value = 2,
-    /// There is no item.
-    NotFound = 3,
-    /// Add found an item, or replace, append or prepend found none.
-    NotStored = 4,
-    /// The version is another one.
-    Exists = 5,
-    /// The item is not a decimal number.
-    NotANumber = 6,
-    /// No room.
-    OutOfMemory = 7,
-    /// Longer than the store takes.
-    TooLarge = 8,
-    /// It was executed before, and what came of it is not known any more.
-    Executed = 9,
+numbered_enum! {
+    /// How a request ended.
+    pub enum Status: u8 {
+        /// Stored, deleted, touched, counted, flushed: done.
+        Done = 1,
+        /// A read found the value.
+        Value = 2,
+        /// There is no item.
+        NotFound = 3,
+        /// Add found an item, or replace, append or prepend found none.
+        NotStored = 4,
+        /// The version is another one.
+        Exists = 5,
+        /// The item is not a decimal number.
+        NotANumber = 6,
+        /// No room.
+        OutOfMemory = 7,
+        /// Longer than the store takes.
+        TooLarge = 8,
+        /// It was executed before, and what came of it is not known any more.
+        Executed = 9,
+    }
 }
 
 impl<'a> Reply<'a> {
@@ -539,64 +542,6 @@ impl Malformed {
             Self::TooLarge => ErrorCode::TooLarge,
             Self::Checksum => ErrorCode::Checksum,
             Self::Length | Self::Key | Self::Field | Self::Sequence => ErrorCode::Malformed,
-        })
-    }
-}
-
-impl Promise {
-    const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Accepted),
-            2 => Some(Self::Durable),
-            _ => None,
-        }
-    }
-}
-
-impl NackReason {
-    const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Full),
-            2 => Some(Self::NotReady),
-            3 => Some(Self::Busy),
-            _ => None,
-        }
-    }
-}
-
-impl ErrorCode {
-    const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Malformed,
-            2 => Self::Version,
-            3 => Self::Opcode,
-            4 => Self::Flags,
-            5 => Self::NotNilext,
-            6 => Self::Fragment,
-            7 => Self::TooLarge,
-            8 => Self::Checksum,
-            9 => Self::Session,
-            10 => Self::Cookie,
-            11 => Self::Sessions,
-            12 => Self::Unsupported,
-            _ => return None,
-        })
-    }
-}
-
-impl Status {
-    const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            1 => Self::Done,
-            2 => Self::Value,
-            3 => Self::NotFound,
-            4 => Self::NotStored,
-            5 => Self::Exists,
-            6 => Self::NotANumber,
-            7 => Self::OutOfMemory,
-            8 => Self::TooLarge,
-            9 => Self::Executed,
-            _ => return None,
         })
     }
 }

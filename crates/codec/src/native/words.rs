@@ -1,4 +1,4 @@
-//! The header as eight little-endian words, which is how the network card's program sees it too.
+//! The header as eight little-endian words, as the XDP program reads it.
 
 use super::HEADER_BYTES;
 

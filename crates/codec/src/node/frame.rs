@@ -4,7 +4,7 @@
 //! the link itself have the number 0 and are never sent again. Every header says how far its sender
 //! has come with what it received.
 
-use curtail_types::ViewNumber;
+use curtail_types::{ViewNumber, numbered_enum};
 
 use super::{
     HEADER_BYTES,
@@ -14,46 +14,46 @@ use super::{
     words::{Reader, Writer},
 };
 
-/// What a frame carries. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum FrameKind {
-    /// The first frame of a connection: how far its sender has come with the streams.
-    Resume = 1,
-    /// Its sender lives.
-    Heartbeat = 2,
-    /// Only what the header acknowledges (ccKVS's explicit credits; CC-39).
-    Credit = 3,
-    /// Messages of the consistency protocol.
-    Messages = 4,
-    /// Clients' requests to be carried out.
-    Requests = 5,
-    /// What came of requests.
-    Answers = 6,
-    /// Keys that change their home, with their items.
-    Moves = 7,
-    /// Keys that their new home asks for.
-    MoveRequests = 8,
-    /// A batch of moves is stored.
-    MovesAck = 9,
-    /// Bytes that both nodes' upper layers understand.
-    Report = 10,
+numbered_enum! {
+    /// What a frame carries. The number is what travels.
+    pub enum FrameKind: u8 {
+        /// The first frame of a connection: how far its sender has come with the streams.
+        Resume = 1,
+        /// Its sender lives.
+        Heartbeat = 2,
+        /// Only what the header acknowledges (ccKVS's explicit credits; CC-39).
+        Credit = 3,
+        /// Messages of the consistency protocol.
+        Messages = 4,
+        /// Clients' requests to be carried out.
+        Requests = 5,
+        /// What came of requests.
+        Answers = 6,
+        /// Keys that change their home, with their items.
+        Moves = 7,
+        /// Keys that their new home asks for.
+        MoveRequests = 8,
+        /// A batch of moves is stored.
+        MovesAck = 9,
+        /// Bytes that both nodes' upper layers understand.
+        Report = 10,
+    }
 }
 
-/// What a frame may have to wait for. Credits are counted for each class, so that what answers is
-/// never held up by what asks (CC-39); large items have a connection of their own, so that they do
-/// not hold up small ones. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Class {
-    /// Makes the other node do something: requests, invalidations, updates.
-    Demand = 0,
-    /// Lets the other node be done with something: answers, acknowledgements, validations.
-    Answer = 1,
-    /// A demand with something large in it.
-    LargeDemand = 2,
-    /// An answer with something large in it.
-    LargeAnswer = 3,
+numbered_enum! {
+    /// What a frame may have to wait for. Credits are counted for each class, so that what answers
+    /// is never held up by what asks (CC-39); large items have a connection of their own, so that
+    /// they do not hold up small ones. The number is what travels.
+    pub enum Class: u8 {
+        /// Makes the other node do something: requests, invalidations, updates.
+        Demand = 0,
+        /// Lets the other node be done with something: answers, acknowledgements, validations.
+        Answer = 1,
+        /// A demand with something large in it.
+        LargeDemand = 2,
+        /// An answer with something large in it.
+        LargeAnswer = 3,
+    }
 }
 
 /// The fixed part of a frame.
@@ -148,25 +148,6 @@ pub enum MalformedFrame {
 }
 
 impl FrameKind {
-    /// All of them, in order of their numbers.
-    pub const ALL: [Self; 10] = [
-        Self::Resume,
-        Self::Heartbeat,
-        Self::Credit,
-        Self::Messages,
-        Self::Requests,
-        Self::Answers,
-        Self::Moves,
-        Self::MoveRequests,
-        Self::MovesAck,
-        Self::Report,
-    ];
-
-    /// The kind with this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| *kind as u8 == number)
-    }
-
     /// Whether frames of it are numbered, kept until they are acknowledged, and sent again.
     pub const fn is_numbered(self) -> bool {
         !matches!(self, Self::Resume | Self::Heartbeat | Self::Credit)
@@ -174,19 +155,6 @@ impl FrameKind {
 }
 
 impl Class {
-    /// All of them, in order of their numbers.
-    pub const ALL: [Self; 4] = [
-        Self::Demand,
-        Self::Answer,
-        Self::LargeDemand,
-        Self::LargeAnswer,
-    ];
-
-    /// The class with this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| *class as u8 == number)
-    }
-
     /// Whether it travels on the connection for large items.
     pub const fn is_large(self) -> bool {
         matches!(self, Self::LargeDemand | Self::LargeAnswer)

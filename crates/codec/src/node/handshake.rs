@@ -17,7 +17,7 @@
 //!
 //! Codec carries the 32 bytes; who has the secret computes and compares them.
 
-use curtail_types::NodeId;
+use curtail_types::{NodeId, numbered_enum};
 
 use super::{
     MAGIC,
@@ -76,47 +76,39 @@ pub struct HandshakeRefusal {
     pub version_max: u8,
 }
 
-/// Which message of the handshake. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum HandshakeKind {
-    /// The connector's greeting.
-    Hello = 1,
-    /// The acceptor's greeting.
-    Challenge = 2,
-    /// The connector's proof.
-    Proof = 3,
-    /// The acceptor's proof; frames follow.
-    Welcome = 4,
-    /// There will be no link.
-    Refusal = 5,
+numbered_enum! {
+    /// Which message of the handshake. The number is what travels.
+    pub enum HandshakeKind: u8 {
+        /// The connector's greeting.
+        Hello = 1,
+        /// The acceptor's greeting.
+        Challenge = 2,
+        /// The connector's proof.
+        Proof = 3,
+        /// The acceptor's proof; frames follow.
+        Welcome = 4,
+        /// There will be no link.
+        Refusal = 5,
+    }
 }
 
-/// Why there will be no link. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum RefusalReason {
-    /// No version is spoken by both.
-    Version = 1,
-    /// Another cluster's name.
-    Cluster = 2,
-    /// The proof is wrong: another secret.
-    Secret = 3,
-    /// The node or its incarnation is not one that the refuser knows (yet); try again later.
-    Unknown = 4,
-    /// Spoken to a node that this one is not: an address was given to another node.
-    NotMe = 5,
+numbered_enum! {
+    /// Why there will be no link. The number is what travels.
+    pub enum RefusalReason: u8 {
+        /// No version is spoken by both.
+        Version = 1,
+        /// Another cluster's name.
+        Cluster = 2,
+        /// The proof is wrong: another secret.
+        Secret = 3,
+        /// The node or its incarnation is not one that the refuser knows (yet); try again later.
+        Unknown = 4,
+        /// Spoken to a node that this one is not: an address was given to another node.
+        NotMe = 5,
+    }
 }
 
 impl HandshakeKind {
-    const ALL: [Self; 5] = [
-        Self::Hello,
-        Self::Challenge,
-        Self::Proof,
-        Self::Welcome,
-        Self::Refusal,
-    ];
-
     /// The kind of the message that `bytes` begin with, and its length in bytes. `Ok(None)` if the
     /// first eight bytes have not all arrived; an error if they are of no handshake.
     pub fn of(bytes: &[u8]) -> Result<Option<(Self, usize)>, super::MalformedFrame> {
@@ -129,8 +121,7 @@ impl HandshakeKind {
         let Some(number) = reader.byte() else {
             return Ok(None);
         };
-        let kind = Self::ALL.into_iter().find(|kind| *kind as u8 == number);
-        let kind = kind.ok_or(super::MalformedFrame::Kind)?;
+        let kind = Self::from_number(number).ok_or(super::MalformedFrame::Kind)?;
         Ok(Some((kind, kind.bytes())))
     }
 
@@ -251,10 +242,8 @@ impl HandshakeRefusal {
         if begin(&mut reader)? != HandshakeKind::Refusal {
             return None;
         }
-        let number = reader.byte()?;
-        let mut reasons = RefusalReason::ALL.into_iter();
         Some(Self {
-            reason: reasons.find(|reason| *reason as u8 == number)?,
+            reason: RefusalReason::from_number(reader.byte()?)?,
             version_min: reader.byte()?,
             version_max: reader.byte()?,
         })
@@ -269,17 +258,6 @@ impl HandshakeRefusal {
     }
 }
 
-impl RefusalReason {
-    /// All of them, in order of their numbers.
-    pub const ALL: [Self; 5] = [
-        Self::Version,
-        Self::Cluster,
-        Self::Secret,
-        Self::Unknown,
-        Self::NotMe,
-    ];
-}
-
 /// What a cluster's name becomes in a greeting: XXH64 of its bytes. It keeps clusters from meeting
 /// by mistake; it is no secret.
 pub fn cluster_hash(name: &str) -> u64 {
@@ -292,9 +270,7 @@ fn begin(reader: &mut Reader<'_>) -> Option<HandshakeKind> {
     if reader.u32()? != MAGIC {
         return None;
     }
-    let number = reader.byte()?;
-    let mut kinds = HandshakeKind::ALL.into_iter();
-    kinds.find(|kind| *kind as u8 == number)
+    HandshakeKind::from_number(reader.byte()?)
 }
 
 fn flag(byte: u8) -> Option<bool> {

@@ -11,9 +11,7 @@
 //!   status: flags u32, version u64, value bytes u32, seconds to live u32, idle u32, bits u8
 //! ```
 
-use curtail_types::{
-    ArithmeticOutcome, Cas, DeleteOutcome, Failure, ItemStatus, Outcome, SetOutcome,
-};
+use curtail_types::{ArithmeticOutcome, Cas, DeleteOutcome, ItemStatus, Outcome, SetOutcome};
 
 use super::words::{Reader, Writer};
 
@@ -181,37 +179,4 @@ fn take_status(reader: &mut Reader<'_>) -> Option<ItemStatus> {
         stale: has(STALE),
         contended: has(CONTENDED),
     })
-}
-
-/// The reasons for which there is no outcome, in order of their numbers.
-const FAILURES: [Failure; 9] = [
-    Failure::OutOfMemory,
-    Failure::Busy,
-    Failure::OutOfService,
-    Failure::Late,
-    Failure::ViewChanged,
-    Failure::Unreachable,
-    Failure::NodeLost,
-    Failure::NotArrived,
-    Failure::LeaseEnded,
-];
-
-/// The number that says in an answer why there is no outcome.
-pub const fn failure_number(failure: Failure) -> u8 {
-    match failure {
-        Failure::OutOfMemory => 0,
-        Failure::Busy => 1,
-        Failure::OutOfService => 2,
-        Failure::Late => 3,
-        Failure::ViewChanged => 4,
-        Failure::Unreachable => 5,
-        Failure::NodeLost => 6,
-        Failure::NotArrived => 7,
-        Failure::LeaseEnded => 8,
-    }
-}
-
-/// What such a number says; `None` if nothing.
-pub fn failure_from_number(number: u8) -> Option<Failure> {
-    FAILURES.get(usize::from(number)).copied()
 }

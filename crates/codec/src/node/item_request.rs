@@ -13,6 +13,7 @@
 
 use curtail_types::{
     Arithmetic, Cas, Delete, Direction, Exptime, Get, Key, Operation, Outcome, Set, SetMode,
+    numbered_enum,
 };
 
 use super::{
@@ -33,17 +34,18 @@ pub struct ItemRequest<'a> {
     pub value: &'a [u8],
 }
 
-/// What a read is answered with when it has found its item. The number is what travels.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum Shows {
-    /// That it is there: text `touch`, which counts as no read.
-    #[default]
-    Nothing = 0,
-    /// What is known of it, without its value: meta `mg` without `v`.
-    Status = 1,
-    /// That, and its value.
-    Value = 2,
+numbered_enum! {
+    /// What a read is answered with when it has found its item. The number is what travels.
+    #[derive(Default)]
+    pub enum Shows: u8 {
+        /// That it is there: text `touch`, which counts as no read.
+        #[default]
+        Nothing = 0,
+        /// What is known of it, without its value: meta `mg` without `v`.
+        Status = 1,
+        /// That, and its value.
+        Value = 2,
+    }
 }
 
 impl<'a> ItemRequest<'a> {
@@ -115,13 +117,6 @@ impl ItemRequest<'_> {
             | (Operation::Arithmetic(_), Outcome::Arithmetic(_)) => true,
             _ => false,
         }
-    }
-}
-
-impl Shows {
-    fn from_number(number: u8) -> Option<Self> {
-        let all = [Self::Nothing, Self::Status, Self::Value];
-        all.into_iter().find(|shows| *shows as u8 == number)
     }
 }
 
@@ -222,7 +217,7 @@ fn operation_of(kind: u8, bits: u16, fields: &[u64; FIELDS]) -> Option<Operation
             keep_token: second,
         }),
         SET => Operation::Set(Set {
-            mode: mode_of(bits >> MODE_SHIFT)?,
+            mode: SetMode::from_number(u8::try_from(bits >> MODE_SHIFT).ok()?)?,
             flags: small(0)?.unwrap_or(0),
             exptime: time(1).unwrap_or_default(),
             compare: cas(2),
@@ -251,17 +246,4 @@ fn operation_of(kind: u8, bits: u16, fields: &[u64; FIELDS]) -> Option<Operation
         }),
         _ => return None,
     })
-}
-
-fn mode_of(number: u16) -> Option<SetMode> {
-    let modes = [
-        SetMode::Set,
-        SetMode::Add,
-        SetMode::Replace,
-        SetMode::Append,
-        SetMode::Prepend,
-    ];
-    let mode = modes.get(usize::from(number)).copied()?;
-    assert!(mode as u16 == number, "modes are listed in their order");
-    Some(mode)
 }

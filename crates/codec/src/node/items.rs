@@ -6,7 +6,9 @@
 
 use core::marker::PhantomData;
 
-use curtail_types::{Cas, HotEpoch, Key, Message, MessageKind, RouteHash, ViewNumber};
+use curtail_types::{
+    Cas, HotEpoch, Key, Message, MessageKind, RouteHash, ViewNumber, numbered_enum,
+};
 
 use super::words::{Reader, Writer};
 
@@ -60,18 +62,18 @@ pub struct NodeAnswer<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How a request to another node ended. The number is what travels.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[repr(u8)]
-pub enum AnswerStatus {
-    /// It was carried out; how it ended is here.
-    Done = 0,
-    /// The key is elsewhere in the answerer's view; it had no effect.
-    Moved = 1,
-    /// It has no outcome; one byte says why.
-    Failed = 2,
-    /// As `Done`; before it stands the version of the write that it shows, 8 bytes.
-    Shown = 3,
+numbered_enum! {
+    /// How a request to another node ended. The number is what travels.
+    pub enum AnswerStatus: u8 {
+        /// It was carried out; how it ended is here.
+        Done = 0,
+        /// The key is elsewhere in the answerer's view; it had no effect.
+        Moved = 1,
+        /// It has no outcome; one byte says why.
+        Failed = 2,
+        /// As `Done`; before it stands the version of the write that it shows, 8 bytes.
+        Shown = 3,
+    }
 }
 
 /// A key that changes its home, with its item.
@@ -248,16 +250,6 @@ impl<'a> BodyItem<'a> for NodeAnswer<'a> {
             bytes,
         };
         Some((item, rest))
-    }
-}
-
-impl AnswerStatus {
-    /// All of them, in order of their numbers.
-    pub const ALL: [Self; 4] = [Self::Done, Self::Moved, Self::Failed, Self::Shown];
-
-    /// The status with this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| *status as u8 == number)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is put into frames, part by part, and how a frame is begun and sealed.
+//! Builds frames: begins a frame, appends parts, and seals it.
 //!
 //! ```text
 //!  FrameShape::of(class, part)        two parts with equal shapes may share a frame

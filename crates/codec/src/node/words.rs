@@ -1,4 +1,4 @@
-//! Little-endian numbers out of bytes and into them, one behind another.
+//! Reads and writes little-endian numbers in sequence.
 
 /// Takes numbers off the front of some bytes.
 #[derive(Clone, Copy, Debug)]

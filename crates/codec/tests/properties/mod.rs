@@ -15,14 +15,14 @@ pub(crate) type Property = (&'static str, fn(&[u8]));
 
 /// Every property.
 pub(crate) const REGISTRY: [Property; 3] = [
-    ("pieces", pieces),
-    ("general", general),
+    ("split_streams", split_streams),
+    ("fast_path", fast_path),
     ("replies", replies),
 ];
 
 /// A stream means the same however it is cut, and every answer of the decoder keeps its promises.
 /// The first bytes choose the limits and the cuts, the rest is the stream.
-pub(crate) fn pieces(data: &[u8]) {
+pub(crate) fn split_streams(data: &[u8]) {
     let Some(([seed, options], stream)) = data.split_first_chunk::<2>() else {
         return;
     };
@@ -40,7 +40,7 @@ pub(crate) fn pieces(data: &[u8]) {
 
 /// The one-pass reading of the usual forms agrees with the general one, which a space before the
 /// command forces.
-pub(crate) fn general(data: &[u8]) {
+pub(crate) fn fast_path(data: &[u8]) {
     const LIMITS: Limits = Limits {
         value_bytes_max: 1000,
         inline_value_bytes_max: 100,

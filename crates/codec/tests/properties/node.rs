@@ -4,9 +4,9 @@
 use curtail_codec::node::{
     AnswerStatus, BATCH_HEAD_BYTES, Body, DecodedFrame, Frame, FrameHeader, FrameShape, Greeting,
     HEADER_BYTES, HandshakeKind, HandshakeProof, HandshakeRefusal, ItemAnswer, ItemRequest,
-    LinkControl, Part, failure_from_number, failure_number,
+    LinkControl, Part,
 };
-use curtail_types::{Key, Outcome};
+use curtail_types::{Failure, Key, Outcome};
 
 /// A name, and what must hold.
 pub(crate) type Property = (&'static str, fn(&[u8]));
@@ -128,8 +128,8 @@ fn payloads(data: &[u8]) {
             Part::Request(_, item) => _ = request(item.bytes),
             Part::Answer(_, item) if item.status == AnswerStatus::Failed => {
                 let number = item.bytes.first().copied().unwrap_or_default();
-                let failure = failure_from_number(number);
-                assert!(failure.is_none_or(|failure| failure_number(failure) == number));
+                let failure = Failure::from_number(number);
+                assert!(failure.is_none_or(|failure| failure as u8 == number));
             }
             Part::Answer(_, item) => _ = answer(item.bytes),
             _ => {}

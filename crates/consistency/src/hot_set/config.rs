@@ -1,4 +1,4 @@
-//! What a hot set is decided with.
+//! The configuration of the hot set.
 
 use curtail_types::{KeyLoad, Load, LoadScale};
 

@@ -1,4 +1,4 @@
-//! One decision: who comes and who goes, within the bounds.
+//! One decision of the coordinator: which keys it promotes and demotes, within the bounds.
 
 use core::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Which keys shall be hot: what the coordinator of a hot set decides at the end of every epoch.
+//! The hot set: which keys the coordinator chooses at the end of every epoch.
 //!
 //! Every node sees the same mix of requests, so one node's report is enough to find the hottest
 //! keys (ccKVS, Gavrielatos, Katsarakis et al., EuroSys 2018, section 4); two or three are merged

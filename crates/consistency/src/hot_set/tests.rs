@@ -1,16 +1,18 @@
-//! Hot sets over time: nodes with trackers of their own, a coordinator, and homes that obey.
+//! Hot sets over time: nodes with trackers of their own, a coordinator, and homes that follow it.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, vec};
 
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadScale};
+use curtail_workload::Random;
+use curtail_workload::zipf::{Zipf, harmonic, top_share};
 
 use super::*;
 
 /// Requests, sampled, that a node sees in an epoch.
 const REQUESTS: u64 = 20_000;
-const KEYS: usize = 20_000;
+const KEYS: u64 = 20_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 fn parameters() -> Parameters {
@@ -23,52 +25,34 @@ fn parameters() -> Parameters {
 
 /// Requests whose keys are Zipf distributed with exponent 1, and which rank has which key.
 struct Stream {
-    random: u64,
-    /// The sum of shares up to each rank.
-    sums: Vec<f64>,
+    random: Random,
+    ranks: Zipf,
     keys: Vec<u64>,
 }
 
 impl Stream {
     fn new(seed: u64) -> Self {
-        let shares = (1..=KEYS).map(|rank| 1.0 / rank as f64);
-        let sum = |sum: &mut f64, share| {
-            *sum += share;
-            Some(*sum)
-        };
         Self {
-            random: seed,
-            sums: shares.scan(0.0, sum).collect(),
-            keys: (0..KEYS as u64).collect(),
+            random: Random::new(seed),
+            ranks: Zipf::new(KEYS, 1.0),
+            keys: (0..KEYS).collect(),
         }
     }
 
-    /// Between 0 and 1.
-    fn draw(&mut self) -> f64 {
-        self.random = self
-            .random
-            .wrapping_mul(0x5851_f42d_4c95_7f2d)
-            .wrapping_add(1);
-        (self.random >> 11) as f64 / (1_u64 << 53) as f64
-    }
-
     fn key(&mut self) -> u64 {
-        let at = self.draw() * self.sums[KEYS - 1];
-        self.keys[self.sums.partition_point(|sum| *sum < at).min(KEYS - 1)]
+        self.keys[self.ranks.rank(&mut self.random) as usize]
     }
 
     /// The share of requests that a set of keys has.
     fn share(&self, set: &BTreeSet<KeyName>) -> f64 {
-        let shares = (1..=KEYS).map(|rank| 1.0 / rank as f64);
-        let hit = shares
-            .zip(&self.keys)
-            .filter(|(_, key)| set.contains(&name(**key)));
-        hit.map(|(share, _)| share).sum::<f64>() / self.sums[KEYS - 1]
+        let ranks = (1..=KEYS).zip(&self.keys);
+        let hit = ranks.filter(|(_, key)| set.contains(&name(**key)));
+        hit.map(|(rank, _)| 1.0 / rank as f64).sum::<f64>() / harmonic(KEYS, 1.0)
     }
 
     /// The share that the best set of so many keys has.
-    fn best(&self, keys: usize) -> f64 {
-        self.sums[keys - 1] / self.sums[KEYS - 1]
+    fn best(&self, keys: u64) -> f64 {
+        top_share(keys, KEYS, 1.0)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a node proposes, given what it knows.
+//! The change of the view that a node proposes, from what it knows.
 
 use curtail_types::{NodeId, NodeSet};
 

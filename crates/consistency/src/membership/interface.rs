@@ -1,4 +1,4 @@
-//! What the machine is told, and what it asks for.
+//! Inputs and outputs of the membership machine.
 
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 

@@ -1,4 +1,4 @@
-//! What the store holds of a cluster's membership, and the changes that a node may propose.
+//! The membership record in the store of the view, and the changes that a node may propose.
 //!
 //! A change is carried out on the very value that was read, and written only if that value is still
 //! there, so views are numbered without gaps and everybody agrees on their order.

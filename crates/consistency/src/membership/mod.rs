@@ -25,11 +25,11 @@
 mod decide;
 mod interface;
 mod members;
-mod pairs;
+mod pair_leases;
 
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
-use pairs::Pairs;
+use pair_leases::Pairs;
 
 pub use interface::{Config, Heartbeat, Input, MembershipEvent, Output};
 pub use members::{Change, Incarnation, Members};

@@ -1,4 +1,4 @@
-//! One node and a store that answers at once.
+//! One node, and a store of the view that answers at once.
 
 mod world;
 
@@ -162,8 +162,13 @@ fn serving(outputs: &[Output]) -> bool {
 
 /// Three nodes, this one among them and serving.
 fn three(me: u8) -> Desk {
+    founded(me, 3)
+}
+
+/// `count` nodes, this one among them and serving.
+fn founded(me: u8, count: u8) -> Desk {
     let mut desk = Desk::new(me, Members::NOBODY);
-    for node in (0..3).filter(|&node| node != me) {
+    for node in (0..count).filter(|&node| node != me) {
         desk.others(Change::Join(Incarnation(u64::from(node) + 1)), node);
     }
     desk.others(Change::Join(Incarnation(50)), me);
@@ -503,14 +508,7 @@ fn whoever_hears_nobody_waits_longer() {
 /// others. Method: eight nodes whose last heartbeats came one after the other; it looks often.
 #[test]
 fn a_silence_that_begins_bit_by_bit_is_one() {
-    let mut desk = Desk::new(0, Members::NOBODY);
-    for node in 1..8 {
-        desk.others(Change::Join(Incarnation(u64::from(node) + 1)), node);
-    }
-    desk.others(Change::Join(Incarnation(50)), 0);
-    desk.others(Change::Form, 0);
-    desk.step(Input::Join(Incarnation(50)));
-    desk.run(10 * MS);
+    let mut desk = founded(0, 8);
     for node in 1..8 {
         desk.hear(node);
         desk.run(12 * MS);
@@ -526,14 +524,7 @@ fn a_silence_that_begins_bit_by_bit_is_one() {
 #[test]
 fn whom_others_hear_is_not_removed_at_once() {
     for is_heard in [false, true] {
-        let mut desk = Desk::new(0, Members::NOBODY);
-        for node in 1..5 {
-            desk.others(Change::Join(Incarnation(u64::from(node) + 1)), node);
-        }
-        desk.others(Change::Join(Incarnation(50)), 0);
-        desk.others(Change::Form, 0);
-        desk.step(Input::Join(Incarnation(50)));
-        desk.run(10 * MS);
+        let mut desk = founded(0, 5);
         let mut live = Vec::new();
         for _ in 0..60 {
             for node in 1..4 {

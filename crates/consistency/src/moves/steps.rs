@@ -1,4 +1,4 @@
-//! What becomes of a single key while keys move, and of the looking for them.
+//! The steps of a single key that moves, and of the scan for such keys.
 
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 

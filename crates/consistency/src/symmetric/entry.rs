@@ -1,4 +1,4 @@
-//! What a machine knows about a key, and which of the requests for it runs next.
+//! The state that a machine keeps for a key, and which request for it runs next.
 //!
 //! | | value | |
 //! |---|---|---|
@@ -13,8 +13,8 @@ use curtail_types::{
 };
 
 use super::mutant::Mutant;
+use super::sequential::is_gone;
 use super::table::{Dropped, Removed, Waiter, Waiting};
-use super::updates::is_gone;
 use super::{Access, Config, Mode, Model, Output, Place, Refusal, Ticket, Value, Visibility};
 
 /// What is known about a key.

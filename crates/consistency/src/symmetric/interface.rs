@@ -1,4 +1,4 @@
-//! What a machine is told, and what it asks for.
+//! Inputs and outputs of the protocol's machine.
 
 use curtail_types::{Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
 

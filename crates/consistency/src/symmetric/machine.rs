@@ -1,4 +1,4 @@
-//! A step of the machine: from an input to outputs.
+//! One step of the machine: from an input to outputs.
 
 use curtail_types::{Cas, HotEpoch, Instant, Message, MessageKind, NodeId, RouteHash, View};
 

@@ -19,16 +19,16 @@
 //! | `views` | what changes when nodes come and go |
 //! | `mutant` | errors that the checker must find |
 
-mod agreement;
 mod entry;
 mod interface;
+mod linearizable;
 mod machine;
 mod mutant;
 mod promotion;
+mod sequential;
 mod table;
 #[cfg(test)]
 mod tests;
-mod updates;
 mod views;
 
 pub use curtail_types::Access;

@@ -1,4 +1,4 @@
-//! A key becomes hot and ceases to be (ccKVS names the need in section 4; the protocol is ours).
+//! Promotion and demotion of a key (ccKVS names the need in section 4; the protocol is ours).
 //!
 //! ```text
 //!   home  COLD -> PROMOTING  FILL(value) -> shadow     FILL-ACK(number)

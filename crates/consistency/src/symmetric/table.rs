@@ -1,4 +1,4 @@
-//! The keys that a machine knows something about, and the requests that wait for them.
+//! The keys for which a machine keeps state, and the requests that wait for them.
 //!
 //! Both are sorted vectors whose memory is reserved at the start: a step allocates nothing, and
 //! machines that know the same are equal, which the checker needs.

@@ -1,4 +1,4 @@
-//! Whether windows open and close when they should, and answer everybody once.
+//! Windows open and close when they should, and answer every request once.
 
 use alloc::collections::{BTreeMap, VecDeque};
 

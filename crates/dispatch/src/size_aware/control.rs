@@ -1,4 +1,4 @@
-//! The control loop of size-aware sharding: once an epoch, from what was measured to a plan.
+//! The control loop of size-aware sharding: computes a plan from the measurements of an epoch.
 //!
 //! Minos, section 3.3 and 3.4: the histograms of all cores are added up and smoothed, a threshold
 //! divides small from large sizes, small cores are as many as their share of the cost asks for

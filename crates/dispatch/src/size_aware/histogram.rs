@@ -1,4 +1,4 @@
-//! How often each size was asked for, and what it cost.
+//! Requests and cost by value size.
 //!
 //! One histogram belongs to one core and is written by it alone; at the end of an epoch it is
 //! handed to the control, and the core goes on with an empty one. Cost is kept beside the count

@@ -1,5 +1,5 @@
-//! One epoch's decision: what is small, which cores serve it, and which large core serves which
-//! size.
+//! The plan of one epoch: which sizes are small, which cores serve them, and which large core
+//! serves which sizes.
 //!
 //! Small cores come first (`0..small`), large ones after them, in order of size. The large sizes
 //! are laid on a line by their cost, and the line is cut into equal pieces, one for each large

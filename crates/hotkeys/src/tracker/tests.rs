@@ -3,6 +3,7 @@
 use alloc::{collections::BTreeMap, format, string::String, vec::Vec};
 
 use curtail_types::{KeyLoad, Load, LoadScale};
+use curtail_workload::Random;
 
 use super::*;
 
@@ -86,19 +87,10 @@ fn averages_follow_a_change_in_the_expected_number_of_segments() {
     }
 }
 
-/// A stream in which keys' shares fall about like 1 / rank, and the ranks move on with time.
-struct Moving(u64);
-
-impl Moving {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        ((u128::from(self.0) * u128::from(bound)) >> 64) as u64
-    }
-
-    fn key(&mut self, second: u64) -> u64 {
-        let bound = 1 << self.below(9);
-        (self.below(bound) + second * 3) % 500
-    }
+/// A key of a stream in which shares fall about like 1 / rank, and the ranks move on with time.
+fn moving(random: &mut Random, second: u64) -> u64 {
+    let bound = 1 << random.below(9);
+    (random.below(bound) + second * 3) % 500
 }
 
 /// The averages of the true frequencies, per key.
@@ -152,10 +144,10 @@ fn the_truth_is_within_the_bounds_also_when_reports_are_merged() {
         let made_with = parameters(counted, listed, 0.5);
         let mut parts: Vec<_> = (0..3).map(|_| tracker(made_with)).collect();
         let mut whole = tracker(made_with);
-        let (mut stream, mut truth) = (Moving(3), Truth::default());
+        let (mut stream, mut truth) = (Random::new(3), Truth::default());
         for second in 1..=12 {
             for _ in 0..5000 {
-                let key = stream.key(second);
+                let key = moving(&mut stream, second);
                 truth.see(key);
                 see(&mut whole, key);
                 see(&mut parts[stream.below(3) as usize], key);
@@ -201,7 +193,7 @@ fn a_late_end_of_a_segment_does_not_change_the_scale() {
 #[test]
 fn no_key_is_hot_when_all_are_alike() {
     let mut tracker = tracker(parameters(32, 16, 0.5));
-    let mut stream = Moving(1);
+    let mut stream = Random::new(1);
     for second in 1..=4 {
         for _ in 0..40_000 {
             let key = stream.below(10_000);
@@ -222,7 +214,7 @@ fn a_burst_is_told_at_once_and_once_a_period() {
         listed: 20,
         ..parameters(100, 20, 0.5)
     });
-    let mut stream = Moving(5);
+    let mut stream = Random::new(5);
     let even: Vec<_> = (0..400).map(|_| stream.below(400)).collect();
     assert!(
         even.iter()
@@ -248,10 +240,10 @@ fn reports_reuse_memory_and_equal_streams_make_equal_trackers() {
     let mut one = tracker(parameters(50, 20, 0.5));
     let mut other = tracker(parameters(50, 20, 0.5));
     for tracker in [&mut one, &mut other] {
-        let mut stream = Moving(8);
+        let mut stream = Random::new(8);
         for second in 1..=3 {
             for _ in 0..1000 {
-                see(tracker, stream.key(second));
+                see(tracker, moving(&mut stream, second));
             }
             tracker.end_segment(at(second));
         }

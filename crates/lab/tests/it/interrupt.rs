@@ -1,4 +1,4 @@
-//! Ctrl-C in a command that works for minutes keeps what was done.
+//! A command that Ctrl-C interrupts keeps the results it has.
 
 use std::fs;
 use std::process::{Child, Command, Output, Stdio};

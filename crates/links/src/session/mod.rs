@@ -1,5 +1,5 @@
-//! What outlives the connections of a link: frames exactly once, in order, between two
-//! incarnations.
+//! The session of a link, which outlives its connections: frames exactly once, in order, between
+//! two incarnations.
 //!
 //! ```text
 //!            connection                          connection lost

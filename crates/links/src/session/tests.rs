@@ -1,4 +1,4 @@
-//! Two sessions with a network between them that tears connections at any byte.
+//! Two sessions over a network that breaks connections at any byte.
 
 use std::io::IoSlice;
 

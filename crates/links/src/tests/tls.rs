@@ -1,4 +1,4 @@
-//! Links over TLS: as without, but for those whose certificates are not right.
+//! Links over TLS, with valid and invalid certificates.
 
 use std::{fs, path::PathBuf};
 
@@ -289,14 +289,14 @@ fn a_node_looks_at_its_own_certificate_first() {
                 certificate: good.key.clone(),
                 ..good.clone()
             },
-            "there is not a certificate in it",
+            "there is no certificate in it",
         ),
         (
             TlsFiles {
                 key: good.ca.clone(),
                 ..good.clone()
             },
-            "there is not a private key in it",
+            "there is no private key in it",
         ),
         (
             TlsFiles {
@@ -321,11 +321,11 @@ fn an_expiry_says_what_to_do() {
     for (error, says) in [
         (
             Error::InvalidCertificate(CertificateError::Expired),
-            "its certificate has expired: have the authority sign another",
+            "its certificate has expired: have the authority issue another",
         ),
         (
             Error::AlertReceived(AlertDescription::CertificateExpired),
-            "for it this node's certificate has expired",
+            "it says that this node's certificate has expired",
         ),
         (
             Error::InvalidCertificate(CertificateError::NotValidYet),

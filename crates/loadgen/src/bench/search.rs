@@ -1,4 +1,4 @@
-//! The search for the highest rate at which a server keeps its bounds.
+//! Searches the highest rate at which a server meets its bounds.
 //!
 //! From the lowest rate the search doubles until a rate is not met, then halves the distance (in
 //! proportion) between the highest rate met and the lowest one that was not, until they are near

@@ -1,4 +1,4 @@
-//! What a server is asked to keep, and whether a run kept it.
+//! Latency bounds, and whether a run met them.
 //!
 //! A bound such as p99 < 1 ms says that fewer than 1 % of the requests may take longer. A run
 //! counts those that did, and that count has a range:

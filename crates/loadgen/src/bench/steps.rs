@@ -1,4 +1,4 @@
-//! Runs one step after the other: every rate, every target, every repetition.
+//! Runs one step after another: every rate, every target, every repetition.
 //!
 //! Targets take turns within a step, in an order that rotates, so that a machine that drifts
 //! drifts for all of them.

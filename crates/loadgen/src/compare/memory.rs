@@ -1,4 +1,5 @@
-//! Memory per item: resident bytes after storing many small items, and whether they are there.
+//! Memory per item: resident bytes after storing many small items, and how many of them are
+//! present.
 //!
 //! Ours is measured twice: with room to spare, and with `-m` sized to what one item may cost, in
 //! which case all items must still be there.

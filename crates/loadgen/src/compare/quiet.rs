@@ -1,6 +1,6 @@
-//! Waiting for a machine that its host leaves alone. A host takes virtual processors away for
-//! milliseconds at a time, which no counter of the guest need show, and a tail that was measured
-//! meanwhile is the host's.
+//! Waits until the host leaves the machine's processors alone. A host takes virtual processors away
+//! for milliseconds at a time, which no counter of the guest need show, and a tail that was
+//! measured meanwhile is the host's.
 
 use std::{
     thread,

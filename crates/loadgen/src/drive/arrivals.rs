@@ -1,4 +1,4 @@
-//! When the requests of one thread are due.
+//! The times at which the requests of one thread are due.
 
 use std::{
     cmp::Reverse,

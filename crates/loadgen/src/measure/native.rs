@@ -1,5 +1,5 @@
-//! What only sessions of the native protocol tell: refusals, resending, and how long the server's
-//! queues are.
+//! Figures that only sessions of the native protocol have: refusals, retransmissions, and the
+//! length of the server's queues.
 //!
 //! A write that is acknowledged before it is executed can look fast while the queue behind it
 //! grows, so refusals and backlog stand beside every latency. The backlog is told by the credits of

@@ -1,4 +1,4 @@
-//! What is asked of an owned key: how it is spelt, what its reply says, what it does to the key.
+//! Operations on an owned key: how each is encoded, what its reply says, and its effect on the key.
 
 use super::{
     model::{Content, Ends, Slot, When},

@@ -1,4 +1,4 @@
-//! A blocking connection that reads memcached text replies, bodies included.
+//! A blocking connection that reads memcached's text replies with their values.
 
 use std::{io::Read, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What the owner of a key knows must be there.
+//! The expected contents of the keys of one owner.
 //!
 //! Nobody else writes an owned key, so that every reply has one right answer, with two exceptions
 //! that are spelt out here: near an expiry either is right, because servers count in seconds; and

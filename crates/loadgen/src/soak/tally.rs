@@ -2,37 +2,39 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
+use curtail_types::named_enum;
 use serde::Serialize;
 
-/// A way for a server to be wrong.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Fault {
-    /// A value that must be there is not.
-    Lost,
-    /// A value that was never written as a whole.
-    Torn,
-    /// A value that was overwritten, deleted or evicted before came back.
-    Stale,
-    /// Another key's value.
-    Foreign,
-    /// A value well past its expiry.
-    Expired,
-    /// A counter that does not count every increment once.
-    Miscounted,
-    /// A reply that does not fit the request.
-    WrongReply,
-    /// A history that no order of its operations explains.
-    NotLinearizable,
-    /// A broken connection, or bytes that are no reply.
-    Broken,
-    /// More resident memory than allowed.
-    Memory,
+named_enum! {
+    /// A way for a server to be wrong.
+    #[derive(Ord, PartialOrd, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub(crate) enum Fault {
+        /// A value that must be there is not.
+        Lost = "lost value",
+        /// A value that was never written as a whole.
+        Torn = "torn value",
+        /// A value that was overwritten, deleted or evicted before came back.
+        Stale = "stale value",
+        /// Another key's value.
+        Foreign = "foreign value",
+        /// A value well past its expiry.
+        Expired = "expired value",
+        /// A counter that does not count every increment once.
+        Miscounted = "miscounted",
+        /// A reply that does not fit the request.
+        WrongReply = "wrong reply",
+        /// A history that no order of its operations explains.
+        NotLinearizable = "not linearizable",
+        /// A broken connection, or bytes that are no reply.
+        Broken = "broken connection",
+        /// More resident memory than allowed.
+        Memory = "memory",
+    }
 }
 
 /// Sums over all threads.
@@ -106,22 +108,5 @@ impl Tally {
 impl Totals {
     pub(crate) fn faults_total(&self) -> u64 {
         self.faults.values().sum()
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "lost value",
-            Self::Torn => "torn value",
-            Self::Stale => "stale value",
-            Self::Foreign => "foreign value",
-            Self::Expired => "expired value",
-            Self::Miscounted => "miscounted",
-            Self::WrongReply => "wrong reply",
-            Self::NotLinearizable => "not linearizable",
-            Self::Broken => "broken connection",
-            Self::Memory => "memory",
-        })
     }
 }

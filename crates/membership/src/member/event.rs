@@ -1,4 +1,4 @@
-//! What a membership reports to operators.
+//! The events that a membership reports to operators.
 
 use std::{fmt, time::Duration};
 
@@ -69,27 +69,30 @@ impl From<membership::MembershipEvent> for MemberEvent {
 impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fenced => {
-                f.write_str("the view, or another node, did not answer in time: serving nobody")
+            Self::Fenced => f.write_str(
+                "the lease of this node has ended, because the store of the view or another node \
+                 did not answer in time: requests are refused",
+            ),
+            Self::Resumed => f.write_str("this node has its lease again: it answers requests"),
+            Self::Removed => f.write_str("the other nodes removed this node from the cluster"),
+            Self::Replaced => {
+                f.write_str("another process joined as this node: end one of the two")
             }
-            Self::Resumed => f.write_str("the view and the other nodes answer again: serving"),
-            Self::Removed => f.write_str("the others have removed this node from the cluster"),
-            Self::Replaced => f.write_str("another process has joined as this node"),
             Self::Departed => f.write_str("this node has left the cluster"),
-            Self::Suspected(node) => write!(f, "node {} is silent", node.0),
-            Self::Heard(node) => write!(f, "node {} is heard again", node.0),
+            Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
+            Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
             Self::Changed(change) => write!(f, "changed the view: {}", Told(change)),
             Self::Beaten(change) => {
-                write!(f, "somebody else changed the view before: {}", Told(change))
+                write!(f, "another node changed the view first: {}", Told(change))
             }
             Self::StoreWentBack => f.write_str(
-                "the store holds an older view than before, which is not believed: it was \
-                     restored from a backup, or another cluster writes to it; put the newest view \
-                     back, or stop all nodes and start them anew",
+                "the store holds an older view than before, which this node ignores: it was \
+                     restored from a backup, or another cluster writes to it; restore the newest \
+                     view, or stop all nodes and start them again",
             ),
             Self::StoreEmpty => f.write_str(
-                "the store holds no view any more, though there was one: the view file or key was \
-                 removed; put it back, or stop all nodes and start them anew",
+                "the view file or key was removed from the store; restore it, or stop all nodes \
+                 and start them again",
             ),
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
             Self::StoreSlow { asked, took } => {
@@ -100,8 +103,8 @@ impl fmt::Display for MemberEvent {
                 let ms = took.as_millis();
                 write!(
                     f,
-                    "the store of the view took {ms} ms to {what}: a dead node is missed longer \
-                     than a lease then; put it where nothing else is busy, or have a longer lease"
+                    "the store of the view took {ms} ms to {what}: failover can take longer than \
+                     a lease; move the store off a busy disk or machine, or raise lease_ms"
                 )
             }
             Self::StoreAnswers => f.write_str("the store of the view answers again"),
@@ -115,14 +118,14 @@ impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Change::Join(_) => f.write_str("this node joins"),
-            Change::Form => f.write_str("all who wait are live"),
+            Change::Form => f.write_str("the waiting nodes form the cluster"),
             Change::Live => f.write_str("this node is live"),
-            Change::Place => f.write_str("keys are placed anew"),
-            Change::Settle => f.write_str("all keys are in their place"),
-            Change::Drain(node) => write!(f, "node {} is to leave", node.0),
+            Change::Place => f.write_str("keys get a new placement"),
+            Change::Settle => f.write_str("all keys have moved"),
+            Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
-            Change::Detach => f.write_str("a node does not answer this one, which goes on"),
-            Change::Attach => f.write_str("all nodes answer this one again"),
+            Change::Detach => f.write_str("this node serves by the lease of the store alone"),
+            Change::Attach => f.write_str("this node has the leases of all nodes again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }

@@ -1,4 +1,4 @@
-//! Until when this node may serve, as its workers see it.
+//! The time until which this node may serve, as its workers read it.
 
 use std::sync::{
     Arc,

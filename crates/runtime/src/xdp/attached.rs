@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpMode};
+use curtail_types::named_enum;
 
 use super::error::XdpError;
 use super::program::{MAPS, Nic, NicOptions, OBJECT};
@@ -36,29 +37,18 @@ pub struct XdpOptions {
     pub nic: NicOptions,
 }
 
-/// Who is to run the program.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub enum Attach {
-    /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since there
-    /// the driver's answers are lost unless the other end has a program too.
-    #[default]
-    Any,
-    /// The driver, before the kernel makes a buffer of the frame.
-    Native,
-    /// The kernel's stack, behind that; works with every interface.
-    Generic,
-}
-
-impl std::str::FromStr for Attach {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "any" => Ok(Self::Any),
-            "native" => Ok(Self::Native),
-            "generic" => Ok(Self::Generic),
-            _ => Err(format!("'{name}' is not any, native or generic")),
-        }
+named_enum! {
+    /// Who is to run the program.
+    #[derive(Default)]
+    pub enum Attach {
+        /// The driver, or the kernel's stack if the driver cannot; for a veth the stack, since
+        /// there the driver's answers are lost unless the other end has a program too.
+        #[default]
+        Any = "any",
+        /// The driver, before the kernel makes a buffer of the frame.
+        Native = "native",
+        /// The kernel's stack, behind that; works with every interface.
+        Generic = "generic",
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why the network card's program does not run, in words for who started the server.
+//! The reasons why the XDP program does not run, worded for the operator.
 
 use std::fmt;
 use std::io;
@@ -7,37 +7,53 @@ use std::path::PathBuf;
 use aya::EbpfError;
 use aya::maps::MapError;
 use aya::programs::ProgramError;
+use thiserror::Error;
 
 /// Why the program could not be loaded, attached or kept.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum XdpError {
     /// There is no such interface in this network namespace; the operator's to correct.
+    #[error("there is no network interface named {interface}")]
     NoInterface {
         /// Its name.
         interface: String,
     },
     /// The directory of the pins does not lie in a mounted BPF file system; the operator mounts it.
+    #[error(
+        "{directory} is not in a mounted BPF file system; `mount -t bpf bpf /sys/fs/bpf` makes one \
+         (`ip netns exec` hides it, `nsenter --net` does not)"
+    )]
     NoFileSystem {
         /// The directory.
         directory: PathBuf,
     },
     /// The process may not load programs; the operator grants it, or does without.
+    #[error(
+        "{doing} is not allowed to this process: it needs root, or the capabilities CAP_BPF and \
+         CAP_NET_ADMIN"
+    )]
     NotAllowed {
         /// What was refused.
         doing: &'static str,
     },
     /// Another server runs on this interface.
+    #[error("another curtail server runs on the network interface {interface}")]
     InUse {
         /// The interface.
         interface: String,
     },
     /// Another program is attached to this interface.
+    #[error("another XDP program is attached to the network interface {interface}")]
     Occupied {
         /// The interface.
         interface: String,
     },
     /// What was found was made with other settings, so that its entries cannot be taken over.
+    #[error(
+        "the queues that an earlier server left in {directory} have {found} {what}, not {wanted}; \
+         start with {found}, or give up what waits in them and remove the directory"
+    )]
     Shape {
         /// Which setting.
         what: &'static str,
@@ -49,11 +65,13 @@ pub enum XdpError {
         directory: PathBuf,
     },
     /// The kernel does not accept the program: too old, or built without what it needs.
+    #[error("the kernel refuses the program: {reason}")]
     Refused {
         /// The last line of what the kernel said.
         reason: String,
     },
     /// Something else failed.
+    #[error("{doing} failed: {reason}")]
     System {
         /// What was done.
         doing: &'static str,
@@ -61,50 +79,6 @@ pub enum XdpError {
         reason: String,
     },
 }
-
-impl fmt::Display for XdpError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoInterface { interface } => {
-                write!(f, "there is no network interface named {interface}")
-            }
-            Self::NoFileSystem { directory } => write!(
-                f,
-                "{} is not in a mounted BPF file system; `mount -t bpf bpf /sys/fs/bpf` makes one \
-                 (`ip netns exec` hides it, `nsenter --net` does not)",
-                directory.display()
-            ),
-            Self::NotAllowed { doing } => write!(
-                f,
-                "{doing} is not allowed to this process: it needs root, or the capabilities \
-                 CAP_BPF and CAP_NET_ADMIN"
-            ),
-            Self::InUse { interface } => write!(
-                f,
-                "another curtail server runs on the network interface {interface}"
-            ),
-            Self::Occupied { interface } => write!(
-                f,
-                "another XDP program is attached to the network interface {interface}"
-            ),
-            Self::Shape {
-                what,
-                found,
-                wanted,
-                directory,
-            } => write!(
-                f,
-                "the queues that an earlier server left in {} have {found} {what}, not {wanted}; \
-                 start with {found}, or give up what waits in them and remove the directory",
-                directory.display()
-            ),
-            Self::Refused { reason } => write!(f, "the kernel refuses the program: {reason}"),
-            Self::System { doing, reason } => write!(f, "{doing} failed: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for XdpError {}
 
 impl XdpError {
     pub(super) fn system(doing: &'static str, error: &io::Error) -> Self {

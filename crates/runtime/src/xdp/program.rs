@@ -1,4 +1,4 @@
-//! The program in the kernel, with its maps: loaded, not attached to anything.
+//! The XDP program loaded into the kernel with its maps, not attached to anything.
 //!
 //! The object is compiled from `bpf/` and kept in the repository, so that building the server needs
 //! no compiler for it; `cargo xtask bpf` makes it, and a step of `cargo xtask test` proves that it

@@ -1,4 +1,5 @@
-//! What the program is told, as words of a map: the one file that `bpf/settings.h` is held to.
+//! The settings of the XDP program, as words of a map: the one file that `bpf/settings.h` is
+//! checked against.
 //!
 //! The words outlive the process, like the queues: the next one finds the shape of what it has
 //! found, and the secrets under which it was filled.

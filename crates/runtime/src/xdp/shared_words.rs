@@ -1,4 +1,4 @@
-//! Memory that others share, as atomic words: a mapped BPF array, or a mapped file.
+//! Memory shared with other processes or the kernel, as atomic words: a mapped BPF array or file.
 //!
 //! Who else writes it, another process or the kernel's program, does so in whole words, so that
 //! atomics are all that is needed to read it safely. Nothing here says what the words mean.

@@ -1,5 +1,5 @@
-//! The program and its twin are given the same frames: golden ones, and random ones with random
-//! deeds of a server between them. Verdict, answer and every word of memory have to be the same.
+//! The program and its twin get the same frames: golden ones, and random ones with random actions
+//! of a server between them. Verdict, answer and every word of memory have to be the same.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use curtail_workload::Random;
 
 use super::frames::{Address, Ends, frame, golden, seal};
 use super::twin::{Expected, peer};
-use super::worlds::{
+use super::twin_memory::{
     Deed, HEARTBEAT_NS_MAX, Memory, PLACES, PORT, QUEUES, WALL_OFFSET_NS, Words, compare,
     compare_stamps, load, options,
 };

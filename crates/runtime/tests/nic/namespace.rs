@@ -1,4 +1,4 @@
-//! A network and a BPF file system of a test's own: they end with it, and nobody else sees them.
+//! A network namespace and a BPF file system for one test, removed when it ends.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};

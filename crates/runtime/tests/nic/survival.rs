@@ -35,7 +35,7 @@ use curtail_types::Key;
 use super::frames::Address;
 use super::namespace::{Namespace, run};
 use super::twin::peer;
-use super::worlds::{self, grant};
+use super::twin_memory::{self, grant};
 
 const QUEUES: u32 = 4;
 const SLOTS: u32 = 256;
@@ -53,7 +53,7 @@ fn xdp_options(pins: &Path, interface: &str, heartbeat_ns_max: u64) -> XdpOption
             slots: SLOTS,
             queue_words: layout::queue_words(u64::from(SLOTS)),
             heartbeat_ns_max,
-            ..worlds::options()
+            ..twin_memory::options()
         },
     }
 }
@@ -255,7 +255,7 @@ impl Client {
                 self.sent[slot] = Some(self.request(slot));
             }
             if let Some(datagram) = &self.sent[slot] {
-                let server = SocketAddr::from((Ipv4Addr::LOCALHOST, worlds::PORT));
+                let server = SocketAddr::from((Ipv4Addr::LOCALHOST, twin_memory::PORT));
                 self.socket.send_to(datagram, server).unwrap();
             }
         }

@@ -1,4 +1,4 @@
-//! The twin: what the program has to do with a frame, by the codec and the admission of `dispatch`.
+//! The twin: what the program must do with a frame, by the codec and the admission of `dispatch`.
 
 use curtail_codec::native::{
     Ack, Echo, Flags, Nack, NackReason, Opcode, Place, Promise, Reply, Request,

@@ -1,5 +1,5 @@
-//! What a request costs on our own parts: prints the file of costs that the simulator's models of
-//! whole systems read (`crates/simulator/costs.toml`).
+//! Measures what a request costs and prints the file of costs that the simulator's models of whole
+//! systems read (`crates/simulator/costs.toml`).
 //!
 //! ```text
 //! cargo bench -p curtail-server --bench costs > crates/simulator/costs.toml

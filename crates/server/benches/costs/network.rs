@@ -1,5 +1,5 @@
-//! What the network's stack costs: TCP over loopback, both ends in one thread, so that nobody
-//! waits and nothing but the server's calls is timed.
+//! The cost of the network stack: TCP over loopback, both ends in one thread, so that nobody waits
+//! and only the server's calls are timed.
 
 use std::{
     io::{Read as _, Write as _},

@@ -113,12 +113,12 @@ fn peer(worker: &mut Worker, slot: usize) -> String {
 
 #[cold]
 fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
-    let peer = peer(worker, slot);
-    let limit = &worker.cx.shared.limits.admin;
     if delay == Exptime(0) {
+        let peer = peer(worker, slot);
+        let limit = &worker.cx.shared.limits.admin;
         return log_flush(limit, worker.cx.store_cx.now, &peer);
     }
-    if let Some(suppressed) = limit.pass(worker.cx.store_cx.now.unix_seconds().into()) {
+    if let Some((peer, suppressed)) = may_log(worker, slot) {
         let exptime = delay.0;
         info!(
             target: component::ADMIN,
@@ -130,16 +130,18 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
     }
 }
 
+/// The client of the connection in `slot` and how many lines were suppressed, unless the limit of
+/// log lines about commands is reached.
+fn may_log(worker: &mut Worker, slot: usize) -> Option<(String, u64)> {
+    let second = worker.cx.store_cx.now.unix_seconds();
+    let suppressed = worker.cx.shared.limits.admin.pass(second.into())?;
+    Some((peer(worker, slot), suppressed))
+}
+
 fn set_verbosity(worker: &mut Worker, slot: usize, level: u8) {
-    let peer = peer(worker, slot);
-    let shared = &worker.cx.shared;
-    let before = shared.verbosity.swap(level, Relaxed);
+    let before = worker.cx.shared.verbosity.swap(level, Relaxed);
     log::set_verbosity(level);
-    if let Some(suppressed) = shared
-        .limits
-        .admin
-        .pass(worker.cx.store_cx.now.unix_seconds().into())
-    {
+    if let Some((peer, suppressed)) = may_log(worker, slot) {
         info!(
             target: component::ADMIN,
             peer,
@@ -151,14 +153,8 @@ fn set_verbosity(worker: &mut Worker, slot: usize, level: u8) {
 
 /// From how many microseconds on requests are slow; 0 ends the slow log.
 fn set_slow_threshold(worker: &mut Worker, slot: usize, us: u64) {
-    let peer = peer(worker, slot);
-    let shared = &worker.cx.shared;
-    shared.slow.set_threshold_us(us);
-    if let Some(suppressed) = shared
-        .limits
-        .admin
-        .pass(worker.cx.store_cx.now.unix_seconds().into())
-    {
+    worker.cx.shared.slow.set_threshold_us(us);
+    if let Some((peer, suppressed)) = may_log(worker, slot) {
         info!(
             target: component::ADMIN,
             peer,
@@ -170,13 +166,7 @@ fn set_slow_threshold(worker: &mut Worker, slot: usize, us: u64) {
 }
 
 fn log_memlimit(worker: &mut Worker, slot: usize, before: u64, wanted: usize, is_set: bool) {
-    let peer = peer(worker, slot);
-    let shared = &worker.cx.shared;
-    let Some(suppressed) = shared
-        .limits
-        .admin
-        .pass(worker.cx.store_cx.now.unix_seconds().into())
-    else {
+    let Some((peer, suppressed)) = may_log(worker, slot) else {
         return;
     };
     let (before, wanted) = (before >> 20, wanted >> 20);
@@ -194,7 +184,7 @@ fn log_memlimit(worker: &mut Worker, slot: usize, before: u64, wanted: usize, is
             peer,
             suppressed,
             "the memory limit cannot be {wanted} MiB and stays {before} MiB: from {} to {} \
-             MiB fit what was reserved at the start",
+             MiB fit the address space reserved at the start",
             bounds.start().div_ceil(1 << 20),
             bounds.end() >> 20
         );

@@ -1,4 +1,5 @@
-//! `lru_crawler ...`: its switches, which are kept and shown, and its dumps, which are real.
+//! `lru_crawler ...`: its switches, which are stored and shown without effect, and its dumps, which
+//! work.
 //!
 //! Expired items go without a crawler, so a crawl has nothing to do and is answered at once.
 

@@ -1,5 +1,4 @@
-//! Commands that are about the server and not about an item: administration, `stats`, listings; and
-//! memcached's datagrams.
+//! Commands about the server: administration, `stats`, listings; and memcached's datagrams.
 
 pub(crate) mod commands;
 pub(crate) mod lru_crawler;

@@ -5,6 +5,8 @@
 
 use std::{fs, io, path::Path};
 
+use thiserror::Error;
+
 use crate::limits::AUTH_FILE_BYTES_MAX;
 
 /// Who may log in.
@@ -14,16 +16,20 @@ pub(crate) struct Logins {
 }
 
 /// The file is of no use; the operator's to mend.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoginsError {
     /// It cannot be read.
+    #[error("cannot read the authentication file: {0}")]
     File(io::Error),
     /// It is longer than any sensible one.
+    #[error("the authentication file is longer than 64 KiB")]
     TooLong,
     /// This line (from 1) has no colon, or no name before it.
+    #[error("line {0} of the authentication file is not name:password")]
     Line(usize),
     /// It names nobody.
+    #[error("the authentication file names nobody")]
     Empty,
 }
 
@@ -87,24 +93,6 @@ fn same(known: &[u8], given: &[u8]) -> bool {
 pub fn count_logins(path: &Path) -> Result<usize, LoginsError> {
     Logins::read(path).map(|logins| logins.count())
 }
-
-impl std::fmt::Display for LoginsError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::File(error) => write!(f, "cannot read the authentication file: {error}"),
-            Self::TooLong => write!(f, "the authentication file is longer than 64 KiB"),
-            Self::Line(line) => {
-                write!(
-                    f,
-                    "line {line} of the authentication file is not name:password"
-                )
-            }
-            Self::Empty => write!(f, "the authentication file names nobody"),
-        }
-    }
-}
-
-impl std::error::Error for LoginsError {}
 
 #[cfg(test)]
 mod tests {

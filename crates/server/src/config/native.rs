@@ -1,11 +1,11 @@
-//! What the native datagram path is started with.
+//! The configuration of the native datagram path.
 
 use std::path::PathBuf;
 
 use curtail_codec::native::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
 use curtail_ordered_queue::layout;
 use curtail_runtime::{Attach, SteerBy};
-use curtail_types::Key;
+use curtail_types::{Key, named_enum};
 
 /// The native datagram path: `--native` and what goes with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -44,52 +44,57 @@ pub struct NativeConfig {
     pub service_ns: u64,
 }
 
-/// Who acknowledges a write, and when (Juneberry's own way and its baselines; JB-24, JB-25).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum NativeMode {
-    /// The network card's program, before any thread has run.
-    Xdp,
-    /// A thread that does nothing else, before a worker executes.
-    IoAck,
-    /// The worker that received it, just before executing it: DeferredExec.
-    Deferred,
-    /// The worker that executed it, after that: RawRPC.
-    Raw,
+named_enum! {
+    /// Who acknowledges a write, and when (Juneberry's own way and its baselines; JB-24, JB-25).
+    pub enum NativeMode {
+        /// The network card's program, before any thread has run.
+        Xdp = "xdp",
+        /// A thread that does nothing else, before a worker executes.
+        IoAck = "io-ack",
+        /// The worker that received it, just before executing it: DeferredExec.
+        Deferred = "deferred",
+        /// The worker that executed it, after that: RawRPC.
+        Raw = "raw",
+    }
 }
 
-/// Which workers run requests and execute queues: Minos's baselines (NSDI 2019, section 5.1;
-/// MI-55..57) on the datagram path.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum NativePlacement {
-    /// Whoever comes by, beginning with its own queues.
-    #[default]
-    Any,
-    /// The one worker that the queue belongs to.
-    Owner,
-    /// Where workers receive, whoever received it: HKH, early binding, with
-    /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
-    Arrival,
-    /// The same, one request at a time, and who has nothing to do takes what others have not begun:
-    /// HKH+WS. Elsewhere as `Any`.
-    Stealing,
-    /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where that
-    /// thread acknowledges writes, it hands over reads.
-    HandOff,
+named_enum! {
+    /// Which workers run requests and execute queues: Minos's baselines (NSDI 2019, section 5.1;
+    /// MI-55..57) on the datagram path.
+    #[derive(Default)]
+    pub enum NativePlacement {
+        /// Whoever comes by, beginning with its own queues.
+        #[default]
+        Any = "any",
+        /// The one worker that the queue belongs to.
+        Owner = "owner",
+        /// Where workers receive, whoever received it: HKH, early binding, with
+        /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
+        Arrival = "arrival",
+        /// The same, one request at a time, and who has nothing to do takes what others have not
+        /// begun: HKH+WS. Elsewhere as `Any`.
+        Stealing = "stealing",
+        /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where
+        /// that thread acknowledges writes, it hands over reads.
+        HandOff = "hand-off",
+    }
 }
 
-/// Which of the workers' sockets the kernel gives a datagram to (MI-6, MI-8, MI-55). Never more
-/// than a hint: any worker serves any request (MI-12).
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum NativeChoice {
-    /// One for each client's address and port.
-    #[default]
-    Flow,
-    /// Any.
-    Random,
-    /// Writes by their key, reads any: CREW, as Minos's clients choose.
-    Writes,
-    /// All by their key: EREW.
-    Key,
+named_enum! {
+    /// Which of the workers' sockets the kernel gives a datagram to (MI-6, MI-8, MI-55). Never more
+    /// than a hint: any worker serves any request (MI-12).
+    #[derive(Default)]
+    pub enum NativeChoice {
+        /// One for each client's address and port.
+        #[default]
+        Flow = "flow",
+        /// Any.
+        Random = "random",
+        /// Writes by their key, reads any: CREW, as Minos's clients choose.
+        Writes = "writes",
+        /// All by their key: EREW.
+        Key = "key",
+    }
 }
 
 impl Default for NativeConfig {
@@ -150,7 +155,13 @@ impl NativeConfig {
         let slots_fit = self
             .slots
             .is_none_or(|slots| slots.is_power_of_two() && slots <= Self::SLOTS_MAX);
-        if !matches!(self.queues, 16 | 32 | 64) {
+        let is_baseline = matches!(
+            self.placement,
+            NativePlacement::Stealing | NativePlacement::HandOff
+        );
+        if is_baseline && !cfg!(feature = "baselines") {
+            Some("native_placement stealing and hand-off need a build with --features baselines")
+        } else if !matches!(self.queues, 16 | 32 | 64) {
             Some("queues are 16, 32 or 64")
         } else if !slots_fit {
             Some("slots of a queue are a power of two, at most 1048576")
@@ -165,46 +176,9 @@ impl NativeConfig {
 }
 
 impl NativeMode {
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Xdp => "xdp",
-            Self::IoAck => "io-ack",
-            Self::Deferred => "deferred",
-            Self::Raw => "raw",
-        }
-    }
-
     /// Whether it is the workers who acknowledge, and receive unless a thread does that for them.
     pub(crate) const fn workers_receive(self) -> bool {
         matches!(self, Self::Deferred | Self::Raw)
-    }
-}
-
-impl std::str::FromStr for NativeMode {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let all = [Self::Xdp, Self::IoAck, Self::Deferred, Self::Raw];
-        let found = all.into_iter().find(|mode| mode.name() == name);
-        found.ok_or_else(|| format!("'{name}' is not xdp, io-ack, deferred or raw"))
-    }
-}
-
-impl std::str::FromStr for NativePlacement {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "any" => Ok(Self::Any),
-            "owner" => Ok(Self::Owner),
-            "arrival" => Ok(Self::Arrival),
-            "stealing" => Ok(Self::Stealing),
-            "hand-off" => Ok(Self::HandOff),
-            _ => Err(format!(
-                "'{name}' is not any, owner, arrival, stealing or hand-off"
-            )),
-        }
     }
 }
 
@@ -216,20 +190,6 @@ impl NativeChoice {
             Self::Random => Some(SteerBy::Random),
             Self::Writes => Some(SteerBy::WritesByKey),
             Self::Key => Some(SteerBy::Key),
-        }
-    }
-}
-
-impl std::str::FromStr for NativeChoice {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "flow" => Ok(Self::Flow),
-            "random" => Ok(Self::Random),
-            "writes" => Ok(Self::Writes),
-            "key" => Ok(Self::Key),
-            _ => Err(format!("'{name}' is not flow, random, writes or key")),
         }
     }
 }

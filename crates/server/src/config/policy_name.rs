@@ -1,4 +1,4 @@
-//! The names of policies: which worker may run a request, and whether sizes are kept apart.
+//! The names of policies: which worker may run a request, and whether sizes are separated.
 //!
 //! A name is one of `erew`, `crew`, `crcw` and `d-crew`, with `size-aware+` or `size-aware-static+`
 //! in front if large requests are to be served apart from small ones. What each means is in
@@ -7,6 +7,7 @@
 use std::{fmt, str::FromStr};
 
 use curtail_dispatch::Policy;
+use thiserror::Error;
 
 /// What a server decides by.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -30,7 +31,11 @@ pub enum Sizes {
 }
 
 /// A policy of no name that is known.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[error(
+    "no such policy: erew, crew, crcw or d-crew, with size-aware+ or size-aware-static+ in front \
+     if wanted"
+)]
 pub struct UnknownPolicy;
 
 const POLICIES: [(&str, Policy); 4] = [
@@ -90,18 +95,6 @@ impl fmt::Display for PolicyName {
         write!(f, "{prefix}{policy}")
     }
 }
-
-impl fmt::Display for UnknownPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "no such policy: erew, crew, crcw or d-crew, with size-aware+ or size-aware-static+ in \
-             front if wanted"
-        )
-    }
-}
-
-impl std::error::Error for UnknownPolicy {}
 
 #[cfg(test)]
 mod tests {

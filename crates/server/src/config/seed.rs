@@ -1,4 +1,4 @@
-//! Randomness from the system.
+//! Random seeds from the operating system.
 
 use std::io;
 

@@ -1,5 +1,4 @@
-//! Buffers that outlive a turn: input that waits for its other half, output that the kernel has
-//! not taken yet.
+//! Buffers that outlive a turn: incomplete input, and output that the kernel has not taken.
 //!
 //! A connection holds a buffer only while it has such bytes, so an idle connection holds none. The
 //! sizes are classes, each four times the one before; a worker keeps a few of each for the next
@@ -183,7 +182,7 @@ mod tests {
     /// Goal: what is given back is used again and what is too much is freed. Method: count what
     /// the store was told.
     #[test]
-    fn the_store_hears_of_every_byte() {
+    fn the_pool_reports_every_byte_to_the_store() {
         let mut pool = pool();
         let store = Arc::clone(&pool.store);
         let before = store.memory().accounted;

@@ -1,26 +1,19 @@
 //! Why a connection was closed.
 
-/// Why a connection was closed, as memcached calls it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) enum CloseReason {
-    /// The client left.
-    #[default]
-    Normal,
-    /// It said something that is no protocol.
-    Error,
-    /// Nothing came from it for too long.
-    Idle,
-    /// The server stops.
-    Shutdown,
-}
+use curtail_types::worded_enum;
 
-impl CloseReason {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::Error => "error",
-            Self::Idle => "idle_timeout",
-            Self::Shutdown => "shutdown",
-        }
+worded_enum! {
+    /// Why a connection was closed, as memcached calls it.
+    #[derive(Default)]
+    pub(crate) enum CloseReason {
+        /// The client left.
+        #[default]
+        Normal = "normal",
+        /// It said something that is no protocol.
+        Error = "error",
+        /// Nothing came from it for too long.
+        Idle = "idle_timeout",
+        /// The server stops.
+        Shutdown = "shutdown",
     }
 }

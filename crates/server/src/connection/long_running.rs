@@ -1,4 +1,4 @@
-//! What keeps a connection busy over many turns: a dump, or watching.
+//! Commands that last many turns: a dump, or watching.
 //!
 //! Requests behind it on the same connection wait until it is done; watching ends with the
 //! connection, and what a watcher sends is not looked at.

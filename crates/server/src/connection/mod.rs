@@ -1,4 +1,4 @@
-//! One client: its socket, what it sent by halves, and what it has not taken yet.
+//! One client: its socket, its incomplete input, and the replies that it has not taken.
 //!
 //! ```text
 //!            readable                  Incomplete or at its limit

@@ -1,4 +1,4 @@
-//! What a worker is to give to others.
+//! The control's order to a worker to move connections to another one.
 
 use crate::sync::{AtomicU64, Relaxed};
 
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_difference_goes_from_the_most_to_the_least() {
+    fn half_of_the_load_difference_moves_to_the_least_loaded_worker() {
         let found = shift(&loads(&[(5000, 4), (9000, 4), (1000, 4)]), 1000);
         let wanted = Shift {
             from: 1,
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn even_idle_and_single_ones_are_left_alone() {
+    fn even_idle_and_single_workers_get_no_order() {
         assert_eq!(shift(&loads(&[(5000, 4), (4000, 4)]), 1000), None);
         assert_eq!(shift(&loads(&[(900, 4), (0, 4)]), 1000), None);
         assert!(shift(&loads(&[(900, 4), (0, 4)]), 100).is_some());
@@ -101,7 +101,7 @@ mod tests {
     /// Goal: orders end. Method: loads of connections of any weight, moved as a worker would move
     /// them; the difference never grows and soon nothing is asked for that could be done.
     #[test]
-    fn nothing_goes_back_and_forth() {
+    fn connections_do_not_move_back_and_forth() {
         for seed in 1..200_u64 {
             let weight = |i: u64| (seed * 7919 + i * i * 104_729) % 3000 + 1;
             let mut workers: Vec<Vec<u64>> = vec![Vec::new(); 3];

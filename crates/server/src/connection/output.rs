@@ -1,4 +1,4 @@
-//! Replies that the kernel has not taken yet, and sending in general.
+//! Replies that the kernel has not taken, and sending in general.
 //!
 //! A client that does not read makes its own queue grow, never the server's: while a connection has
 //! queued replies nothing is read from it, so the queue holds at most what one turn answered.

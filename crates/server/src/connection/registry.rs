@@ -1,4 +1,4 @@
-//! The open connections as others may see them: `stats conns` without asking their workers.
+//! The registry of open connections: `stats conns` reads it without asking their workers.
 //!
 //! Each connection belongs to one worker, which alone touches its socket. What `stats conns` shows
 //! of it lies here: addresses that never change, and two words that the worker stores as it goes.

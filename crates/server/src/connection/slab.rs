@@ -1,4 +1,4 @@
-//! The connections of one worker, by slot number, and the order in which they get their turn.
+//! The connections of one worker by slot number, and the order in which a turn serves them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,5 @@
-//! What goes wrong by the thousand, as one line a second: the control compares counters.
+//! Alarms: the control loop compares counters once a second and logs one line for each kind of
+//! frequent failure.
 //!
 //! So neither a worker nor the acceptor writes a line for a refused request, and a flood makes no
 //! more lines than a trickle.
@@ -126,7 +127,7 @@ impl Alarm {
 
 fn report_suppressed_commands(limit: &Limit, seconds: u64) {
     if let Some(suppressed) = limit.left(seconds) {
-        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were carried out");
+        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were executed");
     }
 }
 
@@ -151,7 +152,7 @@ fn report_suppressed(limits: &Limits, seconds: u64) {
         warn!(
             target: component::CONNECTIONS,
             suppressed,
-            "accepting connections failed {suppressed} more times"
+            "{suppressed} more connections could not be accepted"
         );
     }
 }

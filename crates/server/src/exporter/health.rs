@@ -1,4 +1,4 @@
-//! Whether the server lives, and whether it is ready for clients: `/livez` and `/readyz`.
+//! `/livez` and `/readyz`: whether the server makes progress, and whether it is ready for clients.
 //!
 //! They are apart because what follows is: who is not ready gets no clients for now, who does not
 //! live is started anew. A node that lost its lease is not ready, and starting it anew would cost

@@ -1,4 +1,4 @@
-//! A bound for lines that a peer can cause: so many a second, and a count of the others.
+//! Limits log lines that a peer can cause: so many a second, and a count of the suppressed ones.
 
 use std::fmt::Display;
 

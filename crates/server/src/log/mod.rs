@@ -20,12 +20,11 @@ mod record;
 mod writer;
 
 use std::{
-    fmt,
-    str::FromStr,
     sync::OnceLock,
     time::{Duration, SystemTime},
 };
 
+use curtail_types::named_enum;
 use tracing::{
     Event, Level, Metadata, Subscriber,
     level_filters::LevelFilter,
@@ -64,29 +63,33 @@ pub mod component {
 
 const PREFIX: &str = "curtail::";
 
-/// How lines look.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum LogFormat {
-    /// Time, level, component, message, fields as `name=value`.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
+named_enum! {
+    /// How lines look.
+    #[derive(Default)]
+    pub enum LogFormat {
+        /// Time, level, component, message, fields as `name=value`.
+        #[default]
+        Text = "text",
+        /// One JSON object a line.
+        Json = "json",
+    }
 }
 
-/// Which lines are written: those of this level and more important ones.
-#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-#[repr(u8)]
-pub enum LogLevel {
-    /// Something does not work.
-    Error,
-    /// Something needs attention.
-    Warn,
-    /// What an operator did, and what changed.
-    #[default]
-    Info,
-    /// What helps to find a fault.
-    Debug,
+named_enum! {
+    /// Which lines are written: those of this level and more important ones.
+    #[derive(Default, Ord, PartialOrd)]
+    #[repr(u8)]
+    pub enum LogLevel {
+        /// Something does not work.
+        Error = "error",
+        /// Something needs attention.
+        Warn = "warn",
+        /// What an operator did, and what changed.
+        #[default]
+        Info = "info",
+        /// What helps to find a fault.
+        Debug = "debug",
+    }
 }
 
 /// How the log is started.
@@ -219,50 +222,4 @@ fn level_of(level: Level) -> u8 {
         Level::TRACE => return u8::MAX,
     };
     level as u8
-}
-
-impl FromStr for LogFormat {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "text" => Ok(Self::Text),
-            "json" => Ok(Self::Json),
-            _ => Err(format!("'{name}' is not text or json")),
-        }
-    }
-}
-
-impl FromStr for LogLevel {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "error" => Ok(Self::Error),
-            "warn" => Ok(Self::Warn),
-            "info" => Ok(Self::Info),
-            "debug" => Ok(Self::Debug),
-            _ => Err(format!("'{name}' is not error, warn, info or debug")),
-        }
-    }
-}
-
-impl fmt::Display for LogFormat {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Text => "text",
-            Self::Json => "json",
-        })
-    }
-}
-
-impl fmt::Display for LogLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        })
-    }
 }

@@ -1,4 +1,4 @@
-//! The switches of the crawler, which there is nothing to do for: items end by themselves.
+//! The switches of memcached's crawler, stored without effect: items expire without a crawler.
 
 use crate::sync::{AtomicBool, AtomicU32};
 

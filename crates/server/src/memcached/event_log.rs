@@ -1,5 +1,4 @@
-//! Telling those who look on what happens: lines for watchers, and connections and commands in the
-//! log at `-vv`.
+//! Reports events: lines for watchers, and connections and commands in the log at `-vv`.
 //!
 //! Whether anybody looks on is asked once per turn. Only then is each request looked at beside
 //! being carried out, with a second look at its item: what it costs is paid while watching. Where

@@ -1,104 +1,181 @@
-//! What a worker counts: plain numbers during a turn, published once at its end.
+//! What a thread counts: plain numbers during a turn, published once at its end. A counter is
+//! declared once; `stats` and `/metrics` take its name and number from here.
 //!
-//! Counting must cost nothing, so a request adds to a number that only its worker knows. The sums
+//! Counting must cost nothing, so a request adds to a number that only its thread knows. The sums
 //! go to shared atomics before the replies leave: whoever has seen a reply sees it counted.
+
+use std::marker::PhantomData;
 
 use curtail_types::{ArithmeticOutcome, DeleteOutcome, Direction, Operation, Outcome, SetOutcome};
 
 use crate::sync::{AtomicU64, Relaxed};
 
-/// The counters of a worker. Names are those of memcached's `stats` where it has them.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-#[repr(usize)]
-pub(crate) enum Count {
-    CmdGet,
-    CmdSet,
-    CmdFlush,
-    CmdTouch,
-    CmdMeta,
-    GetHits,
-    GetMisses,
-    DeleteHits,
-    DeleteMisses,
-    IncrHits,
-    IncrMisses,
-    DecrHits,
-    DecrMisses,
-    CasHits,
-    CasMisses,
-    CasBadval,
-    TouchHits,
-    TouchMisses,
-    StoreTooLarge,
-    StoreNoMemory,
-    AuthCmds,
-    AuthErrors,
-    IdleKicks,
-    BytesRead,
-    BytesWritten,
-    ConnYields,
-    ReplyNoMemory,
-    ReadNoMemory,
-    SlowReadersClosed,
-    Turns,
-    Requests,
-    Receives,
-    Sends,
-    MaintainedItems,
-    SpinsFound,
-    SpinsInVain,
-    Delegations,
-    DelegationsRefused,
-    DelegatedBatchesSent,
-    DelegatedBatchesTakenBack,
-    LateReleases,
-    HandOffs,
-    HandOffsRelieved,
-    LargeRefused,
-    SmallBehindLarge,
-    Compacted,
-    ConnectionsMoved,
-    ClusterHot,
-    ClusterRelayed,
-    ClusterAnswered,
-    ClusterProtocol,
-    ClusterKeysSent,
-    ClusterKeysAsked,
-    ClusterKeysUnfit,
-    ClusterMovesHeld,
-    ClusterMoveBatches,
-    ClusterShown,
-    ClusterFramesSent,
-    ClusterPartsSent,
-    ClusterMessagesSent,
-    ClusterLinkSends,
-    ClusterLinkReceives,
-    Length,
+/// Declares counters, each with its name in `stats`, in groups that `stats` prints in this order.
+macro_rules! counters {
+    ($(#[$meta:meta])* $kind:ident {
+        $($(#[$about:meta])* $group:ident { $($count:ident = $name:literal,)+ })+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        #[repr(usize)]
+        pub(crate) enum $kind { $($($count,)+)+ }
+
+        impl $kind {
+            $($(#[$about])* pub(crate) const $group: &[Self] = &[$(Self::$count),+];)+
+            pub(crate) const LENGTH: usize = 0 $(+ Self::$group.len())+;
+
+            /// Its row of `stats`.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $($(Self::$count => $name,)+)+ }
+            }
+        }
+
+        impl From<$kind> for usize {
+            #[inline(always)]
+            fn from(count: $kind) -> Self {
+                count as Self
+            }
+        }
+    };
+}
+pub(crate) use counters;
+
+counters! {
+    /// The counters of a worker. Names are those of memcached's `stats` where it has them.
+    Count {
+        /// Commands and reads, in plain `stats`.
+        COMMANDS {
+            CmdGet = "cmd_get",
+            CmdSet = "cmd_set",
+            CmdFlush = "cmd_flush",
+            CmdTouch = "cmd_touch",
+            CmdMeta = "cmd_meta",
+            GetHits = "get_hits",
+            GetMisses = "get_misses",
+        }
+        /// Behind two counters of the store.
+        OUTCOMES {
+            DeleteMisses = "delete_misses",
+            DeleteHits = "delete_hits",
+            IncrMisses = "incr_misses",
+            IncrHits = "incr_hits",
+            DecrMisses = "decr_misses",
+            DecrHits = "decr_hits",
+            CasMisses = "cas_misses",
+            CasHits = "cas_hits",
+            CasBadval = "cas_badval",
+            TouchHits = "touch_hits",
+            TouchMisses = "touch_misses",
+            StoreTooLarge = "store_too_large",
+            StoreNoMemory = "store_no_memory",
+            AuthCmds = "auth_cmds",
+            AuthErrors = "auth_errors",
+        }
+        /// Those of plain `stats` that stand by themselves.
+        SINGLE {
+            ReplyNoMemory = "response_obj_oom",
+            ReadNoMemory = "read_buf_oom",
+            IdleKicks = "idle_kicks",
+            BytesRead = "bytes_read",
+            BytesWritten = "bytes_written",
+            ConnYields = "conn_yields",
+        }
+        /// Turns and policies, in `stats curtail`.
+        TURNS {
+            Turns = "turns",
+            Requests = "requests",
+            Receives = "receives",
+            Sends = "sends",
+            MaintainedItems = "maintained_items",
+            SpinsFound = "spins_found",
+            SpinsInVain = "spins_in_vain",
+            SlowReadersClosed = "slow_readers_closed",
+            Delegations = "delegations",
+            DelegationsRefused = "delegations_refused",
+            DelegatedBatchesSent = "parcels_sent",
+            DelegatedBatchesTakenBack = "parcels_taken_back",
+            LateReleases = "late_releases",
+            Compacted = "writes_compacted",
+            HandOffs = "hand_offs",
+            HandOffsRelieved = "hand_offs_relieved",
+            LargeRefused = "large_refused",
+            SmallBehindLarge = "small_behind_large",
+            ConnectionsMoved = "connections_moved",
+        }
+        /// A node of a cluster, in `stats curtail`.
+        NODE {
+            ClusterHot = "cluster_hot_reads",
+            ClusterRelayed = "cluster_relayed",
+            ClusterAnswered = "cluster_answered",
+            ClusterProtocol = "cluster_protocol",
+            ClusterKeysSent = "cluster_keys_sent",
+            ClusterKeysAsked = "cluster_keys_asked",
+            ClusterKeysUnfit = "cluster_keys_unfit",
+            ClusterMovesHeld = "cluster_moves_held",
+            ClusterMoveBatches = "cluster_move_batches",
+            ClusterShown = "cluster_shown",
+            ClusterFramesSent = "cluster_frames_sent",
+            ClusterPartsSent = "cluster_parts_sent",
+            ClusterMessagesSent = "cluster_messages_sent",
+            ClusterLinkSends = "cluster_link_sends",
+            ClusterLinkReceives = "cluster_link_receives",
+        }
+    }
 }
 
-const LENGTH: usize = Count::Length as usize;
-
-/// The counts of one thread, or a sum of them.
+/// The numbers of one thread, or a sum of them: one of each counter of kind `K`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counts([u64; LENGTH]);
+pub(crate) struct Numbers<K, const LENGTH: usize>([u64; LENGTH], PhantomData<K>);
 
-/// The counts of one worker as others may read them.
+/// The same of one thread as others may read them.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct PublishedCounts([AtomicU64; LENGTH]);
+pub(crate) struct Published<K, const LENGTH: usize>([AtomicU64; LENGTH], PhantomData<K>);
 
-impl Counts {
+/// The counts of a worker.
+pub(crate) type Counts = Numbers<Count, { Count::LENGTH }>;
+pub(crate) type PublishedCounts = Published<Count, { Count::LENGTH }>;
+
+impl<K: Copy + Into<usize>, const LENGTH: usize> Numbers<K, LENGTH> {
     pub(crate) const fn new() -> Self {
-        Self([0; LENGTH])
+        Self([0; LENGTH], PhantomData)
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, count: Count, amount: u64) {
-        if let Some(number) = self.0.get_mut(count as usize) {
+    pub(crate) fn add(&mut self, count: K, amount: u64) {
+        if let Some(number) = self.0.get_mut(count.into()) {
             *number += amount;
         }
     }
 
+    /// What was counted once too often.
+    pub(crate) fn take_back(&mut self, count: K) {
+        if let Some(number) = self.0.get_mut(count.into()) {
+            *number -= 1;
+        }
+    }
+
+    pub(crate) fn get(&self, count: K) -> u64 {
+        self.0.get(count.into()).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (number, more) in self.0.iter_mut().zip(other.0) {
+            *number += more;
+        }
+    }
+
+    /// What was counted since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let mut difference = *self;
+        for (number, less) in difference.0.iter_mut().zip(earlier.0) {
+            *number = number.saturating_sub(less);
+        }
+        difference
+    }
+}
+
+impl Counts {
     /// A read: whether it shows a value, touches, and has found its item.
     #[inline(always)]
     pub(crate) fn add_get(&mut self, shows: bool, touches: bool, hit: bool) {
@@ -169,32 +246,6 @@ impl Counts {
             _ => {}
         }
     }
-
-    /// What was counted once too often.
-    pub(crate) fn take_back(&mut self, count: Count) {
-        if let Some(number) = self.0.get_mut(count as usize) {
-            *number -= 1;
-        }
-    }
-
-    pub(crate) fn get(&self, count: Count) -> u64 {
-        self.0.get(count as usize).copied().unwrap_or(0)
-    }
-
-    pub(crate) fn add_all(&mut self, other: &Self) {
-        for (number, more) in self.0.iter_mut().zip(other.0) {
-            *number += more;
-        }
-    }
-
-    /// What was counted since `earlier`.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
-        let mut difference = *self;
-        for (number, less) in difference.0.iter_mut().zip(earlier.0) {
-            *number = number.saturating_sub(less);
-        }
-        difference
-    }
 }
 
 /// A counter of several threads that `stats reset` starts over for `stats`, and for nobody else.
@@ -232,26 +283,26 @@ impl Tally {
     }
 }
 
-impl PublishedCounts {
+impl<K: Copy + Into<usize>, const LENGTH: usize> Published<K, LENGTH> {
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; LENGTH])
+        Self([const { AtomicU64::new(0) }; LENGTH], PhantomData)
     }
 
-    /// Shows `counts` to the others; only the worker itself calls this.
-    pub(crate) fn publish(&self, counts: &Counts) {
+    /// Shows `counts` to the others; only the thread itself calls this.
+    pub(crate) fn publish(&self, counts: &Numbers<K, LENGTH>) {
         for (shown, number) in self.0.iter().zip(counts.0) {
             shown.store(number, Relaxed);
         }
     }
 
     /// One of them.
-    pub(crate) fn get(&self, count: Count) -> u64 {
-        let shown = self.0.get(count as usize);
+    pub(crate) fn get(&self, count: K) -> u64 {
+        let shown = self.0.get(count.into());
         shown.map_or(0, |shown| shown.load(Relaxed))
     }
 
-    pub(crate) fn read(&self) -> Counts {
-        let mut counts = Counts::new();
+    pub(crate) fn read(&self) -> Numbers<K, LENGTH> {
+        let mut counts = Numbers::new();
         for (number, shown) in counts.0.iter_mut().zip(&self.0) {
             *number = shown.load(Relaxed);
         }

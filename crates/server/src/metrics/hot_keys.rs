@@ -1,4 +1,4 @@
-//! The keys that are asked for most: each worker's tap into `hotkeys`, and what is shown of all.
+//! The keys that are requested most: each worker's samples for `hotkeys`, and the merged list.
 //!
 //! ```text
 //!   batch ---> one request in 64, at odd distances ---> tracker --- once a second ---> report

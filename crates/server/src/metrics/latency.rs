@@ -1,4 +1,4 @@
-//! How long requests take in the server, by command and size class: for `/metrics`.
+//! Server time of requests by command and size class, for `/metrics`.
 //!
 //! ```text
 //!   receive | decode | other requests of the batch | this one | replies | handed to the kernel

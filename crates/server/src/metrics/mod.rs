@@ -1,4 +1,4 @@
-//! What is measured while serving, and how Prometheus and the slow log read it.
+//! Measurements of the serving path, and how Prometheus and the slow log read them.
 
 pub(crate) mod prefix_stats;
 

@@ -1,4 +1,4 @@
-//! How much work stood before requests, and how long they took, stage by stage.
+//! Histograms of the work ahead of requests and of their time, stage by stage.
 //!
 //! The first unit is work, not time: requests carried out ahead of one, connections ahead in a
 //! large worker's line, replies' bytes sent ahead in the turn. It costs no clock, and on a shared

@@ -1,4 +1,4 @@
-//! How much processor time the turns of a worker take: the proof that no turn is long.
+//! Processor time of a worker's turns: the proof that no turn is long.
 //!
 //! Reading a thread's processor time is a system call, so only every 64th turn is measured, and
 //! every turn that did maintenance, where the long ones would be.

@@ -1,5 +1,5 @@
-//! The executor: a thread that holds a queue's lease carries out its entries on the store, in their
-//! order, and answers those that were not acknowledged when they were admitted.
+//! The executor: a thread that holds a queue's lease executes its entries in order, and answers
+//! those that were not acknowledged when they arrived.
 //!
 //! ```text
 //!   lease -> Turn::run -> Apply  -> store, at the time of arrival for what expires (JB-4)

@@ -1,4 +1,4 @@
-//! Handshakes: who is where it says gets a session, at a bounded rate.
+//! Handshakes: a client that has proved its address gets a session, at a bounded rate.
 //!
 //! A HELLO costs the server a hash and stores nothing. A CONFIRM with a good cookie takes a place
 //! in the session table, of which an address can have only so many, and which only the unused ones

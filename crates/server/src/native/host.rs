@@ -1,4 +1,4 @@
-//! What the native path needs of the server that it is part of.
+//! The interface through which the native path uses its server.
 
 use curtail_runtime::Clock;
 use curtail_types::Now;

@@ -2,7 +2,7 @@
 //! `io-ack`, and behind the network card's program whatever that leaves to the server.
 //!
 //! ```text
-//!   wait --> door (a batch) --> ring the workers whose queues took something --> beat --> wait
+//!   wait --> receive a batch --> ring the workers whose queues took something --> beat --> wait
 //! ```
 //!
 //! It executes only where it has to wait for a queue that nobody executes. Its heartbeat is what
@@ -28,9 +28,9 @@ use crate::{
 /// How long it sleeps at most: well within the heartbeat's age.
 const SLEEP: Duration = Duration::from_millis(20);
 
-/// Nobody rings when the network card's program has queued something, so it is looked for: after
-/// something was found this soon, then in pauses that double up to the longest. An acknowledged
-/// write waits so long at most to be executed, and reads of it do not wait for that.
+/// The XDP program cannot wake a thread, so this one polls for its entries: this soon after it
+/// found some, then in pauses that double up to the longest. That bounds how long an acknowledged
+/// write waits to be executed; a read of it does not wait for that.
 const LOOK_MIN: Duration = Duration::from_micros(100);
 const LOOK_MAX: Duration = Duration::from_millis(4);
 
@@ -60,7 +60,6 @@ pub(crate) fn run(
         events: Events::with_capacity(EVENTS_MAX),
         busy_poll: BusyPoll::new(host.polls()),
         beaten_ns: 0,
-        next: 0,
         look: LOOK_MIN,
     };
     let mut receiver = Receiver::of_receiver(native);
@@ -91,8 +90,6 @@ struct IoThread<'a> {
     events: Events,
     busy_poll: BusyPoll,
     beaten_ns: u64,
-    /// The worker that is woken first for what is handed over.
-    next: usize,
     /// How long to sleep before it looks what the network card's program has queued.
     look: Duration,
 }
@@ -120,11 +117,8 @@ impl IoThread<'_> {
         }
         self.native.ring(self.host, touched);
         self.native.hand_back(self.host, &mut self.executor);
-        let handed = receiver.take_handed();
-        if handed > 0 {
-            self.native.wake(self.host, self.next, handed);
-            self.next = self.next.wrapping_add(1);
-        }
+        #[cfg(feature = "baselines")]
+        receiver.wake_for_handed(self.host);
         self.native
             .publish(self.thread, &self.executor.state().counts);
         received
@@ -192,8 +186,8 @@ impl Native {
         })
     }
 
-    /// After a thread has helped with queues that are others' to execute: who found the lease held
-    /// left them to the helper. Has them looked at again where something waits.
+    /// After a thread has helped to execute other owners' queues: an owner that found the lease
+    /// held left the queue to the helper, so this has it checked again where something waits.
     pub(crate) fn hand_back(&self, host: &dyn Host, executor: &mut Executor) {
         let helped = executor.take_helped();
         if helped != 0 {

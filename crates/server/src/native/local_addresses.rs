@@ -1,5 +1,5 @@
-//! Which of a host's addresses each session's client asks, for a server that listens at all of
-//! them: what is answered later, by whoever executes it, leaves by the same.
+//! The local address to which each session's client sends, for a server that listens at all
+//! addresses: replies that an executor sends later leave from the same address.
 //!
 //! An entry of a queue has no room for it, and the network card's program, which fills most, has no
 //! need for it. It is noted when a session is granted and when it reads or pings.
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_found_again_as_it_was_noted() {
+    fn a_noted_address_is_found_unchanged() {
         let locals = Locals::new(2);
         assert_eq!(locals.of(1), None);
         for text in ["127.0.0.2", "::1", "10.0.0.1"] {

@@ -3,7 +3,7 @@
 //! the wire.
 //!
 //! ```text
-//!   UDP --> Door: handshake, admission, reads       TCP --> stream: large values, past the queues
+//!   UDP --> Receiver: handshake, admission, reads   TCP --> stream: large values, past the queues
 //!            |  claim, reserve, publish, stamp               |
 //!            |  then ACK                                     | waits for head >= stamp
 //!            v                                               v
@@ -18,9 +18,10 @@
 //!
 //! Invariants. Everybody who touches an item looks at the stamp of its bucket first and has the
 //! queue executed up to there (JB-40, JB-41), so native clients and all others see one store. An
-//! entry is executed under its queue's lease, and answered before head moves past it. What a
-//! stranger sends is answered with no more bytes than it has.
+//! entry is executed under its queue's lease, and answered before head moves past it. An unverified
+//! sender gets no more bytes than it sent.
 
+#[cfg(feature = "baselines")]
 mod baselines;
 mod counters;
 mod executor;
@@ -54,9 +55,8 @@ use tracing::error;
 use crate::{
     log::{Limit, component, log_flush},
     native::{
-        baselines::software_queue::SoftwareQueue, counters::PublishedNativeCounts,
-        handshake::Grants, local_addresses::Locals, queue_memory::QueueMemory,
-        reply_cache::Answers,
+        counters::PublishedNativeCounts, handshake::Grants, local_addresses::Locals,
+        queue_memory::QueueMemory, reply_cache::Answers,
     },
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::Fault,
@@ -94,7 +94,8 @@ pub(crate) struct Native {
     locals: Locals,
     grants: Mutex<Grants>,
     /// Between receiving and running, where the placement has that.
-    software: Vec<SoftwareQueue>,
+    #[cfg(feature = "baselines")]
+    software: Vec<baselines::software_queue::SoftwareQueue>,
     /// Of each thread: workers, large workers, and the others behind them.
     published: Vec<PublishedNativeCounts>,
     /// Whether payloads are looked at once more when they are executed.
@@ -290,9 +291,9 @@ impl Native {
     /// The counts of all threads.
     pub(crate) fn counts_total(&self) -> NativeCounts {
         let mut sum = NativeCounts::new();
-        self.published
-            .iter()
-            .for_each(|counts| counts.add_to(&mut sum));
+        for published in &self.published {
+            sum.add_all(&published.read());
+        }
         sum
     }
 
@@ -310,14 +311,16 @@ impl Native {
     pub(crate) fn memory_bytes(&self) -> usize {
         let words = self.config.queues * self.queue_words + layout::STAMP_WORDS;
         let session = layout::SESSION_WORDS * 8 + Answers::session_bytes();
-        let software = self.software.len() * SoftwareQueue::bytes();
-        words * 8 + self.config.sessions * session + software
+        let bytes = words * 8 + self.config.sessions * session;
+        #[cfg(feature = "baselines")]
+        let bytes = bytes + self.software.len() * baselines::software_queue::SoftwareQueue::bytes();
+        bytes
     }
 
     /// What an acknowledgement promises here, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
         let who = match self.mode {
-            NativeMode::Xdp => "the network card's program acknowledges",
+            NativeMode::Xdp => "the XDP program acknowledges",
             NativeMode::IoAck => "a thread acknowledges",
             NativeMode::Deferred => "workers acknowledge before they execute",
             NativeMode::Raw => "workers acknowledge after they execute",

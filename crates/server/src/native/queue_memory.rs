@@ -1,5 +1,4 @@
-//! Where the queues, stamps and sessions lie: memory of this process, or maps that the network
-//! card's program shares.
+//! The memory of queues, stamps and sessions: of this process, or maps that the XDP program shares.
 //!
 //! The rest of the path does not know which of the two it is: it sees words. In maps that an
 //! earlier process left behind there may be entries that were acknowledged; they are made whole and

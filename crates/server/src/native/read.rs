@@ -1,5 +1,5 @@
-//! Reads: answered where they arrive, as soon as every accepted write of their bucket is executed,
-//! or from the newest of these (JB-40, JB-42).
+//! Reads: answered where they arrive, once every accepted write of their bucket is executed, or
+//! from the newest of these (JB-40, JB-42).
 //!
 //! ```text
 //!   stamp S of the bucket, once --> head >= S ----------------------> from the store

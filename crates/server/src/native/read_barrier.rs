@@ -1,6 +1,6 @@
-//! What keeps all other clients' requests behind accepted writes: whoever touches an item takes the
-//! stamp of its bucket first, and looks into the store when its queue has come that far (JB-40,
-//! JB-41).
+//! Keeps the requests of all other clients behind accepted writes: an access to an item takes the
+//! stamp of its bucket first, and reads the store when the queue has been executed up to there
+//! (JB-40, JB-41).
 //!
 //! ```text
 //!   request --> reached?  yes --> as ever

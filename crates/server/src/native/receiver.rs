@@ -1,4 +1,4 @@
-//! The receiver: receives datagrams, and does at once what needs no execution.
+//! The receiver: receives datagrams, and handles at once what needs no execution.
 //!
 //! ```text
 //!   datagram --> decode --> class
@@ -8,8 +8,8 @@
 //!     barrier        waits for all queues                    else help, or wait
 //! ```
 //!
-//! One thread runs a door: the one that does nothing else, or each worker its own. What becomes of
-//! the rest of a batch while one request of it is executed is what Juneberry's servers differ in:
+//! A receiver belongs to one thread: the one that does nothing else, or a worker. Juneberry's
+//! servers differ in what happens to the rest of a batch while one request of it is executed:
 //!
 //! ```text
 //!   io-ack, xdp: a thread apart      all of a batch is admitted and answered, then its reads run
@@ -23,8 +23,8 @@
 //! any of it is quicker to acknowledge and is neither of the paper's servers. One after another
 //! costs a system call for each answer.
 //!
-//! No acknowledgement leaves before its write is published, stamped and committed. That reads come
-//! last in a batch nobody can tell, since none of it is answered yet.
+//! No acknowledgement leaves before its write is published, stamped and committed. No client can
+//! observe that reads come last in a batch, since none of it is answered yet.
 
 use std::net::SocketAddr;
 
@@ -33,12 +33,14 @@ use curtail_codec::native::{
     Reply, ReplyError, Request, Status,
 };
 use curtail_ordered_queue::{
-    Arrival, Claim, ClaimTicket, EntryKind, Ingress, OrderedQueue, Sessions, Stamps, Verdict,
-    layout,
+    Arrival, Claim, ClaimTicket, EntryKind, Ingress, OrderedQueue, Sessions, Stamps, TURN_MAX,
+    Verdict, layout,
 };
 use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
+#[cfg(feature = "baselines")]
+use crate::native::baselines::pull::HandOff;
 use crate::{
     native::{
         HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
@@ -53,7 +55,7 @@ use crate::{
     test_faults::Fault,
 };
 
-/// One thread's way in.
+/// The receiver of one thread.
 pub(crate) struct Receiver<'a> {
     pub(super) native: &'a Native,
     pub(super) queues: Vec<OrderedQueue<'a>>,
@@ -68,17 +70,8 @@ pub(crate) struct Receiver<'a> {
     budget: Budget,
     /// A bit for each queue that took an entry since the last [`Receiver::take_touched`].
     touched: u64,
-    hands_off: HandsOff,
-    /// Requests left to the workers since the last [`Receiver::take_handed`].
-    pub(super) handed: usize,
-}
-
-/// Which requests are left to the workers.
-#[derive(Clone, Copy, Eq, PartialEq)]
-enum HandsOff {
-    Nothing,
-    Reads,
-    All,
+    #[cfg(feature = "baselines")]
+    pub(super) hand_off: HandOff,
 }
 
 /// What of a batch is looked at.
@@ -124,7 +117,7 @@ const BATCH: usize = 64;
 const QUEUES_MAX: usize = 64;
 
 impl<'a> Receiver<'a> {
-    /// A door that receives from the sockets from `first_socket` on, one for each address.
+    /// A receiver for the sockets from `first_socket` on, one for each address.
     pub(crate) fn new(native: &'a Native, first_socket: usize) -> Self {
         Self {
             native,
@@ -138,20 +131,16 @@ impl<'a> Receiver<'a> {
             barrier: None,
             budget: Budget::default(),
             touched: 0,
-            hands_off: HandsOff::Nothing,
-            handed: 0,
+            #[cfg(feature = "baselines")]
+            hand_off: HandOff::nothing(),
         }
     }
 
     /// The same for the one thread that receives: it leaves to the workers what the placement says.
     pub(crate) fn of_receiver(native: &'a Native) -> Self {
-        let hands_off = match native.config.placement {
-            NativePlacement::HandOff if native.mode.workers_receive() => HandsOff::All,
-            NativePlacement::HandOff => HandsOff::Reads,
-            _ => HandsOff::Nothing,
-        };
         Self {
-            hands_off,
+            #[cfg(feature = "baselines")]
+            hand_off: HandOff::of_receiver(native),
             ..Self::new(native, 0)
         }
     }
@@ -240,11 +229,6 @@ impl<'a> Receiver<'a> {
         state.post.send(self.native, &mut state.counts);
     }
 
-    /// How many requests were left to the workers since the last call.
-    pub(crate) fn take_handed(&mut self) -> usize {
-        std::mem::take(&mut self.handed)
-    }
-
     /// The queues that took entries since the last call, as bits.
     pub(crate) fn take_touched(&mut self) -> u64 {
         std::mem::take(&mut self.touched)
@@ -277,7 +261,8 @@ impl<'a> Receiver<'a> {
         match class.class() {
             Class::Local => self.local(receiver_cx, &request, from),
             Class::Barrier => self.barrier(receiver_cx, &request, from),
-            _ if self.leaves(class.is_queued()) => {
+            #[cfg(feature = "baselines")]
+            _ if self.hand_off.takes(class.is_queued()) => {
                 self.hand_off(receiver_cx, &request, bytes, from)
             }
             _ if class.is_queued() => self.write(receiver_cx, &request, bytes, from),
@@ -285,13 +270,30 @@ impl<'a> Receiver<'a> {
         }
     }
 
-    #[inline]
-    fn leaves(&self, is_write: bool) -> bool {
-        match self.hands_off {
-            HandsOff::Nothing => false,
-            HandsOff::Reads => !is_write,
-            HandsOff::All => true,
+    /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
+    pub(crate) fn run(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        bytes: &[u8],
+        from: Sender,
+    ) {
+        let native = self.native;
+        let before = self.take_touched();
+        self.take(receiver_cx, bytes, from);
+        // What is acknowledged before it is executed leaves before that.
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
+        let mut touched = self.take_touched();
+        self.touch(before | touched);
+        while touched != 0 {
+            let number = touched.trailing_zeros() as usize;
+            touched &= touched - 1;
+            receiver_cx
+                .executor
+                .drain(native, receiver_cx.store_cx, number, TURN_MAX);
         }
+        let state = receiver_cx.executor.state();
+        state.post.send(native, &mut state.counts);
     }
 
     /// Answers what is no request, if it is answered at all.

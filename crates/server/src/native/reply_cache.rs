@@ -1,13 +1,13 @@
-//! What executed requests were answered, so that one whose answer was lost is answered again and
-//! not executed again (JB-46).
+//! The replies of executed requests, so that a repeated request is answered again and not executed
+//! again (JB-46).
 //!
 //! One place for each slot of each session: a slot has one request outstanding, so only its newest
 //! answer can be asked for. It is written before the entry's queue moves on, and read by whoever
 //! receives the request again. Values are not kept: a read with a touch is carried out again, which
 //! does no harm.
 //!
-//! The answers are memory of the process. After its end a request that is sent again is answered
-//! that it was executed and that nobody knows what came of it.
+//! The answers are memory of the process. After its end a request that is sent again gets the
+//! status `Executed`: its result is no longer known.
 
 use curtail_codec::native::{SLOTS, Status};
 use curtail_ordered_queue::SessionName;

@@ -1,4 +1,4 @@
-//! Between the wire's words and the queue's: peers, places, and the way of a reply to its sender.
+//! Converts peers and positions between wire and queue, and sends replies to their clients.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_go_through_words_unchanged() {
+    fn peer_addresses_survive_encoding_as_words() {
         for text in [
             "127.0.0.1:4000",
             "[::1]:5",

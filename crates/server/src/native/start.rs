@@ -12,12 +12,13 @@ use curtail_runtime::{
 use curtail_store::Store;
 use curtail_types::HashSeed;
 
+#[cfg(feature = "baselines")]
+use crate::native::baselines;
 use crate::{
     config::{Config, seed::random_seed, start_error::StartError},
     log::Limit,
     native::{
-        Native, NativeConfig, NativeMode, NativePlacement, Streams,
-        baselines::software_queue::SoftwareQueue,
+        Native, NativeConfig, NativeMode, Streams,
         counters::PublishedNativeCounts,
         handshake::{Grants, answers_for},
         local_addresses::Locals,
@@ -146,7 +147,7 @@ impl Opening {
         let secrets = match self.memory.secrets() {
             Some(kept) if kept.seed != seed => {
                 return Err(StartError::Native(
-                    "the saved contents and the pinned queues are of different servers; remove one"
+                    "saved contents and pinned queues belong to different servers; remove one"
                         .to_owned(),
                 ));
             }
@@ -176,7 +177,8 @@ impl Opening {
             answers: answers_for(self.config.sessions),
             locals,
             grants: Mutex::new(Grants::default()),
-            software: software_queues(&self.config, self.mode, config.workers),
+            #[cfg(feature = "baselines")]
+            software: baselines::pull::software_queues(&self.config, self.mode, config.workers),
             published: (0..threads).map(|_| PublishedNativeCounts::new()).collect(),
             verifies: self.memory.acknowledges(),
             item_bytes_max: config.item_bytes_max,
@@ -326,16 +328,6 @@ fn bind(config: &Config, native: &NativeConfig, mode: NativeMode) -> Result<Boun
 
 /// How often the kernel is asked for a port that both may have.
 const TRIES_MAX: u32 = 32;
-
-/// The queues between receiving and running that a placement has: one for each worker, or one.
-fn software_queues(config: &NativeConfig, mode: NativeMode, workers: usize) -> Vec<SoftwareQueue> {
-    let count = match config.placement {
-        NativePlacement::HandOff => 1,
-        NativePlacement::Stealing if mode.workers_receive() => workers,
-        _ => 0,
-    };
-    (0..count).map(|_| SoftwareQueue::new()).collect()
-}
 
 /// Binds a socket at each address, for each thread that receives.
 fn bind_datagrams(

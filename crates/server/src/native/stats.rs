@@ -1,8 +1,8 @@
-//! What operators are told of the native path.
+//! The rows of `stats curtail` about the native path.
 
 use std::fmt::Display;
 
-use crate::native::{Native, counters::NATIVE_COUNTS};
+use crate::native::{Native, NativeCount};
 
 /// The rows of `stats curtail`, each given to `row` with its name.
 pub(crate) fn statistics(native: &Native, mut row: impl FnMut(&str, &dyn Display)) {
@@ -24,8 +24,8 @@ pub(crate) fn statistics(native: &Native, mut row: impl FnMut(&str, &dyn Display
         &depths.iter().max().copied().unwrap_or(0),
     );
     let counts = native.counts_total();
-    for (name, count) in NATIVE_COUNTS {
-        row(&format!("native:{name}"), &counts.get(count));
+    for count in NativeCount::ALL {
+        row(count.name(), &counts.get(*count));
     }
     for (number, depth) in depths.iter().enumerate().filter(|(_, depth)| **depth > 0) {
         row(&format!("native:queue:{number}:depth"), depth);

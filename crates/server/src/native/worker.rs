@@ -4,10 +4,11 @@
 use curtail_ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
+#[cfg(feature = "baselines")]
+use crate::native::baselines::pull::Pulling;
 use crate::{
     native::{
         BEAT_NS, Host, Native, NativePlacement, ReadBarrier,
-        baselines::pull::Pulling,
         executor::Executor,
         queue_scan::Rounds,
         receiver::{Receiver, ReceiverContext},
@@ -23,6 +24,7 @@ pub(crate) struct NativeTurns<'a> {
     native: &'a Native,
     receiver: Option<Receiver<'a>>,
     /// How requests come to the receiver, if not simply by its sockets.
+    #[cfg(feature = "baselines")]
     pulling: Option<Pulling>,
     /// Of placement by arrival: a bit for each queue that has entries of ours, perhaps.
     left: u64,
@@ -49,18 +51,23 @@ impl<'a> NativeTurns<'a> {
         let is_small = index < host.workers();
         let receives = native.config.workers_receive(native.mode) && is_small;
         let workers = host.workers();
-        let pulling = is_small.then(|| Pulling::new(native, index, workers));
-        let pulling = pulling.flatten();
+        #[cfg(feature = "baselines")]
+        let pulling = match is_small {
+            true => Pulling::new(native, index, workers),
+            false => None,
+        };
         let first_socket = match receives {
             true => index * native.addresses.len(),
             false => 0,
         };
-        let has_acceptor = receives || pulling.is_some();
+        #[cfg(feature = "baselines")]
+        let receives = receives || pulling.is_some();
         Self {
             index,
             host,
             native,
-            receiver: has_acceptor.then(|| Receiver::new(native, first_socket)),
+            receiver: receives.then(|| Receiver::new(native, first_socket)),
+            #[cfg(feature = "baselines")]
             pulling,
             left: 0,
             rounds: Rounds::new(native, index, workers),
@@ -87,14 +94,14 @@ impl<'a> NativeTurns<'a> {
                 store_cx: &mut *store_cx,
                 monotonic_ns: now_ns,
             };
-            received = match &mut self.pulling {
+            #[cfg(not(feature = "baselines"))]
+            let taken = receiver.turn(&mut receiver_cx);
+            #[cfg(feature = "baselines")]
+            let taken = match &mut self.pulling {
+                Some(pulling) => pulling.turn(receiver, &mut receiver_cx, self.host),
                 None => receiver.turn(&mut receiver_cx),
-                Some(pulling) => {
-                    let taken = pulling.turn(receiver, &mut receiver_cx, self.host);
-                    receiver.attend(&mut receiver_cx);
-                    taken
-                }
             };
+            received = taken;
             let touched = receiver.take_touched();
             self.left |= touched;
             if native.config.placement == NativePlacement::Owner && self.host.workers() > 1 {

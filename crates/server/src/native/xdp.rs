@@ -128,7 +128,7 @@ impl QueueMemory for NicMemory {
 
     fn quiesce(&self) {
         if let Err(error) = Nic::quiesce() {
-            error!(target: component::NATIVE, "waiting for the network card's program: {error}");
+            error!(target: component::NATIVE, "waiting for the XDP program failed: {error}");
         }
     }
 

@@ -1,8 +1,8 @@
-//! The view that is in force on this node, and the threads that have come to it.
+//! The view in force on this node, and which threads have adopted it.
 //!
-//! A worker looks once a turn whether there is another view. What must not begin before nobody acts
-//! on the old one (a key that moves away, or that becomes hot while requests run past the protocol)
-//! waits until every thread has begun a turn since:
+//! A worker checks once a turn for a new view. What must not begin while a thread acts on the old
+//! one (a key moves away, or becomes hot while requests bypass the protocol) waits until every
+//! thread has begun a turn since:
 //!
 //! ```text
 //!   mark = marks.set()      a new number: whoever begins a turn from now on knows what led to it
@@ -63,7 +63,8 @@ impl Marks {
         }
     }
 
-    /// A number that nobody has passed yet. Whoever passes it has seen what was done before.
+    /// Returns a number that no thread has passed yet; a thread that passes it has seen everything
+    /// done before.
     pub(crate) fn set(&self) -> u64 {
         let _passed = lock(&self.passed);
         self.last.fetch_add(1, Relaxed) + 1

@@ -1,6 +1,6 @@
-//! What clients of this worker ask for, as far as it runs elsewhere: through the machine of its
-//! key, on another node, or when the key has arrived. How a client spelt it is not known here: its
-//! answer belongs to a token.
+//! Requests of this worker's clients that run elsewhere: in the state machine of their key, on
+//! another node, or after their key has arrived. Their wire format is not known here: a token
+//! identifies the reply.
 
 use curtail_codec::node::ItemRequest;
 use curtail_types::{Access, Cas, Exptime, NodeId, NodeSet, RouteHash};

@@ -1,7 +1,7 @@
-//! The cluster's wall clock on this node: what decides when items end, on all of its threads.
+//! The cluster's wall clock on this node: all threads expire items by it.
 //!
-//! [`ClusterClock`] says how it is known. Until it is, a node takes no view up: it would hold
-//! against items that they have ended, or take them for younger than they are.
+//! [`ClusterClock`] says how it is known. Until it is known, a node adopts no view: it would expire
+//! items too early or too late.
 
 use curtail_consistency::clock::{ClusterClock, Reading};
 use curtail_types::{Instant, NodeId, Now, ViewNumber};
@@ -18,13 +18,13 @@ pub(super) struct WallClock {
     /// What has to be added to the monotonic clock; looked at once a turn.
     offset_ns: AtomicI64,
     is_set: AtomicBool,
-    /// How much later the node's own clock shows everything; but for tests nothing.
+    /// Offset of the node's own clock, for tests; else 0.
     behind_ns: u64,
-    /// A test has it go by its own.
+    /// For tests: use the node's own clock.
     is_deaf: bool,
 }
 
-/// From one node to the next, where a test wants them apart.
+/// Offset between the clocks of consecutive nodes, for tests.
 const APART_NS: u64 = 1_000_000_000_000;
 
 impl WallClock {
@@ -65,7 +65,7 @@ impl WallClock {
         lock(&self.state).reading(now)
     }
 
-    /// Another node was called at `sent`, and what it said arrived at `now`.
+    /// The answer to a call sent at `sent` arrived at `now`.
     pub(super) fn take_in(&self, now: Instant, sent: Instant, said: Reading) {
         let said = match self.is_deaf {
             true => Reading {

@@ -1,4 +1,5 @@
-//! Small news from node to node that is about no key: how far moves and joins have come.
+//! Control messages between nodes that are not about a key: progress of moves and joins,
+//! heartbeats.
 //!
 //! ```text
 //!   source of moves            target                    everybody
@@ -10,7 +11,7 @@
 //!                        with what the cluster's clock shows
 //! ```
 //!
-//! What moves and this news travel one link in order, so an end is seen after everything before it.
+//! Moves and these messages share one ordered link, so an end arrives after everything before it.
 
 use curtail_consistency::{
     clock::Reading,
@@ -18,7 +19,7 @@ use curtail_consistency::{
 };
 use curtail_types::{Instant, NodeSet, ViewNumber};
 
-/// Something to tell.
+/// A control message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum News {
     /// Worker `worker` of the sender has sent all keys that leave its slices under the view.
@@ -31,7 +32,7 @@ pub(super) enum News {
     Beat { heartbeat: Heartbeat, items: u32 },
     /// The receiver, which is joining, follows all hot keys whose home the sender is.
     Filled { view: ViewNumber },
-    /// The sender's clock, in microseconds, to be said back.
+    /// The sender's clock, in microseconds, to be echoed.
     Call { sent_us: u32 },
     /// What a call said, and the clock: so its sender learns how long a round trip takes, and what
     /// time it is.
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_arrive_as_they_were_sent() {
+    fn control_messages_decode_to_what_was_encoded() {
         let (view, worker) = (ViewNumber(70_000), 300);
         let heartbeat = Heartbeat {
             life: Incarnation(u64::MAX),

@@ -1,7 +1,8 @@
-//! What has become of the cluster, as this node has seen it: for `stats curtail` and `curtail top`.
+//! Events of the cluster as this node saw them: for `stats curtail` and `curtail top`.
 //!
-//! Changes of the view are told as the difference of two rosters, so every node tells the same
-//! story whoever brought it about. What was on a node that died is known from its last heartbeat.
+//! A change of the view is recorded as the difference of two rosters, so every node records the
+//! same events, whichever node made the change. How many items a dead node had is known from its
+//! last heartbeat.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -30,7 +31,7 @@ struct Known {
     roster: Option<Arc<Roster>>,
     /// How many items each node said that it has.
     items: BTreeMap<NodeId, u64>,
-    /// How long a word to each node and back takes, in microseconds: the mean of late.
+    /// Round-trip time to each node, in microseconds: a moving mean.
     round_trips: BTreeMap<NodeId, u64>,
     hot: BTreeSet<KeyName>,
     became_hot: u64,
@@ -56,7 +57,7 @@ impl Journal {
         lock(&self.0).items.insert(node, items);
     }
 
-    /// A word to `node` and back took so many microseconds.
+    /// A round trip to `node` took so many microseconds.
     pub(super) fn note_round_trip(&self, node: NodeId, us: u64) {
         let mut known = lock(&self.0);
         let mean = known.round_trips.entry(node).or_insert(us);
@@ -91,7 +92,7 @@ impl Journal {
             let count = known.hot.len();
             known.told = now;
             known.told_at = seconds;
-            let line = format!("{count} keys are hot: {new} more, {gone} less");
+            let line = format!("{count} keys are hot: {new} promoted, {gone} demoted");
             info!(target: component::CLUSTER, "{line}");
             known.push(seconds, line);
         }
@@ -170,7 +171,7 @@ impl Known {
                 match (before.members.leaving.contains(id), old.live.contains(id)) {
                     (true, _) => format!("{name} has left"),
                     (false, true) => format!("{name} is dead{}", self.loss(id, now)),
-                    (false, false) => format!("{name} is not coming in"),
+                    (false, false) => format!("{name} was removed before it was in service"),
                 },
             );
             self.items.remove(&id);
@@ -184,21 +185,21 @@ impl Known {
                 lines.push(format!("{name} joins"));
             }
             if now.members.leaving.contains(id) && !before.members.leaving.contains(id) {
-                lines.push(format!("{name} is to leave"));
+                lines.push(format!("{name} starts to leave"));
             }
         }
         match (old.moves(), new.moves()) {
             (false, true) => lines.push("keys begin to move".to_owned()),
-            (true, false) => lines.push("all keys are in their place".to_owned()),
+            (true, false) => lines.push("all keys have moved".to_owned()),
             _ => {}
         }
         lines
     }
 
-    /// What is gone with a node.
+    /// What was lost with a node.
     fn loss(&mut self, id: NodeId, now: &Roster) -> String {
         if now.settings.replicas > 1 {
-            return "; what it held others hold, too".to_owned();
+            return "; other nodes hold copies of its items".to_owned();
         }
         let items = self.items.get(&id).copied().unwrap_or(0);
         let lost = items.saturating_sub(self.hot.len() as u64);
@@ -270,7 +271,7 @@ mod tests {
     /// Goal: whoever looks at one node reads what happened to all, and what is lost. Method: two
     /// nodes form a cluster, one says what it has and dies.
     #[test]
-    fn a_death_is_told_with_its_loss() {
+    fn a_node_death_is_recorded_with_the_items_lost() {
         let settings = Settings {
             model: Default::default(),
             replicas: 1,

@@ -1,8 +1,7 @@
-//! Executing a request that was kept: of another node, or in its turn at last.
+//! Executes a kept request: one of another node, or one that had to wait.
 //!
-//! A write of the protocol runs under a version that the protocol chose. Whether it has written is
-//! seen by what is there afterwards, whatever the operation was: so every command of the store goes
-//! through the protocol without knowing it.
+//! The protocol chooses the version of a write. Whether the write changed the item is read from the
+//! item afterwards, so every command of the store works under the protocol unchanged.
 
 use curtail_codec::node::{ItemRequest, Shows};
 use curtail_store::Image;
@@ -72,7 +71,7 @@ impl ExecuteContext {
             (_, Some(after)) if after == ts => true,
             (None, None) => false,
             (Some(_), None) => true,
-            // What changes an item but not its version, as a touch does, is news to others, too.
+            // A change that keeps the version, such as a touch, must reach the other nodes, too.
             (_, Some(_)) if changes_quietly(&request.operation) => {
                 if let Some((mut image, value)) = self.take_image(cx, key, hash) {
                     image.cas = ts;

@@ -1,4 +1,4 @@
-//! Requests that other nodes carry out for this one, until their answers are there.
+//! Requests forwarded to other nodes, until their replies arrive.
 //!
 //! ```text
 //!   relay ---> sent ---> answered: done
@@ -33,7 +33,7 @@ pub(super) struct Out {
     pub(super) is_sent: bool,
 }
 
-/// How long a request tries to reach a node that can carry it out.
+/// Time limit for reaching a node that can execute a request.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
 impl NodeWorker {
@@ -59,7 +59,7 @@ impl NodeWorker {
         self.send_out(now, number);
     }
 
-    /// Sends a request that is out; parks it if that cannot be.
+    /// Sends a forwarded request; parks it if that is impossible.
     fn send_out(&mut self, now: Instant, number: u32) {
         let delegated = self.delegated;
         let Some(Some(out)) = self.out.get_mut(number as usize) else {

@@ -1,4 +1,4 @@
-//! Answers of other nodes to what this one has had them carry out, and the end of waiting for them.
+//! Replies of other nodes to forwarded requests, and the timeouts of those.
 
 use curtail_codec::node::{ItemAnswer, ItemRequest};
 use curtail_consistency::placement::slice_of;
@@ -22,11 +22,11 @@ use crate::{
 /// How long a request that was sent waits for its answer.
 const ANSWER_NS: u64 = 10_000_000_000;
 
-/// How often what is out is looked through.
+/// How often forwarded requests are checked for timeouts.
 const LOOK_NS: u64 = 100_000_000;
 
 impl NodeWorker {
-    /// Takes in what other nodes answered.
+    /// Processes the replies of other nodes.
     pub(super) fn take_answers(&mut self, cx: &mut NodeContext<'_>) {
         let mut answered = std::mem::take(&mut self.inbox.answered);
         for answer in answered.drain(..) {
@@ -102,7 +102,7 @@ impl NodeWorker {
         self.done.push(Completed::failed(origin, bytes, failure));
     }
 
-    /// What the links tell of.
+    /// Processes the events of links.
     pub(super) fn take_events(&mut self, cx: &NodeContext<'_>) {
         while let Some(event) = self.links.next_event() {
             if let LinkEvent::Reset(node) = event {
@@ -111,7 +111,7 @@ impl NodeWorker {
         }
     }
 
-    /// A node, or all it knew, is gone: reads are asked again, writes may have happened.
+    /// A node is lost or has restarted: reads are sent again, writes may have happened.
     fn lose(&mut self, cx: &NodeContext<'_>, node: NodeId) {
         for number in 0..self.out.len() as u32 {
             let Some(Some(out)) = self.out.get_mut(number as usize) else {
@@ -131,7 +131,7 @@ impl NodeWorker {
         }
     }
 
-    /// Ends what waits for an answer for too long.
+    /// Ends requests that have waited too long for a reply.
     pub(super) fn look_through(&mut self, cx: &NodeContext<'_>) {
         let now_ns = cx.store_cx.now.instant.ns;
         if now_ns.saturating_sub(self.looked_ns) < LOOK_NS {
@@ -155,7 +155,7 @@ fn is_read(bytes: &[u8]) -> bool {
     ItemRequest::decode(bytes).is_some_and(|request| request.operation.is_read())
 }
 
-/// Whether this can be the answer to what was asked: another would put the client out of step.
+/// Whether a reply is of the request's kind: another would corrupt the client's reply stream.
 fn answers(relayed: &Relayed, end: &End, value: &[u8]) -> bool {
     match (relayed.kind, *end) {
         (RelayedKind::Item, End::Answered(Some(outcome))) => {

@@ -1,5 +1,5 @@
-//! What a node needs of the server that it is: the time, the other workers, and whether clients may
-//! connect.
+//! The interface through which a node uses its server: the time, the other workers, and whether
+//! clients may connect.
 
 use curtail_runtime::Clock;
 use curtail_store::Store;

@@ -1,11 +1,9 @@
-//! What arrived from other nodes in this turn, sorted by what is to be done with it.
+//! What arrived from other nodes in this turn, sorted by kind.
 //!
-//! A frame borrows from its link, and answers go over links: so what arrives is taken out first,
-//! and dealt with after. Messages about keys go straight to their slices.
+//! A frame borrows from its link, and answers go over links: so frames are unpacked first and
+//! processed afterwards. Messages about keys go straight to their slices.
 
-use curtail_codec::node::{
-    AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest, failure_from_number,
-};
+use curtail_codec::node::{AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest};
 use curtail_consistency::placement::slice_of;
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Failure, NodeId, RouteHash, ViewNumber};
@@ -160,7 +158,7 @@ impl Answered {
             AnswerStatus::Failed => {
                 let failure = bytes
                     .first()
-                    .and_then(|number| failure_from_number(*number));
+                    .and_then(|number| Failure::from_number(*number));
                 End::Failed(failure.unwrap_or(Failure::NodeLost))
             }
             AnswerStatus::Done | AnswerStatus::Shown if bytes.is_empty() => End::Answered(None),

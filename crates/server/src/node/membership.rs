@@ -1,4 +1,4 @@
-//! What the membership says, brought to the workers.
+//! Passes the events of the membership to the workers, the links and the log.
 //!
 //! ```text
 //!   Member (thread) --- seen  ---> connector: whom to reach, as which life
@@ -156,7 +156,7 @@ impl Membership {
     }
 }
 
-/// Hears what the membership says.
+/// Receives the events of the membership.
 struct Watcher {
     host: Weak<dyn NodeHost>,
     cluster: Arc<Cluster>,
@@ -250,7 +250,7 @@ impl Watcher {
         self.cluster.has_left.fetch_or(is_leaving, Relaxed);
     }
 
-    /// Whether a test is not to have this node hear of a view.
+    /// Whether a test hides a view from this node.
     fn misses(&self, view: &View) -> bool {
         let now = self.cluster.views.current();
         let waits = now.is_some_and(|now| now.view.moves());

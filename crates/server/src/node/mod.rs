@@ -256,8 +256,8 @@ impl Cluster {
                 target: component::CLUSTER,
                 node = me,
                 apart_ms = ms,
-                "the clock of this machine is {ms} ms off the cluster's; items expire by the \
-                 cluster's: set this machine's clock"
+                "the clock of this machine differs from the cluster's by {ms} ms; items expire by \
+                 the cluster's clock: set this machine's clock"
             );
         }
         let mut unset = lock(&self.unset);

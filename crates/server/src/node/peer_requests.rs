@@ -1,4 +1,4 @@
-//! What other nodes ask of this one: their clients' requests for keys whose home is here.
+//! Requests of other nodes: those of their clients, for keys whose home is here.
 //!
 //! ```text
 //!   Requests frame --> asked --> here, as if a client had asked ----------+
@@ -11,7 +11,7 @@
 //! frame.
 
 use curtail_codec::node::{
-    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, failure_number,
+    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part,
 };
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Failure};
@@ -139,7 +139,7 @@ impl NodeWorker {
             bytes: &[],
         };
         let part = Part::Answer(head, answer);
-        // Who gets none asks again, or says so to its client.
+        // A node that gets no answer sends the request again, or fails it.
         let _ = self.links.send_filled(at, class, &part, bytes, |room| {
             let (first, rest) = room.split_at_mut(said.len());
             first.copy_from_slice(said);
@@ -156,7 +156,7 @@ impl NodeWorker {
         let outcome = match completed.end {
             End::Elsewhere => return Some((AnswerStatus::Moved, 0)),
             End::Failed(failure) => {
-                *room.first_mut()? = failure_number(failure);
+                *room.first_mut()? = failure as u8;
                 return Some((AnswerStatus::Failed, 1));
             }
             End::Done(outcome) | End::Answered(outcome) => outcome,

@@ -1,4 +1,4 @@
-//! Where a request runs: here past the protocol, through the protocol, or on another node.
+//! Where a request runs: on this node past the protocol, through the protocol, or on another node.
 //!
 //! ```text
 //!                    the key is ...
@@ -29,7 +29,7 @@ pub(crate) enum Way {
     Protocol,
     /// On this node.
     At(NodeId),
-    /// Here, when the item has come from one of those who had it.
+    /// Here, after the item has arrived from an earlier holder.
     Arriving,
 }
 

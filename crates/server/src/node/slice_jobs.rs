@@ -1,4 +1,4 @@
-//! What a slice is given to do, owned: it may be done later, or by another worker.
+//! The jobs of a slice, with data of their own: they may run later, or on another worker.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -32,9 +32,9 @@ pub(super) enum Job {
     View(Arc<InForce>),
     /// The key, whose bytes are there, does not belong here, unless its machine knows it.
     Sweep(RouteHash, Box<[u8]>),
-    /// This node is no member any more: nothing that it knew is worth anything.
+    /// This node is no longer a member: the slice drops its state.
     Forget,
-    /// The time that its machine waits for may have come.
+    /// A timer of the machine may have expired.
     Tick,
     /// The key, whose bytes are there, is to become hot: nothing may run past the protocol.
     Prepare(RouteHash, Box<[u8]>),

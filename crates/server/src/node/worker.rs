@@ -1,5 +1,4 @@
-//! What a worker is beside its clients when its server is a node: its links, its share of the
-//! slices, and what it waits for from others.
+//! A worker's part of a node: its links, its slices, and the replies that it waits for.
 //!
 //! ```text
 //!   turn of a worker:  collect -> execute_in_cluster -> reply -> work -> wait
@@ -246,11 +245,11 @@ impl NodeWorker {
             self.tell_now(node, News::Beat { heartbeat, items });
             self.tell_now(node, News::Call { sent_us });
         }
-        // A process that does not get to this suspects nobody of the same.
+        // A process that is too slow to send heartbeats must not suspect others.
         self.cluster.heard(self.cluster.me, Heartbeat::default());
     }
 
-    /// Tells a node what is of use at this moment only.
+    /// Sends a node a message that is not worth a retry.
     pub(super) fn tell_now(&mut self, node: NodeId, news: News) {
         if let Some(to) = self.links.endpoint(node) {
             let bytes = news.to_bytes();
@@ -364,8 +363,7 @@ impl NodeWorker {
         self.done = done;
     }
 
-    /// What was run here may be older than the lease: if that has ended since, nobody is told what
-    /// was read.
+    /// What was read here may be stale if the lease has ended since: then it is not shown.
     fn check_lease(&self, cx: &NodeContext<'_>, done: &mut [Completed]) {
         let of_here = |completed: &&mut Completed| matches!(completed.end, End::Done(_));
         let mut of_here = done.iter_mut().filter(of_here).peekable();

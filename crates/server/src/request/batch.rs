@@ -1,5 +1,5 @@
-//! The requests of one turn, side by side, so that all memory they will touch can be asked for
-//! before the first is carried out.
+//! The requests of one turn side by side, so that the worker can prefetch all memory they touch
+//! before it executes the first.
 //!
 //! A batch borrows from the memory that the turn received into; its own list is used again in the
 //! next turn, so that collecting allocates nothing.

@@ -1,4 +1,4 @@
-//! Requests on their way to another worker, and their answers on the way back.
+//! A delegated batch: requests on their way to another worker, and their replies on the way back.
 //!
 //! ```text
 //!  origin, one turn            owner, its next turn             origin
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A delegated batch has its requests' bytes in memory of its own, because what was received is
-//! overwritten in the next turn. It is sealed: whoever opens it first carries it out. That is the
-//! owner, unless it does not get to run for so long that the origin takes the delegated batch back;
-//! so nobody waits for a worker that is off its processor.
+//! overwritten in the next turn. Only one worker can open it, and executes it: the owner, unless
+//! the owner does not run for so long that the origin reclaims the batch. So no client waits for a
+//! worker that is off its processor.
 //!
 //! Invariant: a connection has requests in the delegated batches of one turn at most, and all its
 //! requests to one key are in one delegated batch, in order.

@@ -1,4 +1,4 @@
-//! What a worker has handed on to others and awaits.
+//! The requests that a worker has delegated to others and whose replies it awaits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The stages of a turn: receive and decode, batch, execute, delegate, compact, reply.
+//! The requests of a turn, their replies, and what is delegated to other workers.
 
 pub(crate) mod batch;
 pub(crate) mod delegated_batch;

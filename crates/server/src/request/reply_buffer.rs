@@ -1,5 +1,5 @@
-//! The replies of one turn: small ones side by side in one piece of memory, large values leased
-//! where they lie.
+//! The replies of one turn: small ones side by side in one buffer, large values leased in item
+//! memory.
 //!
 //! ```text
 //!  area    [ VA 3\r\nabc\r\n | EN\r\n | VA 70000\r\n | \r\n ]

@@ -1,4 +1,4 @@
-//! Where a request runs.
+//! Routes: where a request runs.
 //!
 //! ```text
 //!   accepted writes before it? --> placement among nodes --> policy among workers --> Here ...
@@ -12,9 +12,9 @@
 //!
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
-pub(crate) mod entry;
-pub(crate) mod follow;
+pub(crate) mod execute_entry;
 pub(crate) mod on_node;
+pub(crate) mod run_routes;
 
 use curtail_codec::memcached::{Admin, Request};
 use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
@@ -51,7 +51,7 @@ pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
     worker.node.is_none() && worker.native.is_none()
 }
 
-/// Where a run of requests goes whose first is `entry`.
+/// The route of the run of requests that begins with `entry`.
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     // A connection that was put off has no further part in this turn.
     if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
@@ -164,7 +164,7 @@ pub(crate) fn claim(worker: &Worker, hash: KeyHash) -> Route {
             Route::Claimed(ticket)
         }
         Claim::Granted(owner, ticket) => Route::Worker(owner, Some(ticket)),
-        // More than can be counted wait for it: the store is right without an owner, too.
+        // The holder's count of writes is full; the store is correct without an owner, too.
         Claim::Full(_) => Route::Here,
     }
 }

@@ -1,4 +1,4 @@
-//! Requests on a node of a cluster: which of them run elsewhere, and how their answers come back.
+//! Requests on a node of a cluster: which of them run elsewhere, and how their replies return.
 //!
 //! A request that runs elsewhere leaves a place in its connection's replies, and nothing more is
 //! read from that connection until all such places are filled: so replies keep their order, and a
@@ -27,20 +27,20 @@ use crate::{
         batch::{Entry, Work},
         reply_buffer::ROOM_BYTES,
     },
-    route::{self, Route, entry, follow},
+    route::{self, Route, execute_entry, run_routes},
     test_faults::Fault,
     turn::{compaction, delegate, execute, large_write, lifecycle, log_events, note_latency, send},
     worker::Worker,
 };
 
-/// What became of a read that looked past the protocol.
+/// The outcome of a read that bypassed the protocol.
 enum Looked {
     Shown,
     Changed,
     Missing,
 }
 
-/// For how long a worker is away before each turn if a test wants that.
+/// Pause before each turn, if a test injects one.
 const DOZE: Duration = Duration::from_millis(500);
 
 // ---- the turn of a worker ----
@@ -64,7 +64,7 @@ pub(crate) fn begin_turn_in_cluster(worker: &mut Worker) {
     }
 }
 
-/// How long a worker may sleep for the cluster's sake.
+/// The longest sleep that the cluster's timers allow.
 pub(crate) fn time_to_cluster(worker: &Worker) -> Duration {
     let due = worker.node.as_ref().and_then(|node| node.due());
     let Some(Instant { ns }) = due else {
@@ -290,7 +290,7 @@ fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_
     ask(worker, node, entry.slot, (way, route), &request, form);
 }
 
-/// Shows what is read if nothing happened to the key meanwhile.
+/// Shows a value that was read, if the key's state has not changed meanwhile.
 fn run_looked(
     worker: &mut Worker,
     node: &NodeWorker,
@@ -303,7 +303,7 @@ fn run_looked(
     }
     let mark = worker.replies.mark();
     let misses = worker.cx.counts.get(Count::GetMisses);
-    entry::carry_out_apart(worker, entry);
+    execute_entry::carry_out_apart(worker, entry);
     let missed = worker.cx.counts.get(Count::GetMisses) != misses;
     let looked = match node.cluster.keys.is_as(route, seen) {
         false => Looked::Changed,
@@ -350,7 +350,7 @@ fn await_answer(
 /// What is not about one small item.
 fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {
     let slot = entry.slot;
-    // What is asked of other nodes must not be asked twice.
+    // A request must not be sent to other nodes twice.
     let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX;
     if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
         return execute::put_off(worker, entry);
@@ -399,7 +399,7 @@ fn receive_large(
     }
 }
 
-/// Removes an item, wherever it is, before anything that follows is answered; says nothing.
+/// Removes an item at its holder before any later request is answered; sends no reply.
 fn remove(worker: &mut Worker, node: &mut NodeWorker, slot: usize, key: WireKey<'_>) {
     let mut scratch = KeyScratch::default();
     let request = ItemRequest {
@@ -443,9 +443,8 @@ fn flush_others(
 
 // ---- large writes ----
 
-/// Has a large write that is complete executed where its key is, if that is not here.
-/// A large worker has no part in the cluster: it leaves what has moved, or become hot, while it
-/// was received to the worker that its connection belongs to.
+/// A large worker has no part in the cluster: it leaves a write whose key has moved or become hot
+/// meanwhile to the worker that its connection belongs to.
 pub(crate) fn end_large_elsewhere(worker: &mut Worker, slot: usize) -> bool {
     let Some(mut node) = worker.node.take() else {
         return leave_large_elsewhere(worker, slot);
@@ -530,5 +529,5 @@ fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
 /// Runs a request as on a server that is alone.
 fn run_here(worker: &mut Worker, entry: &Entry<'_>) {
     let route = route::route_among_workers(worker, entry);
-    follow::execute_run(worker, std::slice::from_ref(entry), route);
+    run_routes::execute_run(worker, std::slice::from_ref(entry), route);
 }

@@ -1,4 +1,4 @@
-//! How others reach the thread that controls sizes.
+//! The handle through which other threads reach the control thread of size-aware sharding.
 
 use std::{
     sync::{Condvar, PoisonError},

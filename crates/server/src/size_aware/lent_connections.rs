@@ -1,4 +1,5 @@
-//! A worker's connections that large workers have, and what the kernel reports of them meanwhile.
+//! A worker's connections that are lent to large workers, and the kernel's events for them
+//! meanwhile.
 //!
 //! A connection whose large value is being sent stays watched by the worker it belongs to: so the
 //! usual way there and back costs no call to the kernel and wakes nobody at the end. What it asks

@@ -1,4 +1,4 @@
-//! What workers decide by at present: the policy and the plan of sizes, published whole.
+//! The policy and the plan in force, published to the workers as one snapshot.
 //!
 //! ```text
 //!   control (once an epoch) --+                       +--> worker 0, at the beginning of a turn

@@ -1,4 +1,4 @@
-//! What serving and handing on cost, as the control reckons with it.
+//! The costs of serving and of a hand-off that the control loop assumes.
 
 /// What serving a request for a value of so many bytes costs a worker, in nanoseconds.
 pub(crate) const fn serve_ns(bytes: usize) -> u64 {

@@ -1,5 +1,5 @@
-//! The acceptor: one thread that takes connections and gives each to the worker that has fewest; of
-//! several, to the one that did least in the last epoch.
+//! The acceptor: one thread that accepts connections and gives each to the worker with the fewest;
+//! among several, to the one that did least in the last epoch.
 //!
 //! It also keeps the connection limit. By default a client too many is told so and closed at once;
 //! without `maxconns_fast` it waits in the kernel's queue until another one leaves.

@@ -1,5 +1,5 @@
-//! The control: a thread that learns once an epoch from which size on values are large, and how
-//! many large workers that takes.
+//! The control thread: computes once an epoch the size from which values are large, and the number
+//! of large workers.
 //!
 //! ```text
 //! workers: sizes of what was asked for ---> SizeControl ---> plan ---> the plan snapshot of all
@@ -86,7 +86,7 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
                 threshold_bytes = plan.threshold,
                 small_cores = plan.small,
                 large_cores = plan.cores - plan.small,
-                "values of {} bytes and more are large now",
+                "values of {} bytes and more are now large",
                 plan.threshold
             );
         }

@@ -1,4 +1,4 @@
-//! Large workers step aside for everybody (`SCHED_IDLE`), and forward again when they starve.
+//! Thread priorities: large workers run under `SCHED_IDLE` and get a boost when they starve.
 //!
 //! ```text
 //!   the control, 20 times a second while a large worker has connections:

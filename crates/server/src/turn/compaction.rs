@@ -19,8 +19,8 @@
 //!
 //! Invariants: the store is changed first and once, under one lock of the key, and answers are
 //! written afterwards, so all requests of a run take effect together, in their order, and are
-//! concurrent with each other: their clients have not been answered. Whatever does not end well for
-//! all is undone by nobody, because it changed nothing: then each request is carried out by itself.
+//! concurrent with each other: their clients have not been answered. If the combined operation
+//! fails, it has changed nothing, and each request is executed by itself.
 
 use curtail_codec::memcached::{Form, Request, Return, WireKey, encode};
 use curtail_store::COPY_BYTES_MAX;
@@ -61,8 +61,8 @@ pub(crate) trait Run {
     /// The number of its connection, for those who look on.
     fn connection(&self, number: usize) -> i32;
 
-    /// Whether those who look on were told where the requests arrived: on a node of a cluster, of
-    /// what other workers delegated.
+    /// Whether the watchers' lines were written where the requests arrived: so it is on a node of a
+    /// cluster with requests that other workers delegated.
     fn is_logged(&self) -> bool;
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum Kind {
     Delete,
     /// The last one's end is set.
     Touch,
-    /// What each counts to follows from what is there.
+    /// The result of each follows from the current value.
     Count,
 }
 
@@ -249,8 +249,8 @@ fn skip_across(worker: &mut Worker, entries: &[Entry<'_>]) -> bool {
     true
 }
 
-/// Carries out a run as one. False if that was not possible; then nothing is answered, and of
-/// what was there nothing is changed that carrying out each by itself would not change.
+/// Executes a run as one operation. False if that is impossible: then no request is answered, and
+/// the item has changed at most as executing the requests one by one would change it.
 pub(crate) fn fold(cx: &mut WorkerContext, replies: &mut Replies, run: &impl Run) -> bool {
     let kind = run.at(0, |item, operation, value| {
         Kind::of(operation, item.form, value.len(), cx.store_cx.now)
@@ -272,7 +272,7 @@ pub(crate) fn fold(cx: &mut WorkerContext, replies: &mut Replies, run: &impl Run
     folded.is_some()
 }
 
-/// The length of the value that a run finds, for those who look on.
+/// The length of the value that a run finds, for watchers.
 #[cold]
 fn found_for_event_log(cx: &mut WorkerContext, run: &impl Run) -> Option<u32> {
     run.at(0, |item, _, _| {
@@ -323,7 +323,7 @@ fn fold_appends(
         let (Operation::Set(set), true) = (operation, fits) else {
             return None;
         };
-        // What is large is for others, and what is too large is told one by one.
+        // Large workers serve large values, and each value that is too long gets its own error.
         let joined = execute::joined_bytes(cx, item, set) as usize + appended.len();
         let fits = joined < cx.turn.large_counts_from.min(cx.turn.large_from)
             && joined <= cx.shared.config.item_bytes_max;
@@ -458,8 +458,8 @@ fn store_set(
     Some(cx.store_cx.set(key, item.hash, set, value))
 }
 
-/// Tells of a request of a run what would be told of it alone; `found` is the length of the
-/// value that it would find.
+/// Writes the watchers' line of one request of a run, as if it had run alone; `found` is the length
+/// of the value that it would find.
 #[inline]
 fn log_folded(
     cx: &mut WorkerContext,
@@ -494,7 +494,7 @@ fn member<'b, 'a>(entry: &'b Entry<'a>, now: Now) -> Option<(&'b WireKey<'a>, Ki
     Some((key, kind))
 }
 
-/// Whether two keys are one, and spelt alike.
+/// Whether two keys are equal and have the same encoding.
 pub(crate) fn is_same(one: &WireKey<'_>, other: &WireKey<'_>) -> bool {
     one.text() == other.text() && one.is_base64() == other.is_base64()
 }

@@ -1,15 +1,16 @@
-//! Deciding where a request runs, and handing it to another worker if it runs there.
+//! Decides where a request runs, and delegates it to another worker if it runs there.
 //!
 //! ```text
-//!   decide --+-- here ------------------------------------> carry out
-//!            +-- here, and the partition is ours meanwhile -> carry out, release
-//! +-- at its owner or holder ------------------> delegated batch, sent at the end of the turn
+//!   decide --+-- here --------------------------> execute
+//!            +-- here, with a claim ------------> execute, release the claim
+//!            +-- at its owner or holder --------> delegated batch, sent at the end of the turn
 //! ```
 //!
-//! While a connection's requests are with others, nothing more is read from it, and its replies
-//! wait until all are there: so they keep their order, and one send takes them. Requests to a key
-//! that was handed on in this turn follow it, so that a client reads what it wrote. What is not
-//! about one item waits until everything before it is done.
+//! While other workers execute requests of a connection, nothing more is read from it, and its
+//! replies wait until all are complete: so they keep their order and leave in one send. Later
+//! requests for a key that was delegated in this turn go to the same worker, so that a client reads
+//! its own writes. A request that is not about one item waits until every request before it is
+//! done.
 
 use std::sync::Arc;
 
@@ -39,10 +40,10 @@ use crate::{
 /// Delegated batches that are kept for use again.
 const SPARE_MAX: usize = 16;
 
-/// After this long a delegated batch that its owner has not opened is taken back.
+/// Age at which a worker reclaims a delegated batch that the other worker has not opened.
 const TAKEN_BACK_NS: u64 = 1_000_000;
 
-/// Hands a request on, with the claim that it has; gives the claim back if the request has to be
+/// Delegates a request together with its claim; releases the claim if the request has to be
 /// executed here.
 #[inline(never)]
 pub(crate) fn delegate(
@@ -61,7 +62,7 @@ pub(crate) fn delegate(
         worker.cx.counts.add(Count::DelegationsRefused, 1);
         return Err(ticket);
     };
-    // A node of a cluster has shown it where it arrived.
+    // On a node of a cluster, watchers got its line where it arrived.
     if worker.cx.event_log.on && worker.cx.shared.cluster.is_none() {
         log_events::show(worker, entry);
     }
@@ -122,8 +123,8 @@ pub(crate) fn open_delegated(worker: &mut Worker, sealed: &Sealed) {
     }
 }
 
-/// Whether everything that was handed on before mark `last` was set is back; told once. A large
-/// worker passes marks, too.
+/// Whether every batch delegated before mark `last` was set has returned; true once for each mark.
+/// A large worker passes marks, too.
 pub(crate) fn passes_mark(worker: &mut Worker, last: u64) -> bool {
     let delegation = &mut worker.delegation;
     if last != delegation.mark_seen.0 {
@@ -145,7 +146,8 @@ pub(crate) fn awaits_delegated(worker: &Worker) -> bool {
     !worker.delegation.outstanding.is_empty()
 }
 
-/// Takes back what its owner has not opened for too long, and carries it out here.
+/// Reclaims delegated batches that their owners have not opened for too long, and executes them
+/// here.
 pub(crate) fn take_back_delegated(worker: &mut Worker) {
     let now_ns = worker.cx.store_cx.now.instant.ns;
     let mut index = 0;
@@ -163,7 +165,7 @@ pub(crate) fn take_back_delegated(worker: &mut Worker) {
     }
 }
 
-/// Puts the answers of a delegated batch where they are awaited.
+/// Moves the replies of a delegated batch to the connections that await them.
 pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
     if worker.cx.turn.slow_ns != slow_log::OFF {
         let mut outstanding = worker.delegation.outstanding.iter();
@@ -214,9 +216,8 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
     }
 }
 
-/// Asks the memory for the item that a request is about, and notes where that is; with
-/// `writers` also for the word that a write will claim, which is another worker's as likely as
-/// not.
+/// Prefetches the item that a request is about, and notes where it is; with `writers` also the word
+/// that a write will claim, which is often in another worker's cache.
 #[inline(always)]
 pub(crate) fn prefetch(cx: &WorkerContext, entry: &mut Entry<'_>, writers: Option<&Writers>) {
     let Work::Request(Request::Item { operation, .. }) = &entry.work else {
@@ -229,7 +230,7 @@ pub(crate) fn prefetch(cx: &WorkerContext, entry: &mut Entry<'_>, writers: Optio
     entry.hint = cx.store_cx.store.prefetch_item(entry.hash);
 }
 
-/// Gives a claim back.
+/// Releases a claim.
 #[inline]
 pub(crate) fn release(cx: &mut WorkerContext, ticket: Ticket) {
     if cx.shared.writers.release(ticket).is_err() {

@@ -1,4 +1,4 @@
-//! Execute: carry out one request and write its reply into the turn's memory.
+//! Executes one request and writes its reply into the turn's buffer.
 
 use std::borrow::Cow;
 
@@ -26,8 +26,8 @@ use crate::{
     worker::{Worker, context::WorkerContext},
 };
 
-/// Whose item an operation is about and how to answer it: borrowed from the batch, because copying
-/// requests about would cost more than carrying them out.
+/// The item that an operation is about and the form of its reply: borrowed from the batch, because
+/// copying requests would cost more than executing them.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'b, 'a> {
     pub(crate) slot: usize,
@@ -52,7 +52,8 @@ pub(crate) enum Origin {
 pub(crate) enum Executed {
     /// It was executed and answered.
     Done,
-    /// It was not executed: it joins bytes to a value of so many, which a large worker has to do.
+    /// It was not executed: it appends or prepends to a value of so many bytes, which a large
+    /// worker does.
     NeedsLargeWorker(usize),
     /// It is to be answered with an error.
     Refused(Refusal),
@@ -71,9 +72,8 @@ enum Found {
     Busy,
 }
 
-/// Carries out one entry of the batch. With `claims`, a write claims its partition first.
-/// Leaves a request, and with it all that follow on its connection, to a later turn: this turn
-/// has answered enough there. Its input is kept as if it had not been decoded.
+/// Leaves a request, and with it all that follow on its connection, to a later turn: this turn has
+/// answered enough there. Its input is kept as if it had not been decoded.
 #[cold]
 pub(crate) fn put_off(worker: &mut Worker, entry: &Entry<'_>) {
     worker.replies.close_off(entry.slot);
@@ -102,8 +102,8 @@ pub(crate) fn put_off_behind(worker: &mut Worker, entry: &Entry<'_>, behind: Beh
     put_off(worker, entry);
 }
 
-/// Ends a request that is answered in parts: with `line`, or with what the first part that
-/// failed says.
+/// Ends a request that is answered in parts: with `line`, or with the error of the first part that
+/// failed.
 pub(crate) fn end_parts(worker: &mut Worker, slot: usize, line: &'static [u8]) {
     note_failed(worker);
     let Some(connection) = worker.slots.get_mut(slot) else {
@@ -133,7 +133,7 @@ pub(crate) fn note_failed(worker: &mut Worker) {
     }
 }
 
-/// Leaves a request that joins bytes to a large value to a large worker, which decodes it anew.
+/// Leaves an append or prepend to a large value to a large worker, which decodes it again.
 #[cold]
 pub(crate) fn hand_on(worker: &mut Worker, entry: &Entry<'_>, bytes: usize) {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -158,8 +158,8 @@ pub(crate) fn depart_to_receive(worker: &mut Worker, slot: usize, hash: KeyHash,
     }
 }
 
-/// Has what the client still sends of a refused value dropped where nothing small waits for it,
-/// however much there is to do already: somebody has to receive it.
+/// Has a large worker, however busy, receive and discard the rest of a refused value, so that no
+/// small request waits for it.
 #[cold]
 pub(crate) fn swallow_apart(worker: &mut Worker, slot: usize, hash: KeyHash, bytes: u32) {
     if hand_off::is_large(&worker.cx, bytes as usize) {
@@ -167,8 +167,8 @@ pub(crate) fn swallow_apart(worker: &mut Worker, slot: usize, hash: KeyHash, byt
     }
 }
 
-/// Executes a request about one item that did not come from a connection of this worker; if
-/// it is answered with an error, which one.
+/// Executes a request about one item that did not come from a connection of this worker. Returns
+/// the error that answers it, if one does.
 #[inline(never)]
 pub(crate) fn run_item_apart(
     cx: &mut WorkerContext,
@@ -217,7 +217,7 @@ pub(crate) fn count_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
     }
 }
 
-/// The read that most requests are, if this is one; whether it was, and is answered.
+/// Executes and answers a read of the most common kind; false if the request is of another kind.
 #[inline(always)]
 fn get_plain(
     cx: &mut WorkerContext,
@@ -359,8 +359,8 @@ fn execute_set(
     Executed::Done
 }
 
-/// What becomes of a request that joins bytes to a large value: to do so copies it, so it is a
-/// large worker's to do. `None` if it is to be executed here.
+/// The outcome for an append or prepend to a large value, which copies that value and so belongs to
+/// a large worker. `None` if it is to be executed here.
 #[cold]
 fn joins_elsewhere(
     cx: &mut WorkerContext,
@@ -386,8 +386,8 @@ fn joins_elsewhere(
     Some(Executed::NeedsLargeWorker(joined))
 }
 
-/// Whether a request joins bytes to a large value: then its connection is handed on, which only
-/// the worker that has it can do.
+/// Whether a request appends or prepends to a large value: then its connection is handed off, which
+/// only its own worker can do.
 pub(crate) fn joins_something_large(cx: &mut WorkerContext, entry: &Entry<'_>) -> bool {
     let Work::Request(Request::Item {
         key,
@@ -417,8 +417,7 @@ pub(crate) fn joined_bytes(cx: &mut WorkerContext, item: &Item<'_, '_>, set: &Se
     value_bytes_of(cx, item.key, item.hash).unwrap_or(0)
 }
 
-/// Bytes of the value of `key`, if there is one. It counts as no read, and takes nobody's right
-/// to recache.
+/// Bytes of the value of `key`, if there is one. It counts no read and leaves the right to recache.
 pub(crate) fn value_bytes_of(
     cx: &mut WorkerContext,
     key: &WireKey<'_>,
@@ -452,8 +451,8 @@ pub(crate) fn answer_write(
     answer_set(cx, replies, item, false, outcome);
 }
 
-/// Counts a request for the control by the size of its item: a long one always, of short ones
-/// some that stand for the others. The cost is in time, by its price.
+/// Counts a request for the control thread by the size of its item: every long one, and of short
+/// ones a sample that represents the others. Its cost is a time, by its price.
 #[cold]
 pub(crate) fn note_size(cx: &mut WorkerContext, bytes: usize) {
     if !cx.turn.learns {
@@ -507,7 +506,7 @@ pub(crate) fn refuse_too_large(
     item: &Item<'_, '_>,
     set: &Set,
 ) {
-    // A node has it removed where it is.
+    // On a node of a cluster the key's holder removes it.
     if set.removes_if_too_large() && cx.shared.cluster.is_none() {
         let key = item.key.resolve(&mut cx.decoding.scratch);
         cx.store_cx.delete(key, item.hash, &Delete::default());

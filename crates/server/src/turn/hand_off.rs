@@ -1,4 +1,4 @@
-//! Large requests are served by threads of their own, so that no small one waits behind them.
+//! Hands large requests to large workers, so that no small one waits behind them.
 //!
 //! Minos (Didona and Zwaenepoel, NSDI 2019), on connections: what moves between cores is not a
 //! request but the connection that it stands on.
@@ -11,9 +11,9 @@
 //!  any small request: served here       <-+---    gives the connection back when that is done
 //! ```
 //!
-//! While a reply is sent, the connection stays watched by its own worker, unless the kernel takes
-//! no more for now: so nothing has to be told to the kernel on the way there and back, and nobody
-//! is woken at the end if the client has not asked for more.
+//! While a reply is sent, the connection stays registered with its own worker's poller, unless the
+//! kernel's buffer is full: so the hand-off and the return need no system call, and the return
+//! wakes the worker only if the client has sent more.
 //!
 //! A large worker owns no idle connection and runs no request but the one that a connection came
 //! with, so there is nothing that could wait behind it but other large requests. The kernel shares
@@ -255,7 +255,7 @@ pub(crate) fn end_loan(worker: &Worker) {
     }
 }
 
-/// Asks those who may hold leases of clients that do not read to let one go.
+/// Asks the workers to close a client that holds leases and does not read.
 pub(crate) fn ask_for_relief(worker: &Worker) {
     for (index, handle) in worker.cx.shared.workers.iter().enumerate() {
         if index != worker.index && index >= worker.cx.shared.config.workers {
@@ -272,7 +272,7 @@ pub(crate) fn look_at_large_queues(worker: &mut Worker) {
     worker.cx.turn.large_full = larges.all(|handle| full(handle.loans.load(Relaxed)));
 }
 
-/// Whether a value of `bytes` is another's to serve.
+/// Whether another worker serves values of `bytes`.
 #[inline]
 pub(crate) fn is_large(cx: &WorkerContext, bytes: usize) -> bool {
     bytes >= cx.turn.large_from

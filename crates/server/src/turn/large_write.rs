@@ -1,5 +1,5 @@
-//! Writes whose value comes after their command: room is made when the command is decoded, and the
-//! value is published when all of it is there.
+//! Writes whose value follows later: space is reserved when the command is decoded, and the value
+//! is published when it is complete.
 
 use curtail_codec::memcached::{
     BodyEnd, BodyEndState, Request,

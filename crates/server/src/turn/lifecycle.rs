@@ -1,4 +1,4 @@
-//! The beginning and the end of a connection at its worker.
+//! Opens and closes connections at their worker.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn see_off(worker: &mut Worker, slot: usize, connection: &Connection) {
             watchers,
             cx.store_cx.now,
             (connection.visible.number, connection.visible.endpoint()),
-            reason.word(),
+            reason.name(),
         );
     }
 }

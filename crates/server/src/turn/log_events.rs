@@ -1,4 +1,4 @@
-//! Telling watchers, and the log at `-vv`, what is executed.
+//! Reports executed requests to watchers, and to the log at `-vv`.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Going on with a long-running command when its connection has its turn.
+//! Continues a long-running command when its connection has its turn.
 
 use curtail_runtime::Received;
 

@@ -1,4 +1,4 @@
-//! Noting how long requests took, on their way through a turn; one turn in 64 is measured.
+//! Measures how long requests take, in one turn of 64.
 
 use curtail_codec::memcached::{Form, Request};
 use curtail_types::Operation;

@@ -1,4 +1,4 @@
-//! Noting slow requests, while the slow log is on.
+//! Records slow requests while the slow log is on.
 
 use curtail_codec::memcached::Request;
 use curtail_types::{KeyHash, Now, Operation};

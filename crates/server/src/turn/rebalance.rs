@@ -1,4 +1,4 @@
-//! Moving connections from the worker that does most to the one that does least.
+//! Moves connections from the busiest worker to the least busy one.
 //!
 //! ```text
 //!   control, once an epoch        worker with most                         worker with least
@@ -22,7 +22,7 @@ use crate::{
     worker::{Worker, mailbox::Arrival},
 };
 
-/// Does what the control asked for in the last epoch, if it asked before that, too.
+/// Executes the control's order of the last epoch, if the epoch before had one, too.
 pub(crate) fn give_connections(worker: &mut Worker) {
     let handle = worker.cx.shared.workers.get(worker.index);
     let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {

@@ -449,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_shared_among_those_who_are_ready() {
+    fn a_turn_is_shared_among_ready_connections() {
         assert_eq!([0, 1, 2, 4].map(share_of), [256, 256, 128, 64]);
         assert_eq!([8, 50, 1000].map(share_of), [32; 3]);
     }

@@ -1,4 +1,4 @@
-//! Executing a delegated batch, at its owner or, if it was taken back, at its origin.
+//! Executes a delegated batch, at its owner or, if it was reclaimed, at its origin.
 
 use curtail_codec::memcached::{WireKey, encode::Refusal};
 use curtail_types::{Now, Operation};

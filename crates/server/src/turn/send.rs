@@ -1,4 +1,4 @@
-//! Reply: one send per connection, and what follows from how far it came.
+//! Sends the replies of a turn: one send per connection, and what follows from how far it got.
 
 use crate::{
     connection::{
@@ -15,7 +15,7 @@ use crate::{
 /// Sends everything that was answered so far. Usually called once, at the end of the turn; in
 /// between when the memory for replies is used up.
 pub(crate) fn reply(worker: &mut Worker) {
-    // Whoever sees a reply must find it counted.
+    // A client that has its reply must find it counted.
     publish_counts(worker);
     execute::note_failed(worker);
     let (area, pieces) = worker.replies.take();
@@ -89,8 +89,8 @@ pub(crate) fn finish_turn(worker: &mut Worker) {
     relieve(worker);
 }
 
-/// Leases and buffers are capped, so one client that does not read could keep all others from
-/// large values, or from being served at all: the one that holds most has to go.
+/// Leases and buffers are capped, so one client that does not read could keep all others from large
+/// values, or from being served at all: the one that holds most is closed.
 fn relieve(worker: &mut Worker) {
     if std::mem::take(&mut worker.cx.measured.lease_refused) {
         let closed = close_heaviest(worker, Count::SlowReadersClosed, |connection| {
@@ -139,7 +139,7 @@ pub(crate) fn publish_counts(worker: &Worker) {
 #[derive(Debug, Default)]
 struct Sent {
     bytes: u64,
-    /// Something large was among it: whoever comes now has waited for that.
+    /// It contained something large, for which the connections behind have waited.
     large: bool,
 }
 
@@ -183,9 +183,9 @@ fn take_piece(piece: &mut Piece) -> Piece {
     }
 }
 
-/// Nothing leaves before it may: what was read on a node of a cluster may be older than the
-/// node's lease, if that has ended meanwhile; then its clients are told nothing. A mode that
-/// promises durability would hold replies here until what they tell is safe.
+/// Holds replies until they may leave: a value read on a node of a cluster may be stale if the
+/// node's lease has ended since; then the clients get no reply. A durable mode would hold replies
+/// here until their writes are on stable storage.
 pub(crate) fn commit(worker: &mut Worker) {
     if worker.routing.under_lease && !send::still_holds_lease(worker) {
         send::withhold(worker);
@@ -206,8 +206,7 @@ pub(crate) fn still_holds_lease(worker: &Worker) -> bool {
     cluster.is_none_or(|cluster| cluster.still_holds_lease(now))
 }
 
-/// What was read may be older than the lease, which has ended meanwhile: whoever was to hear of
-/// it hears nothing.
+/// The lease has ended, so what was read may be stale: its clients get no reply.
 #[cold]
 pub(crate) fn withhold(worker: &mut Worker) {
     let (_, pieces) = worker.replies.take();

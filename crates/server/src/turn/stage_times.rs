@@ -1,5 +1,5 @@
-//! What is measured of a turn as a whole: how long its stages took, and which small requests waited
-//! for something large. One turn in 64 is timed; what is counted is counted in every turn.
+//! Measures a turn as a whole: the time of its stages, and the small requests that waited for
+//! something large. One turn in 64 is timed; what is counted is counted in every turn.
 
 use curtail_runtime::Clock;
 
@@ -91,8 +91,8 @@ fn count_behind(worker: &mut Worker, batch: &Batch<'_>, slot: usize) {
     worker.cx.counts.add(Count::SmallBehindLarge, behind as u64);
 }
 
-/// Notes how long the stages of this turn took for its requests: what was large among them took
-/// as long here if it was served here, and is a large worker's to note if not.
+/// Notes how long the stages of this turn took for its requests, including large ones that this
+/// worker served; for others the large worker notes it.
 #[cold]
 fn note_times(worker: &mut Worker, batch: &Batch<'_>, times: &StageTimes) {
     if worker.is_large_worker() {

@@ -1,9 +1,9 @@
-//! What was done ahead of each request since its worker last looked for requests: how many others,
-//! and how many bytes were moved.
+//! Measures the work ahead of each request since its worker last polled: requests executed and
+//! bytes moved.
 //!
-//! It is work, not time, so it does not depend on what else the machine does: what the policies are
-//! judged by where clients and servers share processors. Measured in one turn of 64, request by
-//! request, and by the size of the one that waits.
+//! Work, unlike time, does not depend on what else the machine does, so policies can be compared
+//! where clients and servers share processors. Measured in one turn of 64, request by request, and
+//! by the size of the one that waits.
 //!
 //! ```text
 //!  turn before          this turn
@@ -35,7 +35,7 @@ pub(crate) fn measure_ahead(worker: &Worker) -> Ahead {
     }
 }
 
-/// What the first connection of a run was answered in this turn, and the room that is left.
+/// Bytes of replies in this turn to the first connection of a run, and the room that is left.
 #[inline]
 pub(crate) fn answered_for(worker: &Worker, run: &[Entry<'_>]) -> (usize, usize) {
     let slot = run.first().map_or(usize::MAX, |entry| entry.slot);

@@ -1,4 +1,4 @@
-//! What others leave for a worker, and how it hears of it.
+//! The mailbox of a worker: messages of other threads, and how they wake it.
 //!
 //! Everything that moves between workers moves as a value through here: connections, and delegated
 //! batches of requests. A worker looks when its bell was rung, at the beginning of a turn; it is
@@ -53,7 +53,7 @@ pub(crate) enum Arrival {
     Answer(Box<DelegatedBatch>),
     /// Something for this worker's part of the node.
     Node(NodeArrival),
-    /// A lease was refused: whoever holds most without reading has to go.
+    /// A lease was refused: the client that holds most without reading is to be closed.
     Relieve,
 }
 

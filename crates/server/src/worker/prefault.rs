@@ -1,13 +1,14 @@
-//! The pages thread: has memory ready before a worker touches it.
+//! The prefault thread: touches memory before a worker needs it.
 //!
 //! Huge pages make every request cheaper, and the first touch of one costs up to milliseconds. This
 //! thread does the touching whenever the store has grown into what was ready. A worker asks for it
 //! by unparking and never waits: if this thread is late, memory comes in small pages as it always
 //! would.
 //!
-//! It steps aside for everybody (`SCHED_IDLE`): at a niceness of 10 a small request waited for the
-//! end of a page now and then, 0.7 ms on average where the host had to back it too. When less than
-//! half of what should be ready is left, whoever notices lets it forward until it has caught up.
+//! It yields to every other thread (`SCHED_IDLE`): at a niceness of 10 a small request sometimes
+//! waited for the end of a page, 0.7 ms on average where the host had to back it too. When less
+//! than half of what should be ready is left, a worker raises it to normal priority until it has
+//! caught up.
 
 use std::{
     sync::OnceLock,
@@ -106,7 +107,7 @@ mod tests {
     /// Goal: the thread is aside, and forward from when it is to hurry until it rests, each time.
     /// Where it may not come forward it never steps aside.
     #[test]
-    fn who_is_late_takes_turns_like_others_until_it_has_caught_up() {
+    fn a_late_prefault_thread_runs_at_normal_priority_until_it_has_caught_up() {
         let pages = PagesThread::default();
         pages.give_way();
         let aside = if curtail_runtime::may_step_forward() {

@@ -1,4 +1,4 @@
-//! What the routes of a turn follow from, and the table of claims.
+//! The inputs of a turn's routing decisions, and the table of claims.
 
 use std::sync::Arc;
 

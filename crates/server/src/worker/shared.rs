@@ -1,4 +1,4 @@
-//! What all threads of a server share: settings, the store, and counters to read.
+//! What all threads of a server share: settings, the store, and counters.
 //!
 //! Nothing here is touched per request but the store and the writers' table; a worker looks at the
 //! rest once per turn or when an administration command asks.
@@ -97,7 +97,7 @@ pub(crate) struct WorkerHandle {
     pub(crate) loans: AtomicUsize,
     /// Its thread, once it runs.
     pub(crate) thread: OnceLock<ThreadId>,
-    /// How often it stepped forward because it starved.
+    /// Starvation boosts so far.
     pub(crate) boosts: AtomicU64,
     /// Requests carried out in the last epoch.
     pub(crate) load: AtomicU64,
@@ -255,6 +255,14 @@ impl Shared {
         total
     }
 
+    /// A gauge of the workers' buffers, all together.
+    pub(crate) fn buffers_total(&self, pick: fn(&BufferGauges) -> &AtomicU64) -> u64 {
+        let workers = self.workers.iter();
+        workers
+            .map(|worker| pick(&worker.buffers).load(Relaxed))
+            .sum()
+    }
+
     /// Bytes that the native path takes.
     pub(crate) fn native_bytes(&self) -> u64 {
         let native = self.native.as_deref();
@@ -323,7 +331,7 @@ impl Shared {
         self.counts_total().since(&lock(&self.baseline))
     }
 
-    /// Starts `stats` over.
+    /// Resets the counters of `stats`.
     pub(crate) fn reset_counts(&self) {
         *lock(&self.baseline) = self.counts_total();
         self.store.reset_counters();

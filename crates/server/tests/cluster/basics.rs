@@ -4,17 +4,13 @@ use std::{thread, time::Duration};
 
 use curtail_testing::{Client, PATIENCE};
 
-use crate::{
-    failures::until,
-    support::{Cluster, Shape},
-};
+use crate::support::{Cluster, Shape, store, until};
 
-/// Goal: a client need not know where a key is. Method: every command on many keys, written at one
-/// node and read at the others, in pipelines too.
+/// Every command works at a node that does not hold the key, alone and in a pipeline.
 #[test]
 fn any_node_answers_for_any_key() {
-    let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
     for number in 0..60 {
         let at = number % 3;
         let key = format!("key{number}");
@@ -50,17 +46,15 @@ fn any_node_answers_for_any_key() {
     clients[1].demand(format!("{quiet}mn\r\n"), format!("{found}MN\r\n"));
 }
 
-/// Goal: neighbouring requests of one key run as one also at a node, each with its own answer.
-/// Method: pipelines that count, at a node that has the key and at one that has not; the nodes
-/// count what was compacted.
+/// A node compacts neighbouring increments of one key, and each still has its own answer.
 #[test]
 fn runs_are_compacted_at_their_home() {
-    let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
     let numbers: String = (1..=16).map(|number| format!("{number}\r\n")).collect();
     for number in 0..30 {
         let key = format!("run{number}");
-        clients[number % 3].demand(format!("set {key} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[number % 3].set(&key, "0");
         clients[1].demand(format!("incr {key} 1\r\n").repeat(16), &numbers);
     }
     let compacted = |client: &mut Client| client.stat("curtail", "writes_compacted");
@@ -71,36 +65,30 @@ fn runs_are_compacted_at_their_home() {
 /// Goal: over TLS a cluster is what it is without. Method: small, large and hot keys at every node.
 #[test]
 fn nodes_may_talk_over_tls() {
-    let cluster = Cluster::start(Shape {
-        secured: true,
-        ..Shape::default()
-    });
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::with(|shape| shape.secured = true);
+    let mut clients = cluster.clients();
     for (number, bytes) in [5, 5_000, 300_000].into_iter().cycle().take(24).enumerate() {
         let (key, value) = (format!("key{number}"), "v".repeat(bytes));
-        let set = format!("set {key} 0 0 {bytes}\r\n{value}\r\n");
-        clients[number % 3].demand(&set, "STORED\r\n");
+        clients[number % 3].set(&key, &value);
         // A write whose value is still coming in when its key becomes hot would be refused.
         if number % 2 == 0 {
             cluster.change_hot(&key, true);
         }
-        let found = format!("VALUE {key} 0 {bytes}\r\n{value}\r\nEND\r\n");
         for client in &mut clients {
-            client.demand(format!("get {key}\r\n"), &found);
+            client.demand_value(&key, &value);
         }
     }
 }
 
-/// Goal: a hot key is read and written at every node, and every node sees the last write. Method:
-/// keys become hot, are written at one node and read at all, and cease to be hot again.
+/// Every node sees the last write of a hot key, also while keys are promoted and demoted.
 #[test]
 fn a_hot_key_is_one_key_everywhere() {
-    let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
     for round in 0..4 {
         for number in 0..12 {
             let key = format!("hot{number}");
-            clients[number % 3].demand(format!("set {key} 0 0 2\r\n00\r\n"), "STORED\r\n");
+            clients[number % 3].set(&key, "00");
             cluster.change_hot(&key, round % 2 == 0);
         }
         thread::sleep(Duration::from_millis(50));
@@ -108,7 +96,7 @@ fn a_hot_key_is_one_key_everywhere() {
             let key = format!("hot{number}");
             for write in 10..40 {
                 let at = write % 3;
-                clients[at].demand(format!("set {key} 0 0 2\r\n{write}\r\n"), "STORED\r\n");
+                clients[at].set(&key, write.to_string());
                 for client in &mut clients {
                     client.demand(format!("mg {key} v\r\n"), format!("VA 2\r\n{write}\r\n"));
                 }
@@ -122,17 +110,12 @@ fn a_hot_key_is_one_key_everywhere() {
     }
 }
 
-/// Goal: under sequential consistency a session reads no earlier value than it has seen, though
-/// what depends on the value is written at the key's home, whose update takes another way than the
-/// reply. Method: clients at every node, each with hot keys of its own, increment one and read it
-/// at once. The update is nearly always there first; so it is counted, too, that copies are told of
-/// what replies show, and that keys which no node has a copy of cost nothing of the kind.
+/// Under sequential consistency a session never reads an earlier value than it has seen. The update
+/// nearly always arrives before the reply, so the test also counts that copies are told of replies,
+/// and that keys without a copy cost nothing of the kind.
 #[test]
 fn a_session_reads_what_it_wrote() {
-    let cluster = Cluster::start(Shape {
-        model: "sc",
-        ..Shape::default()
-    });
+    let cluster = Cluster::with(|shape| shape.model = "sc");
     let key = |client: usize, number: usize| format!("own{client}-{number}");
     let shown = || -> u64 {
         let nodes = (0..3).map(|node| cluster.client(node).stat("curtail", "cluster_shown"));
@@ -140,16 +123,13 @@ fn a_session_reads_what_it_wrote() {
     };
     let mut clients: Vec<_> = (0..12).map(|number| cluster.client(number % 3)).collect();
     for number in 0..60 {
-        clients[0].demand(format!("set cold{number} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        clients[0].set(format_args!("cold{number}"), "0");
         clients[1].demand(format!("mg cold{number} v\r\n"), "VA 1\r\n0\r\n");
     }
     assert_eq!(shown(), 0, "keys that are not shared are told of");
     for (number, client) in clients.iter_mut().enumerate() {
         for own in 0..8 {
-            client.demand(
-                format!("set {} 0 0 1\r\n0\r\n", key(number, own)),
-                "STORED\r\n",
-            );
+            client.set(key(number, own), "0");
             cluster.change_hot(&key(number, own), true);
         }
     }
@@ -172,12 +152,11 @@ fn a_session_reads_what_it_wrote() {
     assert!(shown() > 1000, "copies are not told of replies");
 }
 
-/// Goal: large values go to and come from any node, hot or not. Method: values of several sizes,
-/// written at one node, joined and read at the others, of keys that become hot meanwhile.
+/// Any node stores, joins and returns large values, also while their key becomes hot.
 #[test]
 fn large_values_are_at_any_node() {
-    let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
     for number in 0..24 {
         let key = format!("large{number}");
         let mut value = "v".repeat(3000 + 9000 * number);
@@ -207,12 +186,10 @@ fn large_values_are_at_any_node() {
     }
 }
 
-/// Goal: a large value is stored although its key becomes hot while it comes in. Method: half of
-/// it, at each node, so at its home, too, where a thread for large values has it; the key becomes
-/// hot; the rest.
+/// A key becomes hot when half of its large value has arrived, at its home and elsewhere.
 #[test]
 fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
-    let cluster = Cluster::start(Shape::default());
+    let cluster = Cluster::start(Shape::DEFAULT);
     let value = "v".repeat(600_000);
     let (first, second) = value.split_at(value.len() / 2);
     for number in 0..12 {
@@ -235,11 +212,11 @@ fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
 /// Goal: `flush_all` at one node empties the cluster. Method: keys of every home, hot ones too.
 #[test]
 fn a_flush_is_for_all_nodes() {
-    let cluster = Cluster::start(Shape::default());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
     for round in 0..3 {
         for number in 0..30 {
-            clients[0].demand(format!("set key{number} 0 0 1\r\nx\r\n"), "STORED\r\n");
+            clients[0].set(format_args!("key{number}"), "x");
             if number % 3 == 0 {
                 cluster.change_hot(&format!("key{number}"), true);
             }
@@ -254,23 +231,14 @@ fn a_flush_is_for_all_nodes() {
     }
 }
 
-/// Goal: a key that is asked for often becomes hot by itself, and every node answers for it.
-/// Method: one key is read again and again at every node until all say that they have it. On a
-/// busy machine a lease may end meanwhile: it is long, and requests that are refused count for
-/// nothing. A second with few requests (128 samples of 64) changes nothing: so many go at once that
-/// waiting for a processor does not make a second one of few.
+/// A key that clients read often becomes hot. The lease is long, and refused requests do not count,
+/// because a lease may end on a busy machine. A second with fewer than 128 samples changes nothing,
+/// so many requests go at once.
 #[test]
 fn a_popular_key_becomes_hot() {
-    let cluster = Cluster::start(Shape {
-        lease_ms: 10_000,
-        ..Shape::default()
-    });
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
-    let set = |client: &mut Client, value: &str| {
-        let request = format!("set popular 0 0 5\r\n{value}\r\n");
-        until(client, &request, |answer| answer == "STORED");
-    };
-    set(&mut clients[0], "value");
+    let cluster = Cluster::with(|shape| shape.lease_ms = 10_000);
+    let mut clients = cluster.clients();
+    store(&mut clients[0], "popular", "value");
     let started = std::time::Instant::now();
     loop {
         let mut hot = 0;
@@ -285,7 +253,7 @@ fn a_popular_key_becomes_hot() {
         }
         assert!(started.elapsed() < 6 * PATIENCE, "hot at {hot} nodes");
     }
-    set(&mut clients[2], "other");
+    store(&mut clients[2], "popular", "other");
     until(&mut clients[1], "mg popular v\r\n", |answer| {
         answer == "VA 5"
     });

@@ -6,23 +6,17 @@ use std::{thread, time::Duration};
 use curtail_consistency::placement::Placement;
 use curtail_server::Fault;
 use curtail_testing::{Client, eventually};
-use curtail_types::{NodeId, NodeSet, RouteHash};
-use twox_hash::XxHash3_64;
+use curtail_types::{NodeId, NodeSet};
 
-use crate::support::{Cluster, Shape, items};
+use crate::support::{Cluster, Shape, items, route};
 
 /// Keys that are stored before nodes are added.
 const KEYS: usize = 120;
 
 const REPLICAS: usize = 3;
 
-fn route(key: &str) -> RouteHash {
-    RouteHash(XxHash3_64::oneshot(key.as_bytes()))
-}
-
-/// Goal: a key whose old holders all die is found with whichever of its new holders has got it, and
-/// one that none has got is absent. Method: keys of two nodes move to three, of which two take
-/// nothing in, and the third gives only what it is asked for; then the two die.
+/// Keys move from two nodes to three, of which two take nothing in and one gives only what it is
+/// asked for; then the two old holders die. A key that one new holder has is found.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
@@ -31,12 +25,12 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
         workers: 1,
         replicas: REPLICAS,
         lease_ms: 6000,
-        ..Shape::default()
+        ..Shape::DEFAULT
     });
     let keys: Vec<String> = (0..KEYS).map(|number| format!("key{number}")).collect();
     let mut client = cluster.client(0);
     for key in &keys {
-        client.demand(format!("set {key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.set(key, "v");
     }
     cluster.grow(5);
     for (id, fault) in [
@@ -44,8 +38,8 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
         (3, Fault::TakesNoMoves),
         (4, Fault::OffersNothing),
     ] {
-        cluster.set_fault(fault);
-        cluster.nodes[id] = Some(cluster.node(id));
+        cluster.shape.fault = fault;
+        cluster.revive(id);
     }
     let placement = Placement::new(NodeSet::from_bits(0b11111), REPLICAS);
     let is_with_the_last = |key: &&String| placement.holders(route(key)).contains(NodeId(4));
@@ -58,9 +52,7 @@ fn new_holders_find_a_key_among_themselves_when_all_old_ones_are_dead() {
     });
     cluster.nodes[0] = None;
     cluster.nodes[1] = None;
-    eventually("the dead are removed", || {
-        last.stat("curtail", "cluster_nodes_live") == 3
-    });
+    last.await_stat("curtail", "cluster_nodes_live", 3);
     let homes = Placement::new(NodeSet::from_bits(0b11100), REPLICAS);
     let of = |keys: &[&String], home| -> Vec<String> {
         let of_home = keys.iter().filter(|key| homes.home(route(key)) == home);

@@ -1,4 +1,5 @@
-//! Clients whose histories are judged: each talks to any node, and knows what it does not know.
+//! Clients whose histories are checked: each talks to any node, and records which outcomes it does
+//! not know.
 //!
 //! A request that is not answered as wished is sent once more, to another node, if the plan says
 //! so; the first attempt is then an operation of its own that may happen at any time, or never.
@@ -15,7 +16,7 @@ use std::{
 };
 
 use curtail_history::{Action, Entry, Outcome};
-use curtail_testing::Connection;
+use curtail_testing::{Connection, together};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
@@ -32,6 +33,8 @@ pub(crate) struct Plan {
     /// How long a client waits for a reply.
     pub(crate) reply: Duration,
     pub(crate) lasts: Duration,
+    /// Between two requests of a session.
+    pub(crate) pace: Duration,
     /// Keys become hot and cease to be.
     pub(crate) churns: bool,
     pub(crate) nodes: Nodes,
@@ -110,6 +113,22 @@ impl Run {
             attempts_failed: AtomicU64::new(0),
             requests_failed: AtomicU64::new(0),
         }
+    }
+
+    /// What all clients note, of which each does `client`, until `meanwhile` is over.
+    pub(crate) fn record<T: Send>(
+        &self,
+        client: impl Fn(u32) -> Vec<T> + Sync,
+        meanwhile: impl FnOnce(),
+    ) -> Vec<T> {
+        let clients = self.plan.clients as usize;
+        thread::scope(|scope| {
+            let clients = scope.spawn(|| together(clients, |number| client(number as u32)));
+            let end = End(self);
+            meanwhile();
+            drop(end);
+            clients.join().unwrap().into_iter().flatten().collect()
+        })
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
 use curtail_testing::{Connection, PATIENCE, eventually};
 
 use crate::{
-    counting::{Counted, Talk, converse},
+    counting::{Counted, Talk, converse_with},
     processes::Processes,
     support::{Cluster, Shape},
 };
@@ -24,55 +24,28 @@ const TALK: Talk = Talk {
     flushes: true,
 };
 
-/// Conversations with some nodes at once; their sum.
-fn converse_with(addresses: &[SocketAddr], talk: Talk) -> Counted {
-    thread::scope(|scope| {
-        let one = |(number, address): (usize, &SocketAddr)| {
-            let (seed, address) = (talk.seed * 1000 + number as u64, *address);
-            scope.spawn(move || converse(address, Talk { seed, ..talk }))
-        };
-        let threads: Vec<_> = addresses.iter().enumerate().map(one).collect();
-        let mut sum = Counted::default();
-        for thread in threads {
-            add(&mut sum, thread.join().unwrap());
-        }
-        sum
-    })
-}
-
-fn add(sum: &mut Counted, counted: Counted) {
-    sum.commands += counted.commands;
-    sum.failed_gets += counted.failed_gets;
-    sum.server_errors += counted.server_errors;
-    sum.closed |= counted.closed;
-}
-
-/// Goal: every command is answered once by a cluster, keys of one `get` at several nodes included.
+/// Every command is answered once by a cluster, keys of one `get` at several nodes included.
 #[test]
 fn every_command_is_answered_once_by_a_cluster() {
-    let cluster = Cluster::start(Shape::default());
-    let addresses: Vec<SocketAddr> = (0..3).map(|id| cluster.address(id)).collect();
-    let counted = converse_with(&addresses, TALK);
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let counted = converse_with(&addresses(&cluster), TALK);
     assert_eq!(counted.commands, 3 * TALK.commands, "{counted:?}");
+}
+
+fn addresses(cluster: &Cluster) -> Vec<SocketAddr> {
+    cluster.addresses().into_iter().flatten().collect()
 }
 
 /// How long a lease is where all of them are to end.
 const LEASE_MS: u64 = 800;
 
-/// Goal: a node that is out of service answers every command once: a `get` of many keys with one
-/// line, and who wants no reply with none. Method: nobody can read the view any more, so every
-/// lease ends.
+/// Leases end because nobody can read the view: a `get` of many keys gets one line, and a request
+/// without reply none.
 #[test]
 fn a_node_out_of_service_answers_every_command_once() {
-    let cluster = Cluster::start(Shape {
-        lease_ms: LEASE_MS,
-        ..Shape::default()
-    });
-    fs::rename(
-        cluster.view_file(),
-        cluster.view_file().with_extension("away"),
-    )
-    .unwrap();
+    let cluster = Cluster::with(|shape| shape.lease_ms = LEASE_MS);
+    let view = cluster.view_file();
+    fs::rename(&view, view.with_extension("away")).unwrap();
     let refusal = "SERVER_ERROR this node is not in service";
     // In the turn in which its lease ends a node closes the connections that it would have
     // answered.
@@ -94,7 +67,7 @@ fn a_node_out_of_service_answers_every_command_once() {
         format!("set a 0 0 30000\r\n{long}\r\nmn\r\n"),
         format!("{refusal}\r\nMN\r\n"),
     );
-    let counted = converse_with(&[cluster.address(0), cluster.address(1)], TALK);
+    let counted = converse_with(&addresses(&cluster)[..2], TALK);
     assert_eq!(counted.commands, 2 * TALK.commands, "{counted:?}");
     assert!(counted.failed_gets > 50, "{counted:?}");
     assert!(counted.server_errors > 50, "{counted:?}");
@@ -109,7 +82,7 @@ fn talk_through(cluster: &mut Processes, disturb: fn(&mut Processes, bool)) {
     let (mut sum, started) = (Counted::default(), Instant::now());
     for seed in 2.. {
         let counted = converse_with(&addresses, Talk { seed, ..TALK });
-        add(&mut sum, counted);
+        sum.add(counted);
         let is_over = counted.failed_gets + counted.server_errors < 200 && !counted.closed;
         if started.elapsed() > Duration::from_secs(2) && is_over {
             break;
@@ -122,14 +95,12 @@ fn talk_through(cluster: &mut Processes, disturb: fn(&mut Processes, bool)) {
     assert_eq!(counted.commands, 2 * TALK.commands, "{counted:?}");
 }
 
-/// Goal: while a node is dead or silent, what others ask of it for their clients is answered once.
-/// Method: conversations with two nodes from before the third is killed, or stopped in its tracks,
-/// until it is back.
+/// Two nodes answer each command once while the third is killed or stopped.
 #[test]
 fn while_a_node_is_away_every_command_is_answered_once() {
     let shape = Shape {
         lease_ms: 1500,
-        ..Shape::default()
+        ..Shape::DEFAULT
     };
     let mut cluster = Processes::start(shape, None);
     talk_through(&mut cluster, |cluster, begins| match begins {
@@ -139,20 +110,16 @@ fn while_a_node_is_away_every_command_is_answered_once() {
     talk_through(&mut cluster, |cluster, begins| cluster.stop(2, begins));
 }
 
-/// Goal: a node that is taken out of the view, and those that go on without it, answer every
-/// command once. Method: conversations with all of them meanwhile.
+/// All nodes answer each command once while one of them is removed from the view.
 #[test]
 fn while_a_node_is_removed_every_command_is_answered_once() {
-    let cluster = Cluster::start(Shape {
-        lease_ms: 1500,
-        ..Shape::default()
-    });
-    let addresses: Vec<SocketAddr> = (0..3).map(|id| cluster.address(id)).collect();
+    let cluster = Cluster::with(|shape| shape.lease_ms = 1500);
+    let addresses = addresses(&cluster);
     thread::scope(|scope| {
         let talking = scope.spawn(|| {
-            (2..8)
-                .map(|seed| converse_with(&addresses, Talk { seed, ..TALK }))
-                .for_each(drop);
+            for seed in 2..8 {
+                converse_with(&addresses, Talk { seed, ..TALK });
+            }
         });
         cluster.take_out(2);
         talking.join().unwrap();

@@ -8,21 +8,14 @@ use std::{
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE};
 
-use crate::{
-    failures::until,
-    support::{Cluster, Shape},
-};
+use crate::support::{Cluster, until};
 
 /// Seconds that an item has left when it is written.
 const SECONDS: u64 = 500;
 
 /// Three nodes whose clocks are a thousand seconds apart.
 fn cluster(fault: Fault) -> Cluster {
-    Cluster::start(Shape {
-        workers: 1,
-        fault,
-        ..Shape::default()
-    })
+    Cluster::with(|shape| (shape.workers, shape.fault) = (1, fault))
 }
 
 /// Seconds that are left of `key` as `client`'s node sees it; `None` if it has ended.
@@ -37,7 +30,7 @@ fn left(client: &mut Client, key: &str) -> Option<u64> {
 /// What does not agree about when items end: cold keys of every home, written at every node, then
 /// hot ones, whose copies are asked at every node.
 fn disagreements(cluster: &Cluster) -> Vec<String> {
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     let mut found = Vec::new();
     for kind in ["cold", "hot"] {
         for number in 0..24 {
@@ -58,13 +51,12 @@ fn disagreements(cluster: &Cluster) -> Vec<String> {
     found
 }
 
-/// Goal: an item ends at the same time on every node, whatever their own clocks show. Method: how
-/// much time is left is asked at each node; then items that end soon are gone at all of them.
+/// An item expires at the same time on every node, whatever their clocks show.
 #[test]
 fn an_item_ends_at_one_time_on_all_nodes() {
     let cluster = cluster(Fault::ClocksApart);
     assert_eq!(disagreements(&cluster), Vec::<String>::new());
-    let mut clients: Vec<_> = (0..3).map(|id| cluster.client(id)).collect();
+    let mut clients = cluster.clients();
     cluster.change_hot("short2", true);
     for (number, client) in clients.iter_mut().enumerate() {
         let set = format!("set short{number} 0 2 1\r\nx\r\n");
@@ -84,9 +76,7 @@ fn an_item_ends_at_one_time_on_all_nodes() {
     }
 }
 
-/// Goal: who joins takes hot keys in by the cluster's time, not by its own, and so do keys that
-/// move to it; and the time goes on when the node that led it is gone. Method: node 0, whose clock
-/// is the first one's, is started anew; then so is node 2.
+/// A node that joins takes keys in by the cluster's time, which outlives the node that led it.
 #[test]
 fn who_joins_goes_by_the_time_of_the_others() {
     let mut cluster = cluster(Fault::ClocksApart);
@@ -97,7 +87,7 @@ fn who_joins_goes_by_the_time_of_the_others() {
     }
     for id in [0, 2] {
         drop(cluster.nodes[id].take());
-        cluster.nodes[id] = Some(cluster.node(id));
+        cluster.revive(id);
         cluster.await_service(id);
         assert_eq!(disagreements(&cluster), Vec::<String>::new(), "node {id}");
         for node in 0..3 {
@@ -110,9 +100,8 @@ fn who_joins_goes_by_the_time_of_the_others() {
     }
 }
 
-/// Goal: the check would notice. Method: nodes that go by their own clocks. (One that is asked for
-/// another's cold key asks that one, so it is hot keys that differ; on a busy machine a key may not
-/// be hot yet when it is asked for, so the same keys are looked at again.)
+/// The check notices nodes that go by their own clocks: their hot keys differ. It looks again while
+/// a key may not be hot yet.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn own_clocks_are_noticed() {

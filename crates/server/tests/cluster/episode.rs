@@ -11,12 +11,13 @@ use curtail_history::{
     Entry, History, Numbered, Updates, Verdict, check_agreed, check_linearizable,
 };
 use curtail_testing::{Client, PATIENCE};
+use curtail_types::listed_enum;
 use curtail_types::{Instant, NodeId};
 
 use crate::{
     callers::{Caller, End, Nodes, Plan, Run},
     gaps::{Gaps, longest},
-    histories::STEPS_MAX,
+    histories::{STEPS_MAX, word},
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     sessions::{number_the_unanswered, sessions},
@@ -24,25 +25,26 @@ use crate::{
     treasure::Treasure,
 };
 
-/// What happens to a cluster.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Trouble {
-    /// A process is killed, and started again when the others have gone on without it.
-    Kill,
-    /// A process is stopped for less than a lease.
-    ShortStop,
-    /// For several.
-    LongStop,
-    /// A node cannot read the view.
-    LoseView,
-    /// A node and the others do not reach each other; it reads the view.
-    PartOne,
-    /// The same, and it does not read it.
-    Isolate,
-    /// Half of the nodes and the other half do not reach each other.
-    PartHalf,
-    /// A node's line carries 400 kbit a second.
-    Slow,
+listed_enum! {
+    /// What happens to a cluster.
+    pub(crate) enum Trouble {
+        /// A process is killed, and started again when the others have gone on without it.
+        Kill,
+        /// A process is stopped for less than a lease.
+        ShortStop,
+        /// For several.
+        LongStop,
+        /// A node cannot read the view.
+        LoseView,
+        /// A node and the others do not reach each other; it reads the view.
+        PartOne,
+        /// The same, and it does not read it.
+        Isolate,
+        /// Half of the nodes and the other half do not reach each other.
+        PartHalf,
+        /// A node's line carries 400 kbit a second.
+        Slow,
+    }
 }
 
 /// Keys of an episode: those that are hot all the time, those that become hot and cease to be, and
@@ -85,17 +87,6 @@ pub(crate) struct Told {
 }
 
 impl Trouble {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Kill,
-        Self::PartOne,
-        Self::LongStop,
-        Self::PartHalf,
-        Self::LoseView,
-        Self::Isolate,
-        Self::ShortStop,
-        Self::Slow,
-    ];
-
     pub(crate) const ON_LOOPBACK: [Self; 4] =
         [Self::Kill, Self::LongStop, Self::LoseView, Self::ShortStop];
 
@@ -115,38 +106,32 @@ impl Trouble {
         (0..count).map(|index| (first + index) % nodes).collect()
     }
 
-    fn begin(self, cluster: &mut Processes, victims: &[usize]) {
+    fn set(self, cluster: &mut Processes, victims: &[usize], begins: bool) {
         let first = victims[0];
         match self {
-            Self::Kill => cluster.kill(first),
-            Self::ShortStop | Self::LongStop => cluster.stop(first, true),
-            Self::LoseView => cluster.hide_view(first, true),
-            Self::Isolate => cluster.hide_view(first, true),
+            Self::Kill if begins => cluster.kill(first),
+            Self::Kill => cluster.revive(first),
+            Self::ShortStop | Self::LongStop => cluster.stop(first, begins),
+            Self::LoseView | Self::Isolate => cluster.hide_view(first, begins),
             Self::PartOne | Self::PartHalf | Self::Slow => {}
         }
-        if let Some(network) = &mut cluster.network {
-            match self {
-                Self::PartOne | Self::PartHalf | Self::Isolate => network.part(victims),
-                Self::Slow => network.slow(first, true),
-                _ => {}
-            }
+        match (self, &mut cluster.network) {
+            (Self::PartOne | Self::PartHalf | Self::Isolate, Some(network)) => match begins {
+                true => network.part(victims),
+                false => network.join(),
+            },
+            (Self::Slow, Some(network)) => network.slow(first, begins),
+            _ => {}
         }
     }
 
-    fn end(self, cluster: &mut Processes, victims: &[usize]) {
-        let first = victims[0];
+    /// Who may be removed because of it: of two halves either.
+    fn wants_removed(self, nodes: usize, victims: &[usize]) -> Vec<NodeId> {
+        let node = |id: &usize| NodeId(*id as u8);
         match self {
-            Self::Kill => cluster.revive(first),
-            Self::ShortStop | Self::LongStop => cluster.stop(first, false),
-            Self::LoseView | Self::Isolate => cluster.hide_view(first, false),
-            Self::PartOne | Self::PartHalf | Self::Slow => {}
-        }
-        if let Some(network) = &mut cluster.network {
-            match self {
-                Self::PartOne | Self::PartHalf | Self::Isolate => network.join(),
-                Self::Slow => network.slow(first, false),
-                _ => {}
-            }
+            Self::PartHalf => (0..nodes as u8).map(NodeId).collect(),
+            Self::ShortStop => Vec::new(),
+            _ => victims.iter().map(node).collect(),
         }
     }
 }
@@ -163,6 +148,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         first_key,
         reply: 3 * shape.lease(),
         lasts: Duration::ZERO,
+        pace: Duration::from_millis(2),
         churns: true,
         nodes: Nodes::Stay,
     };
@@ -206,18 +192,6 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     told
 }
 
-impl Trouble {
-    /// Who may be removed because of it: of two halves either.
-    fn wants_removed(self, nodes: usize, victims: &[usize]) -> Vec<NodeId> {
-        let node = |id: &usize| NodeId(*id as u8);
-        match self {
-            Self::PartHalf => (0..nodes as u8).map(NodeId).collect(),
-            Self::ShortStop => Vec::new(),
-            _ => victims.iter().map(node).collect(),
-        }
-    }
-}
-
 /// Has the keys that are to stay hot become so, and all others cease.
 fn heat(cluster: &mut Processes, first_key: u64) {
     let started = Clock::now();
@@ -256,15 +230,14 @@ fn disturb(
         let is_over = |since: Option<Clock>, lasts| since.is_some_and(|at| now - at > lasts);
         match (begun, ended, settled) {
             (None, ..) if is_over(Some(run.started), CALM) => {
-                cluster
-                    .log
-                    .note(&format!("{trouble:?} of {victims:?} begins"));
-                trouble.begin(cluster, victims);
+                let what = format!("{trouble:?} of {victims:?} begins");
+                cluster.log.note(&what);
+                trouble.set(cluster, victims, true);
                 begun = Some(now);
             }
             (_, None, _) if is_over(begun, trouble.lasts(lease)) => {
                 cluster.log.note(&format!("{trouble:?} ends"));
-                trouble.end(cluster, victims);
+                trouble.set(cluster, victims, false);
                 ended = Some(now);
             }
             (_, Some(_), None) if is_over(ended, CALM) && cluster.is_settled() => {
@@ -278,10 +251,8 @@ fn disturb(
         let view = roster.map(Arc::new);
         let is_new = views.note(view.clone());
         if is_new && let Some(roster) = view {
-            let text = roster.to_json();
-            cluster
-                .log
-                .note(&text.split_whitespace().collect::<String>());
+            let text: String = roster.to_json().split_whitespace().collect();
+            cluster.log.note(&text);
         }
         if is_new || step % 50 == 0 {
             *run.addresses.lock().unwrap() = cluster.addresses();
@@ -454,11 +425,7 @@ impl Told {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = match &self.verdict {
-            Verdict::Consistent => "consistent",
-            Verdict::Violation(_) => "A VIOLATION",
-            Verdict::TooHard { .. } => "TOO HARD TO JUDGE",
-        };
+        let verdict = word(&self.verdict);
         let Shape {
             nodes,
             replicas,
@@ -477,20 +444,12 @@ impl fmt::Display for Told {
             self.took,
             self.lost,
             self.lost_as_told,
-            if self.counts_losses() {
-                ""
-            } else {
-                " NOT AS TOLD"
-            },
+            [" NOT AS TOLD", ""][usize::from(self.counts_losses())],
             self.lost_wrongly,
             self.removed_wrongly,
             self.gaps.read,
             self.gaps.write,
-            if self.is_watch_removed {
-                " at a node that was removed"
-            } else {
-                ""
-            },
+            ["", " at a node that was removed"][usize::from(self.is_watch_removed)],
         )
     }
 }

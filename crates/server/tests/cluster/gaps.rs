@@ -1,4 +1,4 @@
-//! For how long a key gave no answer.
+//! Measures for how long a key gave no reply.
 
 use std::time::Duration;
 

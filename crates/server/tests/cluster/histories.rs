@@ -6,20 +6,17 @@
 //! `CURTAIL_SECONDS` (60) each.
 
 use std::{
-    net::SocketAddr,
-    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant as Clock},
 };
 
-use curtail_history::{
-    Action, Entry, History, Numbered, Outcome, Updates, Verdict, check_agreed, check_linearizable,
-};
+use curtail_history::{History, Updates, Verdict, check_agreed, check_linearizable};
 use curtail_server::Fault;
 
 use crate::{
-    callers::{Caller, End, Nodes, Plan, Run},
-    support::{Cluster, Shape},
+    callers::{Caller, Nodes, Plan, Run},
+    sessions::sessions,
+    support::{Cluster, Shape, setting},
 };
 
 /// Steps that the checker may take for one key.
@@ -29,19 +26,9 @@ pub(crate) const STEPS_MAX: u64 = 20_000_000;
 fn record(plan: Plan, seed: u64) -> History {
     let mut cluster = Cluster::start(plan.shape);
     let run = Run::new(plan, cluster.addresses());
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..plan.clients)
-            .map(|number| {
-                let caller = Caller::new(&run, number, seed, None);
-                scope.spawn(move || caller.call())
-            })
-            .collect();
-        let end = End(&run);
-        disturb(&mut cluster, &run);
-        drop(end);
-        let entries = clients.into_iter().map(|client| client.join().unwrap());
-        entries.flatten().collect()
-    })
+    let client = |number| Caller::new(&run, number, seed, None).call();
+    let entries = run.record(client, || disturb(&mut cluster, &run));
+    entries.into_iter().collect()
 }
 
 /// Has everything happen that the plan says, until the run is over.
@@ -53,10 +40,8 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
             return;
         }
         if plan.churns {
-            cluster.change_hot(
-                &format!("k{}", step % plan.keys),
-                (step / plan.keys).is_multiple_of(2),
-            );
+            let key = format!("k{}", step % plan.keys);
+            cluster.change_hot(&key, (step / plan.keys).is_multiple_of(2));
         }
         if plan.nodes == Nodes::Die {
             match dead {
@@ -67,8 +52,7 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
                     dead = Some((dies, Clock::now()));
                 }
                 Some((died, at)) if at.elapsed() > 3 * plan.shape.lease() => {
-                    let again = cluster.node(died);
-                    cluster.nodes[died] = Some(again);
+                    cluster.revive(died);
                     *run.addresses.lock().unwrap() = cluster.addresses();
                     dead = None;
                 }
@@ -92,35 +76,27 @@ fn judge(plan: Plan, seed: u64) {
     assert_eq!(verdict, Verdict::Consistent, "seed {seed}");
 }
 
-fn word(verdict: &Verdict) -> &'static str {
+pub(crate) fn word(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Consistent => "consistent",
-        Verdict::Violation(_) => "a violation",
-        Verdict::TooHard { .. } => "too hard to judge",
+        Verdict::Violation(_) => "A VIOLATION",
+        Verdict::TooHard { .. } => "TOO HARD TO JUDGE",
     }
 }
 
 pub(crate) const PLAN: Plan = Plan {
-    shape: Shape {
-        nodes: 3,
-        workers: 2,
-        replicas: 1,
-        model: "lin",
-        lease_ms: 3000,
-        fault: Fault::Nothing,
-        secured: false,
-    },
+    shape: Shape::DEFAULT,
     clients: 6,
     keys: 4,
     first_key: 0,
     reply: Duration::from_secs(15),
     lasts: Duration::from_secs(3),
+    pace: Duration::ZERO,
     churns: true,
     nodes: Nodes::Stay,
 };
 
-/// Goal: hot keys are linearizable while they become hot and cease to be. Method: six clients at
-/// all nodes, four keys, a change every five milliseconds.
+/// Six clients at all nodes, four keys, a change of the hot set every 5 ms.
 #[test]
 fn hot_keys_are_linearizable_while_the_hot_set_changes() {
     judge(PLAN, 1);
@@ -147,8 +123,7 @@ fn a_copy_shown_too_early_is_noticed() {
     assert!(caught, "twenty runs without a violation");
 }
 
-/// Goal: with two holders they stay so, and nothing acknowledged is lost, when nodes die and come
-/// back. Method: one node after the other.
+/// With two holders keys stay linearizable, and no write is lost, while nodes die and return.
 #[test]
 fn keys_are_linearizable_while_nodes_die() {
     let mut plan = PLAN;
@@ -158,79 +133,29 @@ fn keys_are_linearizable_while_nodes_die() {
     judge(plan, 3);
 }
 
-/// Goal: under sequential consistency all sessions agree on the order of a hot key's writes, and
-/// none goes back. Method: sessions that keep to a node read and write, with the version of each
-/// answer as its number; the hot set changes meanwhile.
+/// Sessions that keep to a node agree on the order of a hot key's writes, by their versions.
 #[test]
 fn hot_keys_are_sequentially_consistent() {
     let mut plan = PLAN;
     plan.shape.model = "sc";
     let mut cluster = Cluster::start(plan.shape);
-    let addresses = cluster.addresses();
-    let run = Run::new(plan, addresses.clone());
-    let numbered: Vec<Numbered> = thread::scope(|scope| {
-        let sessions: Vec<_> = (0..plan.clients)
-            .map(|number| {
-                let (run, addresses) = (&run, &addresses);
-                scope.spawn(move || session(run, number, addresses))
-            })
-            .collect();
-        let end = End(&run);
-        disturb(&mut cluster, &run);
-        drop(end);
-        let sessions = sessions.into_iter().map(|session| session.join().unwrap());
-        sessions.flatten().collect()
-    });
+    let run = Run::new(plan, cluster.addresses());
+    let session = |number| {
+        let node = number as usize % plan.shape.nodes;
+        sessions(&run, (number, node), 0..plan.keys, None)
+    };
+    let numbered = run.record(session, || disturb(&mut cluster, &run));
     println!("sequential: {} operations", numbered.len());
     assert!(numbered.len() > 50);
+    assert!(numbered.iter().all(|one| one.entry.returned.is_some()));
     assert_eq!(check_agreed(&numbered, Updates::Loose), Verdict::Consistent);
-}
-
-/// Reads and writes at one node, with the versions that it was told.
-fn session(run: &Run, number: u32, addresses: &[Option<SocketAddr>]) -> Vec<Numbered> {
-    let node = number as usize % addresses.len();
-    let mut caller = Caller::new(run, number, 0, Some(node));
-    let mut numbered = Vec::new();
-    while !run.done.load(Ordering::Relaxed) {
-        let key = caller.draw(run.plan.keys);
-        let invoked = caller.now();
-        let (action, outcome, version) = if caller.draw(3) == 0 {
-            let value = caller.value();
-            let request = format!("ms k{key} 20 c\r\n{value:020}\r\n");
-            let answer = caller.ask(&request).unwrap();
-            let version = answer
-                .trim_end()
-                .strip_prefix("HD c")
-                .unwrap()
-                .parse()
-                .unwrap();
-            (Action::Write(value), Outcome::Done, version)
-        } else {
-            let (value, version) = caller.look(key).unwrap();
-            let outcome = value.map_or(Outcome::Missing, Outcome::Value);
-            (Action::Read, outcome, version)
-        };
-        numbered.push(Numbered {
-            entry: Entry {
-                client: number,
-                key,
-                invoked,
-                action,
-                returned: Some((caller.now(), outcome)),
-            },
-            number: version,
-            replaced: 0,
-        });
-    }
-    numbered
 }
 
 /// The same for long, in several shapes.
 #[test]
 #[ignore = "minutes: CURTAIL_SECONDS for each of six shapes"]
 fn for_long() {
-    let seconds = std::env::var("CURTAIL_SECONDS").ok();
-    let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(60);
+    let seconds = setting("CURTAIL_SECONDS").unwrap_or(60);
     for (seed, (nodes, replicas, kills)) in [
         (3, 1, false),
         (3, 2, false),

@@ -1,36 +1,24 @@
 //! A node that comes to a view late, or a part of it, and one whose lease ends before it answers.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, thread, time::Duration};
 
 use curtail_consistency::placement::Placement;
 use curtail_membership::Roster;
 use curtail_server::Fault;
-use curtail_testing::{Client, PATIENCE, eventually};
-use curtail_types::{NodeId, NodeSet, RouteHash};
-use twox_hash::XxHash3_64;
+use curtail_testing::{Client, eventually};
+use curtail_types::{NodeId, NodeSet};
 
 use crate::{
-    failures::until,
     processes::Processes,
-    support::{Cluster, Shape},
+    support::{Cluster, Shape, answered, await_placement, route, store, until},
 };
 
-/// Goal: keys that come before the view under which they move are not lost, with one holder each,
-/// however long that view takes. Method: a node that comes back cannot read the view while keys
-/// move to it; the others have long sent all.
+/// Keys with one holder arrive at a node before it can read the view that moves them.
 #[test]
 fn keys_that_come_before_their_view_are_not_lost() {
     let shape = Shape {
-        nodes: 3,
         workers: 1,
-        replicas: 1,
-        model: "lin",
-        lease_ms: 3000,
-        fault: Fault::Nothing,
-        secured: false,
+        ..Shape::DEFAULT
     };
     let mut cluster = Processes::start(shape, None);
     let late = NodeId(2);
@@ -39,8 +27,7 @@ fn keys_that_come_before_their_view_are_not_lost() {
     let mut client = Client::connect_to(cluster.addresses()[0].unwrap());
     let keys = || (0..400).map(|number| format!("late{number}"));
     for key in keys() {
-        let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED");
+        store(&mut client, &key, "gold");
     }
     cluster.revive(2);
     wait_for(&cluster, |roster| roster.view().live.contains(late));
@@ -50,112 +37,63 @@ fn keys_that_come_before_their_view_are_not_lost() {
     thread::sleep(Duration::from_millis(700));
     cluster.hide_view(2, false);
     cluster.settle();
-    for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD" | "EN")
-        });
-        assert_eq!(answer, "HD", "{key}");
-    }
+    all_there(&mut client, keys());
 }
 
-/// Goal: a key that has come to a node is not lost there, with one holder each, although the worker
-/// that is to take it in is not the one that received it, and has no processor at the moment.
-/// Method: nodes with one worker send to one that joins with two, the second of which dozes.
+/// One worker receives a moved key and another, which dozes, is to take it in.
 #[test]
 fn keys_that_lie_with_a_slow_worker_are_not_lost() {
-    let mut cluster = Cluster::start(Shape {
-        workers: 1,
-        ..Shape::default()
-    });
-    cluster.nodes[2] = None;
-    let mut client = cluster.client(0);
-    await_placement(&mut client, 2);
+    let (mut cluster, mut client) = Cluster::two_of_three(|shape| shape.workers = 1);
     let keys = || (0..400).map(|number| format!("doze{number}"));
     for key in keys() {
-        let request = format!("set {key} 0 0 4\r\ngold\r\n");
-        until(&mut client, &request, |answer| answer == "STORED");
+        store(&mut client, &key, "gold");
     }
-    cluster.set_workers(2);
-    cluster.set_fault(Fault::Dozes);
-    let again = cluster.node(2);
-    cluster.nodes[2] = Some(again);
+    cluster.shape.workers = 2;
+    cluster.shape.fault = Fault::Dozes;
+    cluster.revive(2);
     await_placement(&mut client, 3);
-    for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            matches!(answer, "HD" | "EN")
-        });
-        assert_eq!(answer, "HD", "{key}");
-    }
+    all_there(&mut client, keys());
 }
 
-/// Goal: who asks for a key that does not come to its new home is told so in a while, and nothing
-/// of it happens later. Method: a node that joins takes in nothing of what moves to it, and a
-/// client of it counts up; then it takes all in.
+/// A client that waits for a moving key gets an error in a while, and its increments never happen.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn who_waits_for_a_key_that_does_not_come_is_told_so() {
-    let mut cluster = Cluster::start(Shape {
-        workers: 1,
-        ..Shape::default()
-    });
-    cluster.nodes[2] = None;
-    let mut client = cluster.client(0);
-    await_placement(&mut client, 2);
+    let (mut cluster, mut client) = Cluster::two_of_three(|shape| shape.workers = 1);
     let homes = Placement::new(NodeSet::from_bits(0b111), 1);
-    let comes = |key: &String| {
-        let route = RouteHash(XxHash3_64::oneshot(key.as_bytes()));
-        homes.home(route) == NodeId(2)
-    };
+    let comes = |key: &String| homes.home(route(key)) == NodeId(2);
     let keys = (0..).map(|number| format!("late{number}"));
     let keys: Vec<String> = keys.filter(comes).take(20).collect();
     for key in &keys {
-        client.demand(format!("set {key} 0 0 1\r\n5\r\n"), "STORED\r\n");
+        client.set(key, "5");
     }
-    cluster.set_fault(Fault::TakesNoMoves);
-    cluster.nodes[2] = Some(cluster.node(2));
+    cluster.shape.fault = Fault::TakesNoMoves;
+    cluster.revive(2);
     let mut third = cluster.client(2);
-    eventually("keys move", || {
-        third.stat("curtail", "cluster_nodes_placed") == 3
-    });
-    third.send(
-        keys.iter()
-            .map(|key| format!("incr {key} 1\r\n"))
-            .collect::<String>(),
-    );
+    third.await_stat("curtail", "cluster_nodes_placed", 3);
+    let counts = keys.iter().map(|key| format!("incr {key} 1\r\n"));
+    third.send(counts.collect::<String>());
     for key in &keys {
         let answer = third.line();
         assert!(answer.contains("still on its way"), "{key}: {answer:?}");
     }
     third.demand("verbosity 1\r\n", "OK\r\n");
     for key in &keys {
-        let answer = until(&mut third, &format!("mg {key} v\r\n"), |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(&mut third, &format!("mg {key} v\r\n"));
         assert_eq!((&*answer, &*third.line()), ("VA 1", "5"), "{key}");
     }
 }
 
-/// Goal: a value that its new node does not take holds nothing up: it is given up, and all others
-/// move. Method: large and small keys move to a node that was started for shorter values.
+/// A value too long for its new node is dropped, and all other keys move.
 #[test]
 fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
-    let mut cluster = Cluster::start(Shape::default());
-    cluster.nodes[2] = None;
-    let mut client = cluster.client(0);
-    await_placement(&mut client, 2);
+    let (mut cluster, mut client) = Cluster::two_of_three(|_| ());
     let keys = |kind: &'static str| (0..40).map(move |number| format!("{kind}{number}"));
     for (kind, bytes) in [("small", 100), ("large", 200_000)] {
-        for key in keys(kind) {
-            let value = "v".repeat(bytes);
-            client.demand(
-                format!("set {key} 0 0 {bytes}\r\n{value}\r\n"),
-                "STORED\r\n",
-            );
-        }
+        keys(kind).for_each(|key| client.set(key, "v".repeat(bytes)));
     }
-    cluster.set_item_bytes_max(64 << 10);
-    let again = cluster.node(2);
-    cluster.nodes[2] = Some(again);
+    cluster.shape.item_bytes_max = 64 << 10;
+    cluster.revive(2);
     await_placement(&mut client, 3);
     let there = |client: &mut Client, kind| {
         let found = keys(kind).filter(|key| client.ask(format!("mg {key}\r\n")) == "HD");
@@ -166,21 +104,13 @@ fn a_value_that_its_new_node_does_not_take_holds_no_move_up() {
     assert!((15..40).contains(&large), "a third of them: {large}");
 }
 
-/// Goal: what a node runs for others, or in its turn at last, is shown to nobody if its lease has
-/// ended before the reply leaves. Method: a node that always finds so; the others ask it.
+/// A node whose lease ends in its turn sends none of that turn's replies.
 #[test]
 fn replies_do_not_leave_when_the_lease_has_ended() {
     for replicas in [1, 2] {
-        let mut cluster = Cluster::start(Shape {
-            replicas,
-            ..Shape::default()
-        });
-        cluster.nodes[2] = None;
-        let mut client = cluster.client(0);
-        await_placement(&mut client, 2);
-        cluster.set_fault(Fault::LeaseEndsInTurn);
-        let again = cluster.node(2);
-        cluster.nodes[2] = Some(again);
+        let (mut cluster, mut client) = Cluster::two_of_three(|shape| shape.replicas = replicas);
+        cluster.shape.fault = Fault::LeaseEndsInTurn;
+        cluster.revive(2);
         await_placement(&mut client, 3);
         let ask = |number| (number, client.ask(format!("mg key{number}\r\n")));
         let answers = (0..200).map(ask);
@@ -193,108 +123,69 @@ fn replies_do_not_leave_when_the_lease_has_ended() {
         let mut own = cluster.client(2);
         own.send(format!("mg key{there} v\r\n").repeat(2000));
         own.expect_closed();
-        let counts = (shown.len(), refused.len());
-        assert!(
-            (90..180).contains(&counts.0),
-            "a third of the keys is there: {counts:?}"
-        );
+        let shown = shown.len();
+        assert!((90..180).contains(&shown), "a third is there: {shown}");
     }
 }
 
-/// Goal: a view that is not this cluster's changes nothing: when the right one is back, the nodes
-/// go on with what they had. Method: for less than a lease the store holds that of another name.
+/// The store holds another cluster's view for less than a lease: nodes keep what they had.
 #[test]
 fn the_view_of_another_cluster_is_not_acted_on() {
-    let cluster = Cluster::start(Shape::default());
+    let cluster = Cluster::start(Shape::DEFAULT);
     let mut client = cluster.client(0);
-    client.demand("set kept 0 0 1\r\n1\r\n", "STORED\r\n");
-    let (name, view) = (cluster.name(), cluster.view_file());
-    let own = std::fs::read_to_string(&view).unwrap();
-    let other = own.replace(&name, "another");
-    assert_ne!(own, other);
-    std::fs::write(&view, other).unwrap();
+    client.set("kept", "1");
+    let own = cluster.replace_view();
     thread::sleep(Duration::from_millis(1500));
-    std::fs::write(&view, own).unwrap();
-    for id in 0..3 {
-        let mut client = cluster.client(id);
-        let answer = until(&mut client, "mg kept\r\n", |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
-        assert_eq!(answer, "HD");
+    fs::write(cluster.view_file(), own).unwrap();
+    for client in &mut cluster.clients() {
+        all_there(client, ["kept".to_owned()].into_iter());
     }
 }
 
-/// Goal: a node that is told to end while its lease is over loses nothing, with one holder each.
-/// Method: the store holds another cluster's view for longer than a lease; a node leaves, and the
-/// right view is back.
+/// A node that is told to leave while its lease is over loses nothing, with one holder each.
 #[test]
 fn a_node_whose_lease_is_over_gives_its_keys_away() {
-    let mut cluster = Cluster::start(Shape::default());
+    let mut cluster = Cluster::start(Shape::DEFAULT);
     let mut client = cluster.client(0);
     let keys = || (0..100).map(|number| format!("kept{number}"));
     for key in keys() {
-        client.demand(format!("set {key} 0 0 1\r\n1\r\n"), "STORED\r\n");
+        client.set(&key, "1");
     }
-    let (name, view) = (cluster.name(), cluster.view_file());
-    let own = std::fs::read_to_string(&view).unwrap();
-    std::fs::write(&view, own.replace(&name, "another")).unwrap();
+    let own = cluster.replace_view();
     let leaver = cluster.nodes[2].take().unwrap();
-    let started = Instant::now();
-    while leaver.is_in_service() {
-        assert!(started.elapsed() < PATIENCE, "its lease goes on");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("its lease ends", || !leaver.is_in_service());
     assert!(leaver.leave(), "it has keys to give");
-    std::fs::write(&view, own).unwrap();
-    while !leaver.has_left() {
-        assert!(started.elapsed() < PATIENCE, "it does not leave");
-        thread::sleep(Duration::from_millis(5));
-    }
+    fs::write(cluster.view_file(), own).unwrap();
+    eventually("it leaves", || leaver.has_left());
     drop(leaver.stop());
-    for key in keys() {
-        let answer = until(&mut client, &format!("mg {key}\r\n"), |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
-        assert_eq!(answer, "HD", "{key}");
-    }
+    all_there(&mut client, keys());
 }
 
-/// Goal: a node that is taken out while it leaves has left: it has nothing to give any more, and
-/// does not come back. Method: three nodes; one that leaves is removed from the view.
+/// A node that is removed from the view while it leaves has left, and does not join again.
 #[test]
 fn who_is_taken_out_while_it_leaves_has_left() {
-    let mut cluster = Cluster::start(Shape::default());
+    let mut cluster = Cluster::start(Shape::DEFAULT);
     let leaver = cluster.nodes[2].take().unwrap();
     assert!(leaver.leave(), "it has keys to give");
     cluster.take_out(2);
-    let started = Instant::now();
-    while !leaver.has_left() {
-        assert!(started.elapsed() < PATIENCE, "it does not leave");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("it leaves", || leaver.has_left());
     let mut client = cluster.client(0);
-    eventually("a node is removed", || {
-        client.stat("curtail", "cluster_nodes_live") == 2
-    });
+    client.await_stat("curtail", "cluster_nodes_live", 2);
     // Longer than it would take to join.
     thread::sleep(Duration::from_millis(1500));
-    let stat = |name| cluster.client(0).stat("curtail", name);
-    assert_eq!(
-        (stat("cluster_nodes_live"), stat("cluster_nodes_joining")),
-        (2, 0)
-    );
+    assert_eq!(client.stat("curtail", "cluster_nodes_live"), 2);
+    assert_eq!(client.stat("curtail", "cluster_nodes_joining"), 0);
 }
 
-/// Goal: who takes a node's place keeps it, and its links. Method: a node that has joined a cluster
-/// of others, and another process as the same node: the lowest, which makes all of its connections.
+/// A process that starts as the same node keeps the node's place and its links; node 0 makes all of
+/// its connections itself.
 #[test]
 fn who_was_replaced_does_not_come_back() {
-    let mut cluster = Cluster::start(Shape::default());
+    let mut cluster = Cluster::start(Shape::DEFAULT);
     cluster.nodes[0] = None;
     let mut other = cluster.client(1);
     await_placement(&mut other, 2);
-    let first = cluster.node(0);
-    cluster.nodes[0] = Some(first);
+    cluster.revive(0);
     await_placement(&mut other, 3);
     let mut first = cluster.client(0);
     let second = cluster.node(0);
@@ -308,10 +199,8 @@ fn who_was_replaced_does_not_come_back() {
     };
     all_answer(&mut client);
     all_answer(&mut other);
-    let (view, relayed) = (
-        other.stat("curtail", "cluster_view"),
-        other.stat("curtail", "cluster_relayed"),
-    );
+    let view = other.stat("curtail", "cluster_view");
+    let relayed = other.stat("curtail", "cluster_relayed");
     await_placement(&mut other, 3);
     for round in 0..20 {
         thread::sleep(Duration::from_millis(100));
@@ -327,20 +216,15 @@ fn who_was_replaced_does_not_come_back() {
         assert!(is_out(&answer), "{answer:?}");
     }
     assert!(other.stat("curtail", "cluster_relayed") > relayed + 20 * 10);
-    let (before, now) = (view, other.stat("curtail", "cluster_view"));
-    assert!(
-        now <= before + 3,
-        "views {before} to {now}: somebody was removed"
-    );
+    let now = other.stat("curtail", "cluster_view");
+    assert!(now <= view + 3, "views {view} to {now}: a node was removed");
 }
 
-/// Waits until keys are placed on so many nodes, and all are in their place.
 #[track_caller]
-fn await_placement(client: &mut Client, nodes: u64) {
-    eventually("keys are placed", || {
-        client.stat("curtail", "cluster_nodes_placed") == nodes
-            && client.stat("curtail", "cluster_moves") == 0
-    });
+fn all_there(client: &mut Client, keys: impl Iterator<Item = String>) {
+    for key in keys {
+        assert_eq!(answered(client, &format!("mg {key}\r\n")), "HD", "{key}");
+    }
 }
 
 #[track_caller]

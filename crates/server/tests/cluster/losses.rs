@@ -9,8 +9,9 @@ use std::{ops::RangeInclusive, sync::Arc};
 use curtail_consistency::placement::Placement;
 use curtail_history::{Action, Entry, Numbered};
 use curtail_membership::Roster;
-use curtail_types::{Instant, NodeId, NodeSet, RouteHash};
-use twox_hash::XxHash3_64;
+use curtail_types::{Instant, NodeId, NodeSet};
+
+use crate::support::route;
 
 /// The views of an episode, in their order.
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ impl Views {
 
     /// Whether a key may be gone.
     pub(crate) fn may_lose(&self, key: &str, replicas: usize) -> bool {
-        let route = RouteHash(XxHash3_64::oneshot(key.as_bytes()));
+        let route = route(key);
         let mut gone = NodeSet::NONE;
         let mut held: Vec<NodeSet> = Vec::new();
         let mut before: Option<&Roster> = None;

@@ -19,9 +19,8 @@ const REPORTS: [&str; 4] = ["", "memory", "curtail", "settings"];
 /// The last table of this page has the rows of `stats` that no metric carries, in backticks.
 const PAGE: &str = include_str!("../../../../docs/reference/stats.md");
 
-/// Goal: a row of `stats` has a metric, or the reference page says why not; a metric has the value
-/// of its row; and neither names a row that is gone. Method: every row of every report of a server
-/// alone, with the native path on, and of a node of a cluster, between two looks at its page.
+/// Each row of `stats` has a metric of its value, or the reference page says why not, and neither
+/// names a row that is gone. Looks at the page before and after each report.
 #[test]
 fn every_number_of_stats_has_a_metric() {
     let servers = Servers::start();
@@ -90,9 +89,8 @@ fn every_number_of_stats_has_a_metric() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Goal: pages are what Prometheus reads, whatever the server is. Method: each family has one
-/// heading, before its samples, and a help of its own; no series stands twice; histograms grow, end
-/// in +Inf and agree with their count.
+/// Prometheus can read the pages: one heading for each family before its samples, no help or series
+/// twice, cumulative histograms that end in +Inf and agree with their count.
 #[test]
 fn pages_are_well_formed() {
     let servers = Servers::start();
@@ -139,9 +137,7 @@ fn pages_are_well_formed() {
     }
 }
 
-/// Goal: the dashboard and the alert rules ask for nothing that no server tells. Method: each name
-/// that they use, with the labels that they compare, is on the page of a server with the native
-/// path or of a node.
+/// Each name and label that the dashboard and the alert rules use is on some server's page.
 #[test]
 fn dashboard_and_rules_ask_for_what_there_is() {
     let servers = Servers::start();
@@ -172,18 +168,14 @@ fn dashboard_and_rules_ask_for_what_there_is() {
     }
 }
 
-/// Goal: a node that does not answer clients is not ready, says why, and is not started anew for
-/// it. Method: the store of the view holds another cluster's for longer than a lease; then a node
-/// leaves.
+/// A node without a lease, and one that leaves, is not ready and says why, but is live.
 #[test]
 fn a_node_out_of_service_is_not_ready() {
     let servers = Servers::start();
     let (cluster, node) = (&servers.cluster, &servers.node);
     let mut client = Client::connect_to(node.addresses()[0]);
     assert_eq!(get(node, "/readyz"), (200, "ok\n".to_owned()));
-    let (name, view) = (cluster.name(), cluster.view_file());
-    let own = fs::read_to_string(&view).unwrap();
-    fs::write(&view, own.replace(&name, "another")).unwrap();
+    let own = cluster.replace_view();
     eventually("the lease ends", || get(node, "/readyz").0 == 503);
     let answer = client.ask("mg none\r\n");
     assert_eq!(answer, "SERVER_ERROR this node is not in service");
@@ -203,7 +195,7 @@ fn a_node_out_of_service_is_not_ready() {
     ] {
         assert_eq!(page.sum(gone, ""), Some(0.0), "{gone}");
     }
-    fs::write(&view, own).unwrap();
+    fs::write(cluster.view_file(), own).unwrap();
     eventually("it is back", || get(node, "/readyz").0 == 200);
     assert_eq!(Page::of(node).sum("curtail_ready", ""), Some(1.0));
     assert!(node.leave(), "it has keys to give");
@@ -226,7 +218,7 @@ struct Servers {
 
 impl Servers {
     fn start() -> Self {
-        let mut cluster = Cluster::start(Shape::default());
+        let mut cluster = Cluster::start(Shape::DEFAULT);
         let admin = Some("127.0.0.1:0".parse().unwrap());
         cluster.nodes[2] = None;
         let mut config = cluster.config(2);

@@ -1,5 +1,5 @@
-//! A network of a test's own: each node in a namespace, all linked by the test's, which can keep
-//! what it wants from passing. It ends with the test, and nobody else sees it.
+//! A network of a test's own: each node in a namespace, with links that the test can cut or delay.
+//! It ends with the test, and nobody else sees it.
 //!
 //! ```text
 //!   node 0 -- 10.99.0.2     10.99.0.1 --+
@@ -34,7 +34,7 @@ impl Network {
         };
         let file = fs::File::open(format!("/proc/{}/ns/net", own.id())).unwrap();
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        run("ip", &["link", "set", "lo", "up"]);
+        run("ip", "link set lo up");
         fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let mut network = Self {
             holders: vec![own],
@@ -50,19 +50,19 @@ impl Network {
     fn connect(&self, id: usize) {
         let (hub, node) = (format!("hub{id}"), format!("node{id}"));
         let holder = self.holders[id + 1].id().to_string();
-        let link = ["link", "add", &hub, "type", "veth", "peer", "name", &node];
-        run("ip", &[&link[..], &["netns", &holder]].concat());
-        run(
-            "ip",
-            &["addr", "add", &format!("10.99.{id}.1/24"), "dev", &hub],
-        );
-        run("ip", &["link", "set", &hub, "up"]);
-        let host = format!("{}/24", Self::host(id));
+        let host = Self::host(id);
         for words in [
-            &["link", "set", "lo", "up"][..],
-            &["addr", "add", &host, "dev", &node],
-            &["link", "set", &node, "up"],
-            &["route", "add", "default", "via", &format!("10.99.{id}.1")],
+            format!("link add {hub} type veth peer name {node} netns {holder}"),
+            format!("addr add 10.99.{id}.1/24 dev {hub}"),
+            format!("link set {hub} up"),
+        ] {
+            run("ip", &words);
+        }
+        for words in [
+            "link set lo up",
+            &format!("addr add {host}/24 dev {node}"),
+            &format!("link set {node} up"),
+            &format!("route add default via 10.99.{id}.1"),
         ] {
             self.run_at(id, "ip", words);
         }
@@ -84,9 +84,8 @@ impl Network {
         format!("--net=/proc/{}/ns/net", self.holders[id + 1].id())
     }
 
-    fn run_at(&self, id: usize, program: &str, words: &[&str]) {
-        let space = self.space(id);
-        run("nsenter", &[&[&space, program], words].concat());
+    fn run_at(&self, id: usize, program: &str, words: &str) {
+        run("nsenter", &format!("{} {program} {words}", self.space(id)));
     }
 
     /// Keeps these nodes and all others from reaching each other; clients reach all of them.
@@ -109,21 +108,12 @@ impl Network {
     /// Has a node's line carry so little that messages wait for each other, or all that it can.
     pub(crate) fn slow(&self, id: usize, is_slow: bool) {
         let (hub, node) = (format!("hub{id}"), format!("node{id}"));
-        let rate = ["rate", "400kbit", "burst", "1600", "latency", "4s"];
-        let words = |device: &str| -> Vec<String> {
-            let start = ["qdisc", if is_slow { "add" } else { "del" }, "dev", device];
-            let how = if is_slow { &rate[..] } else { &[] };
-            let kind = ["root", "tbf"];
-            let all = [&start[..], &kind[..if is_slow { 2 } else { 1 }], how].concat();
-            all.into_iter().map(str::to_owned).collect()
+        let words = |device: &str| match is_slow {
+            true => format!("qdisc add dev {device} root tbf rate 400kbit burst 1600 latency 4s"),
+            false => format!("qdisc del dev {device} root"),
         };
-        let (there, here) = (words(&node), words(&hub));
-        run("tc", &here.iter().map(String::as_str).collect::<Vec<_>>());
-        self.run_at(
-            id,
-            "tc",
-            &there.iter().map(String::as_str).collect::<Vec<_>>(),
-        );
+        run("tc", &words(&hub));
+        self.run_at(id, "tc", &words(&node));
     }
 }
 
@@ -161,11 +151,12 @@ fn hold() -> Option<Child> {
 }
 
 fn rule(what: &str, (from, to): (usize, usize)) {
-    let (from, to) = (format!("10.99.{from}.2"), format!("10.99.{to}.2"));
-    run("ip", &["rule", what, "from", &from, "to", &to, "blackhole"]);
+    let (from, to) = (Network::host(from), Network::host(to));
+    run("ip", &format!("rule {what} from {from} to {to} blackhole"));
 }
 
-fn run(program: &str, words: &[&str]) {
-    let output = Command::new(program).args(words).output().unwrap();
-    assert!(output.status.success(), "{program} {words:?}: {output:?}");
+fn run(program: &str, words: &str) {
+    let output = Command::new(program).args(words.split(' ')).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{program} {words}: {output:?}");
 }

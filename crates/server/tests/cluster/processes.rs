@@ -1,5 +1,5 @@
-//! Nodes that are processes: killed, stopped in their tracks, cut off from the others or from the
-//! view, while clients here go on.
+//! Nodes that are processes: killed, paused, cut off from the others or from the view, while
+//! clients in the test continue.
 //!
 //! A node is this program again, told by its environment to be one ([`node_process`]); its standard
 //! input says which keys shall be hot, and ends it. Each reads the view through a link of its own
@@ -12,7 +12,6 @@ use std::{
     os::unix::fs::symlink,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -22,14 +21,14 @@ use curtail_server::{
     Config, Fault, Listen, Server,
     log::{self, LogOptions},
 };
-use curtail_testing::PATIENCE;
+use curtail_testing::{PATIENCE, config, temporary_path};
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use crate::{
     network::Network,
     reasons::{Log, keep_panics},
-    support::{Shape, restrict},
+    support::{Shape, write_secret},
 };
 
 /// Nodes of a cluster, each a process.
@@ -58,15 +57,9 @@ const NODE: &str = "CURTAIL_TEST_NODE";
 impl Processes {
     /// Starts all nodes and waits until every key has its place.
     pub(crate) fn start(shape: Shape, network: Option<Network>) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("curtail-processes-{}-{number}", std::process::id());
-        let base = base();
-        let folder = base.join(name);
+        let folder = base().join(temporary_path("processes").file_name().unwrap());
         fs::create_dir_all(folder.join("view")).unwrap();
-        let secret = folder.join("secret");
-        fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
-        restrict(&secret);
+        write_secret(&folder);
         keep_panics();
         let mut cluster = Self {
             shape,
@@ -76,12 +69,12 @@ impl Processes {
             nodes: Vec::new(),
         };
         let own = cluster.folder.join("cluster.toml");
-        fs::write(own, cluster.text("secret", "view")).unwrap();
+        fs::write(own, cluster.text("secret")).unwrap();
         for id in 0..shape.nodes {
             let folder = cluster.folder_of(id);
             fs::create_dir_all(&folder).unwrap();
             symlink("../view", folder.join("view")).unwrap();
-            let text = cluster.text("../secret", "view");
+            let text = cluster.text("../secret");
             fs::write(folder.join("cluster.toml"), text).unwrap();
         }
         cluster.nodes = (0..shape.nodes).map(|_| None).collect();
@@ -94,24 +87,10 @@ impl Processes {
         self.folder.join(format!("node{id}"))
     }
 
-    fn text(&self, secret: &str, view: &str) -> String {
-        let Shape {
-            model,
-            replicas,
-            lease_ms,
-            nodes,
-            ..
-        } = self.shape;
-        let mut text = format!(
-            "name = \"processes\"\nmodel = \"{model}\"\nreplicas = {replicas}\n\
-             lease_ms = {lease_ms}\nsecret_file = \"{secret}\"\n\
-             [store]\nkind = \"file\"\npath = \"{view}/view.json\"\n"
-        );
-        for id in 0..nodes {
-            let host = self.host(id);
-            text += &format!("[[node]]\nid = {id}\nclients = \"{host}:0\"\nlinks = \"{host}:0\"\n");
-        }
-        text
+    fn text(&self, secret: &str) -> String {
+        let view = "view/view.json";
+        self.shape
+            .text("processes", secret, view, |id| self.host(id))
     }
 
     fn host(&self, id: usize) -> String {
@@ -132,12 +111,8 @@ impl Processes {
         let before = before.unwrap_or(0);
         let fault = format!("{:?}", self.shape.fault);
         let folder = self.folder_of(id);
-        let what = format!(
-            "{id} {} {} {fault} {}",
-            self.host(id),
-            self.shape.workers,
-            folder.display()
-        );
+        let (host, workers) = (self.host(id), self.shape.workers);
+        let what = format!("{id} {host} {workers} {fault} {}", folder.display());
         command.args(["processes::node_process", "--exact", "--ignored"]);
         command.args(["--nocapture", "--test-threads", "1"]);
         let mut child = command
@@ -189,12 +164,8 @@ impl Processes {
     /// Has a key become hot, or cease to be.
     pub(crate) fn change_hot(&mut self, key: &str, hot: bool) {
         let word = if hot { "hot" } else { "cold" };
-        for node in self
-            .nodes
-            .iter_mut()
-            .flatten()
-            .filter(|node| !node.is_stopped)
-        {
+        let nodes = self.nodes.iter_mut().flatten();
+        for node in nodes.filter(|node| !node.is_stopped) {
             // Whoever has ended hears nothing.
             let _ = writeln!(node.input, "{word} {key}");
         }
@@ -214,9 +185,8 @@ impl Processes {
             let node = node.as_mut()?;
             let member = roster.as_ref().and_then(|now| now.node(NodeId(id as u8)));
             let found = member.filter(|member| member.incarnation.0 != node.before);
-            node.address = found
-                .map(|member| member.addresses.clients)
-                .or(node.address);
+            let found = found.map(|member| member.addresses.clients);
+            node.address = found.or(node.address);
             node.address
         };
         self.nodes.iter_mut().enumerate().map(address).collect()
@@ -285,7 +255,6 @@ fn node_process() {
         // Clients that send everything before they read are not closed for that.
         buffer_bytes_max: 64 << 20,
         huge_pages: false,
-        pin: false,
         verbosity: 1,
         // Which keys are hot this test says, and nobody else.
         hot_keys_max: 0,
@@ -294,7 +263,7 @@ fn node_process() {
             _ => Fault::Nothing,
         },
         node: Some(NodeConfig::load(&file, id).unwrap()),
-        ..Config::default()
+        ..config()
     };
     // What a node logs is shown when a test fails.
     let _log = log::install(LogOptions {

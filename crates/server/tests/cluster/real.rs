@@ -18,17 +18,13 @@ use crate::{
     episode::{Told, Trouble, episode},
     network::Network,
     processes::Processes,
-    support::Shape,
+    support::{Shape, setting},
 };
 
 const SHAPE: Shape = Shape {
-    nodes: 3,
     workers: 1,
-    replicas: 1,
-    model: "lin",
     lease_ms: 2000,
-    fault: Fault::Nothing,
-    secured: false,
+    ..Shape::DEFAULT
 };
 
 /// Runs episodes, one for each trouble, on one cluster; `None` where its network may not be made.
@@ -59,11 +55,6 @@ fn run(shape: Shape, in_network: bool, troubles: &[Trouble], seconds: u64) -> Op
     all.join().unwrap()
 }
 
-/// A number of the environment.
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 /// Those whose places `CURTAIL_TROUBLES` has, or all.
 fn chosen(troubles: &[Trouble]) -> Vec<Trouble> {
     let some = std::env::var("CURTAIL_TROUBLES").unwrap_or_else(|_| "01234567".into());
@@ -82,8 +73,7 @@ fn judge(all: &[Told]) {
     }
 }
 
-/// Goal: with two holders nothing acknowledged is lost when a process is killed, nor shown wrongly
-/// when one is stopped for a while. Method: three nodes on loopback.
+/// With two holders a kill loses no acknowledged write, and a stopped process shows nothing old.
 #[test]
 fn two_holders_survive_a_kill_and_a_stop() {
     let shape = Shape {
@@ -93,8 +83,7 @@ fn two_holders_survive_a_kill_and_a_stop() {
     judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop], 0).unwrap());
 }
 
-/// Goal: a node that is cut off answers no longer than it may; with one holder its cold keys are
-/// lost and counted, and no others. Method: a partition, and a kill.
+/// A node that is cut off stops answering, and only its cold keys with one holder are lost.
 #[test]
 fn a_partition_shows_nothing_old() {
     if let Some(all) = run(SHAPE, true, &[Trouble::PartOne, Trouble::Kill], 0) {
@@ -102,8 +91,7 @@ fn a_partition_shows_nothing_old() {
     }
 }
 
-/// Goal: sessions agree on the order of a hot key's writes whatever happens to a node. Method:
-/// sequential consistency, a stop that is longer than the lease, a view that is lost.
+/// Sessions agree on the order of a hot key's writes across a long stop and a lost view.
 #[test]
 fn sessions_agree_while_nodes_stop() {
     let shape = Shape {
@@ -114,8 +102,7 @@ fn sessions_agree_while_nodes_stop() {
     judge(&run(shape, false, &[Trouble::LongStop, Trouble::LoseView], 0).unwrap());
 }
 
-/// Goal: the judge would notice. Method: nodes that go on answering when their lease has ended, of
-/// which one cannot read the view.
+/// The judge notices nodes that go on answering when their lease has ended.
 #[test]
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn an_answer_past_the_lease_is_noticed() {

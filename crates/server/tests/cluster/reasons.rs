@@ -1,4 +1,4 @@
-//! Why something went wrong, kept whatever becomes of the test: what nodes said, and panics.
+//! Keeps logs of nodes and panics, so that a failed test shows its cause.
 //!
 //! A panic of any thread is added to `cluster-panics.log` among the build's temporary files, where
 //! nothing removes it: the output of a test that fails now and then is lost too easily.

@@ -6,14 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_history::{Entry, Verdict, check_linearizable};
+use curtail_history::{Verdict, check_linearizable};
 use curtail_testing::{Client, PATIENCE};
 
 use crate::{
-    callers::{Caller, End, Nodes, Plan, Run},
-    failures::until,
+    callers::{Caller, Nodes, Plan, Run},
     histories::{PLAN, STEPS_MAX},
-    support::Cluster,
+    support::{Cluster, answered, setting, store},
 };
 
 /// Keys that nobody writes while nodes restart: none may be lost.
@@ -22,9 +21,8 @@ const KEPT: usize = 400;
 /// Of these so many are hot all the time.
 const HOT: usize = 40;
 
-/// Goal: nobody notices a rolling restart but by an attempt that has to be made once more: with a
-/// single holder for each key nothing is lost, nothing stale is read. Method: five nodes, clients
-/// that send once more what failed, a hot set that changes, each node restarted once.
+/// A rolling restart of five nodes with one holder for each key loses nothing and shows nothing
+/// stale; a client repeats a request at most once.
 #[test]
 fn a_rolling_restart_is_not_noticed() {
     restart_all(1, 1);
@@ -34,8 +32,7 @@ fn a_rolling_restart_is_not_noticed() {
 #[test]
 #[ignore = "minutes: CURTAIL_SECONDS"]
 fn rolling_restarts_for_long() {
-    let seconds = std::env::var("CURTAIL_SECONDS").ok();
-    let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(60);
+    let seconds = setting("CURTAIL_SECONDS").unwrap_or(60);
     let started = Instant::now();
     for seed in 2.. {
         restart_all(seed, 1 + seed as usize % 2);
@@ -60,20 +57,9 @@ fn restart_all(seed: u64, replicas: usize) {
     write_kept(&mut cluster.client(0));
     (0..HOT).for_each(|number| cluster.change_hot(&format!("kept{number}"), true));
     let run = Run::new(plan, cluster.addresses());
-    let entries: Vec<Entry> = thread::scope(|scope| {
-        let end = End(&run);
-        let clients: Vec<_> = (0..plan.clients)
-            .map(|number| {
-                let caller = Caller::new(&run, number, seed, None);
-                scope.spawn(move || caller.call())
-            })
-            .collect();
-        for id in 0..plan.shape.nodes {
-            restart(&mut cluster, &run, id);
-        }
-        drop(end);
-        let entries = clients.into_iter().map(|client| client.join().unwrap());
-        entries.flatten().collect()
+    let client = |number| Caller::new(&run, number, seed, None).call();
+    let entries = run.record(client, || {
+        (0..plan.shape.nodes).for_each(|id| restart(&mut cluster, &run, id));
     });
     let operations = entries.len();
     let attempts = run.attempts_failed.load(Ordering::Relaxed);
@@ -116,9 +102,7 @@ fn wait(cluster: &Cluster, run: &Run, what: &str, done: impl Fn() -> bool) {
 
 fn write_kept(client: &mut Client) {
     for number in 0..KEPT {
-        let text = format!("{number:08}");
-        let request = format!("set kept{number} 0 0 8\r\n{text}\r\n");
-        until(client, &request, |answer| answer == "STORED");
+        store(client, &format!("kept{number}"), &format!("{number:08}"));
     }
 }
 
@@ -127,9 +111,7 @@ fn read_kept(client: &mut Client) {
     for number in 0..KEPT {
         // What a node refuses whose lease is over for a moment is not gone.
         let request = format!("mg kept{number} v\r\n");
-        let answer = until(client, &request, |answer| {
-            !answer.starts_with("SERVER_ERROR")
-        });
+        let answer = answered(client, &request);
         assert_eq!(answer, "VA 8", "kept{number}");
         assert_eq!(client.line(), format!("{number:08}"));
     }

@@ -1,14 +1,11 @@
-//! Clients of sequential consistency: each keeps to a node, and is told the version of what it
-//! wrote or read. A session ends with the first answer that does not come; the next is another's.
+//! Clients of sequential consistency: each keeps to one node and records the versions that it wrote
+//! or read. A session ends with the first answer that does not come; the next is another's.
 
-use std::{ops::Range, sync::atomic::Ordering, thread, time::Duration};
+use std::{ops::Range, sync::atomic::Ordering, thread};
 
 use curtail_history::{Action, Entry, Numbered, Outcome};
 
 use crate::callers::{Caller, Run};
-
-/// Between two requests of a session.
-const PACE: Duration = Duration::from_millis(2);
 
 /// Sessions that one client may have, one after the other.
 const LIVES: u32 = 100_000;
@@ -59,7 +56,7 @@ pub(crate) fn sessions(
                 replaced: 0,
             });
         }
-        thread::sleep(PACE);
+        thread::sleep(run.plan.pace);
     }
     seen
 }

@@ -1,12 +1,19 @@
 //! A cluster and its clients.
 
-use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    net::SocketAddr,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 use curtail_consistency::membership::Change;
 use curtail_membership::{ClusterFile, NodeConfig};
 use curtail_server::{Config, Fault, Server};
-use curtail_testing::{Client, config, eventually, start, temporary_path};
-use curtail_types::{NodeId, NodeSet};
+use curtail_testing::{Client, PATIENCE, config, eventually, start, temporary_path};
+use curtail_types::{NodeId, NodeSet, RouteHash};
+use twox_hash::XxHash3_64;
 
 use crate::reasons::keep_panics;
 
@@ -18,6 +25,8 @@ pub(crate) struct Shape {
     pub(crate) replicas: usize,
     pub(crate) model: &'static str,
     pub(crate) lease_ms: u64,
+    /// How long a value nodes take.
+    pub(crate) item_bytes_max: usize,
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
@@ -26,45 +35,75 @@ pub(crate) struct Shape {
 /// Nodes in this process.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Option<Server>>,
-    shape: Shape,
+    /// What nodes that are started from now on do.
+    pub(crate) shape: Shape,
     folder: PathBuf,
-    item_bytes_max: usize,
-}
-
-impl Default for Shape {
-    fn default() -> Self {
-        Self {
-            nodes: 3,
-            workers: 2,
-            replicas: 1,
-            model: "lin",
-            lease_ms: 3000,
-            fault: Fault::Nothing,
-            secured: false,
-        }
-    }
 }
 
 impl Shape {
+    pub(crate) const DEFAULT: Self = Self {
+        nodes: 3,
+        workers: 2,
+        replicas: 1,
+        model: "lin",
+        lease_ms: 3000,
+        item_bytes_max: 1 << 20,
+        fault: Fault::Nothing,
+        secured: false,
+    };
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
+    }
+
+    /// The file of a cluster, with paths and the address of each node.
+    pub(crate) fn text(
+        &self,
+        name: &str,
+        secret: &str,
+        view: &str,
+        host: impl Fn(usize) -> String,
+    ) -> String {
+        let (model, replicas, lease_ms) = (self.model, self.replicas, self.lease_ms);
+        let mut text = format!(
+            "name = \"{name}\"\nmodel = \"{model}\"\nreplicas = {replicas}\n\
+             lease_ms = {lease_ms}\nsecret_file = \"{secret}\"\n\
+             [store]\nkind = \"file\"\npath = \"{view}\"\n"
+        );
+        for id in 0..self.nodes {
+            let host = host(id);
+            text += &format!("[[node]]\nid = {id}\nclients = \"{host}:0\"\nlinks = \"{host}:0\"\n");
+        }
+        text
     }
 }
 
 impl Cluster {
+    /// Starts a cluster of another shape than the default.
+    pub(crate) fn with(change: impl FnOnce(&mut Shape)) -> Self {
+        let mut shape = Shape::DEFAULT;
+        change(&mut shape);
+        Self::start(shape)
+    }
+
+    /// Starts three nodes and ends the last, with a client of the first; all keys are with two.
+    pub(crate) fn two_of_three(change: impl FnOnce(&mut Shape)) -> (Self, Client) {
+        let mut cluster = Self::with(change);
+        cluster.nodes[2] = None;
+        let mut client = cluster.client(0);
+        await_placement(&mut client, 2);
+        (cluster, client)
+    }
+
     /// Starts all nodes and waits until each serves.
     pub(crate) fn start(shape: Shape) -> Self {
         let folder = temporary_path("cluster");
         fs::create_dir_all(&folder).unwrap();
-        let secret = folder.join("secret");
-        fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
-        restrict(&secret);
+        write_secret(&folder);
         keep_panics();
         let mut cluster = Self {
             nodes: Vec::new(),
             shape,
             folder,
-            item_bytes_max: 1 << 20,
         };
         cluster.write_file();
         cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
@@ -75,19 +114,10 @@ impl Cluster {
     }
 
     fn write_file(&self) {
-        let (name, shape) = (self.name(), self.shape);
-        let mut text = format!(
-            "name = \"{name}\"\nmodel = \"{}\"\nreplicas = {}\nlease_ms = {}\n\
-             secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n",
-            shape.model, shape.replicas, shape.lease_ms,
-        );
-        if shape.secured {
+        let here = |_| "127.0.0.1".to_owned();
+        let mut text = self.shape.text(&self.name(), "secret", "view.json", here);
+        if self.shape.secured {
             text += &certify(&self.folder);
-        }
-        for id in 0..shape.nodes {
-            text += &format!(
-                "[[node]]\nid = {id}\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n"
-            );
         }
         fs::write(self.folder.join("cluster.toml"), text).unwrap();
     }
@@ -112,7 +142,7 @@ impl Cluster {
             memory_bytes_max: 32 << 20,
             // Clients that send everything before they read are not closed for that.
             buffer_bytes_max: 64 << 20,
-            item_bytes_max: self.item_bytes_max,
+            item_bytes_max: self.shape.item_bytes_max,
             huge_pages: false,
             fault: self.shape.fault,
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
@@ -120,18 +150,22 @@ impl Cluster {
         }
     }
 
-    /// What nodes that are started from now on do.
-    pub(crate) fn set_fault(&mut self, fault: Fault) {
-        self.shape.fault = fault;
-    }
-
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         let name = self.folder.file_name().unwrap();
         name.to_string_lossy().into_owned()
     }
 
     pub(crate) fn view_file(&self) -> PathBuf {
         self.folder.join("view.json")
+    }
+
+    /// Puts another cluster's view in the place of this one's, and returns this one's.
+    pub(crate) fn replace_view(&self) -> String {
+        let own = fs::read_to_string(self.view_file()).unwrap();
+        let other = own.replace(&self.name(), "another");
+        assert_ne!(own, other);
+        fs::write(self.view_file(), other).unwrap();
+        own
     }
 
     /// Has a node taken out of the view, as the others do when it is silent.
@@ -150,20 +184,6 @@ impl Cluster {
         }
     }
 
-    /// How long a value nodes take that are started from now on.
-    pub(crate) fn set_item_bytes_max(&mut self, bytes: usize) {
-        self.item_bytes_max = bytes;
-    }
-
-    /// How many workers nodes have that are started from now on.
-    pub(crate) fn set_workers(&mut self, workers: usize) {
-        self.shape.workers = workers;
-    }
-
-    pub(crate) fn address(&self, id: usize) -> SocketAddr {
-        self.nodes[id].as_ref().unwrap().addresses()[0]
-    }
-
     /// Where clients reach each node that lives.
     pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
         let address = |node: &Option<Server>| node.as_ref().map(|node| node.addresses()[0]);
@@ -171,7 +191,18 @@ impl Cluster {
     }
 
     pub(crate) fn client(&self, id: usize) -> Client {
-        Client::connect_to(self.address(id))
+        Client::connect(self.nodes[id].as_ref().unwrap())
+    }
+
+    /// One of each of three nodes.
+    pub(crate) fn clients(&self) -> Vec<Client> {
+        (0..3).map(|id| self.client(id)).collect()
+    }
+
+    /// Starts node `id`, which has ended or is to be replaced.
+    pub(crate) fn revive(&mut self, id: usize) {
+        let again = self.node(id);
+        self.nodes[id] = Some(again);
     }
 
     /// Waits until node `id` answers for keys of every node.
@@ -198,6 +229,56 @@ impl Drop for Cluster {
     }
 }
 
+/// Sets a key, again and again until a node can do it.
+pub(crate) fn store(client: &mut Client, key: &str, value: &str) {
+    let request = format!("set {key} 0 0 {}\r\n{value}\r\n", value.len());
+    until(client, &request, |answer| answer == "STORED");
+}
+
+/// Asks again and again until the answer is as wanted; what is no error and not wanted is wrong.
+pub(crate) fn until(client: &mut Client, request: &str, wanted: impl Fn(&str) -> bool) -> String {
+    let started = Instant::now();
+    loop {
+        let answer = client.ask(request);
+        if wanted(&answer) {
+            return answer;
+        }
+        assert!(
+            answer.starts_with("SERVER_ERROR"),
+            "{request:?}: {answer:?}"
+        );
+        assert!(started.elapsed() < PATIENCE, "{request:?}: {answer:?}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The first answer that is not an error of the server.
+#[track_caller]
+pub(crate) fn answered(client: &mut Client, request: &str) -> String {
+    until(client, request, |answer| {
+        !answer.starts_with("SERVER_ERROR")
+    })
+}
+
+/// Waits until keys are placed on so many nodes, and all are in their place.
+#[track_caller]
+pub(crate) fn await_placement(client: &mut Client, nodes: u64) {
+    eventually("keys are placed", || {
+        let mut stat = |name| client.stat("curtail", name);
+        stat("cluster_nodes_placed") == nodes && stat("cluster_moves") == 0
+    });
+}
+
+/// A number of the environment.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Where a key belongs.
+pub(crate) fn route(key: &str) -> RouteHash {
+    RouteHash(XxHash3_64::oneshot(key.as_bytes()))
+}
+
 /// How many items node `id`, which `client` asks, says that it has.
 pub(crate) fn items(client: &mut Client, id: usize) -> usize {
     let row = client.row("curtail", &format!("cluster_member:{id}"));
@@ -215,7 +296,14 @@ fn certify(folder: &std::path::Path) -> String {
     "[tls]\nca = \"node.pem\"\ncertificate = \"node.pem\"\nkey = \"node.key\"\n".to_owned()
 }
 
-pub(crate) fn restrict(path: &std::path::Path) {
+/// Writes what nodes prove themselves with into a file.
+pub(crate) fn write_secret(folder: &std::path::Path) {
+    let secret = folder.join("secret");
+    fs::write(&secret, "a secret of sixteen bytes and more").unwrap();
+    restrict(&secret);
+}
+
+fn restrict(path: &std::path::Path) {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }

@@ -5,7 +5,11 @@ use std::ops::Range;
 
 use curtail_testing::Client;
 
-use crate::{failures::until, losses::Views, processes::Processes};
+use crate::{
+    losses::Views,
+    processes::Processes,
+    support::{answered, store},
+};
 
 /// Keys that were written before an episode.
 pub(crate) struct Treasure {
@@ -37,9 +41,8 @@ impl Treasure {
             lost_before,
         };
         for key in treasure.keys() {
-            let request = format!("set {key} 0 0 4\r\ngold\r\n");
             // A node that has joined is in service a moment after the view says so.
-            until(&mut client, &request, |answer| answer == "STORED");
+            store(&mut client, &key, "gold");
         }
         treasure
     }
@@ -59,8 +62,7 @@ impl Treasure {
         };
         for key in self.keys() {
             // A busy node may be out of service for a moment: what it refuses is not gone.
-            let is_said = |answer: &str| !answer.starts_with("SERVER_ERROR");
-            match &*until(&mut client, &format!("mg {key} v\r\n"), is_said) {
+            match &*answered(&mut client, &format!("mg {key} v\r\n")) {
                 "VA 4" => assert_eq!(client.line(), "gold", "{key}"),
                 "EN" if views.may_lose(&key, replicas) => found.lost += 1,
                 answer => found.wrongly.push(format!("{key}: {answer:?}")),

@@ -1,4 +1,4 @@
-//! A client that counts replies: it knows how many each command must get, whatever becomes of it.
+//! A client that counts replies: it knows how many each command must get.
 //!
 //! It sends commands of every kind one behind the other, with values, without replies, quiet,
 //! well and badly formed, each followed by an `mn`. The replies are then read by the one rule of
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_testing::{Connection, eventually};
+use curtail_testing::{Connection, eventually, together};
 use curtail_workload::Random;
 
 /// What a conversation is made of.
@@ -44,6 +44,27 @@ pub(crate) struct Counted {
     pub(crate) server_errors: usize,
     /// The server closed the connection before the end.
     pub(crate) closed: bool,
+}
+
+impl Counted {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.commands += other.commands;
+        self.failed_gets += other.failed_gets;
+        self.server_errors += other.server_errors;
+        self.closed |= other.closed;
+    }
+}
+
+/// Holds a conversation with each of these addresses at once; their sum.
+#[track_caller]
+pub(crate) fn converse_with(addresses: &[SocketAddr], talk: Talk) -> Counted {
+    let counts = together(addresses.len(), |number| {
+        let seed = talk.seed * 1000 + number as u64;
+        converse(addresses[number], Talk { seed, ..talk })
+    });
+    let mut sum = Counted::default();
+    counts.into_iter().for_each(|counted| sum.add(counted));
+    sum
 }
 
 /// How a command is answered.
@@ -84,7 +105,7 @@ const KEY_BYTES_MAX: usize = 250;
 ///
 /// When a command has a reply too many, or too few, or none comes in time.
 #[track_caller]
-pub(crate) fn converse(address: SocketAddr, talk: Talk) -> Counted {
+fn converse(address: SocketAddr, talk: Talk) -> Counted {
     let mut random = Random::new(talk.seed);
     let commands: Vec<Command> = (0..talk.commands)
         .map(|_| command(&mut random, &talk))

@@ -11,7 +11,7 @@ use curtail_testing::{Client as Memcached, eventually, native_address, native_co
 use curtail_workload::Random;
 
 use crate::support::{
-    Answer, Ask, Client, config_with, exchange, handshake, nonce, receive, socket,
+    Answer, Ask, Client, config_with, exchange, handshake, nonce, receive, serve, socket,
 };
 
 /// Writes a checksum that fits what was changed.
@@ -25,8 +25,7 @@ fn is_silent(socket: &UdpSocket) -> bool {
     receive(socket).is_none()
 }
 
-/// Goal: nobody can make the server send more than it was sent. Method: a stranger sends datagrams
-/// of all lengths and shapes, every byte that comes back is counted.
+/// The server never sends more bytes than a stranger's datagrams, of all lengths, brought.
 #[test]
 fn strangers_get_no_more_than_they_send() {
     let server = start(native_config(NativeMode::IoAck));
@@ -74,13 +73,11 @@ fn strangers_get_no_more_than_they_send() {
     assert!(foreign > 80, "{foreign} dropped");
 }
 
-/// Goal: a session is its client's alone. Method: the right name from elsewhere, and every part of
-/// it wrong from the right place.
+/// The right session from another address, and each part of it wrong, is refused.
 #[test]
 fn sessions_cannot_be_borrowed() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
-    client.ask(Ask::set(b"k", b"mine").nilext()).accepted();
+    let (_server, mut client) = serve(native_config(NativeMode::IoAck));
+    client.write(b"k", b"mine");
     let right = client.grant.session;
     let wrong = [
         Session {
@@ -129,13 +126,12 @@ fn sessions_cannot_be_borrowed() {
     );
 }
 
-/// Goal: a datagram that is recorded and sent again changes nothing.
+/// A datagram that is recorded and sent again changes nothing.
 #[test]
 fn replayed_datagrams_change_nothing() {
     for mode in [NativeMode::IoAck, NativeMode::Raw] {
-        let server = start(native_config(mode));
-        let mut client = Client::connect(&server);
-        client.ask(Ask::set(b"n", b"0").nilext()).accepted();
+        let (_server, mut client) = serve(native_config(mode));
+        client.write(b"n", b"0");
         let count = Ask::new(Opcode::Increment, b"n").argument(1);
         let recorded = client.bytes(0, count);
         assert_eq!(client.exchange(&recorded).number(), 1);
@@ -155,11 +151,10 @@ fn replayed_datagrams_change_nothing() {
     }
 }
 
-/// Goal: a damaged datagram has no effect, and its number can still be used.
+/// A damaged datagram has no effect, and its number can still be used.
 #[test]
 fn damaged_datagrams_have_no_effect() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
     for byte in [16, 20, 24, 33, 44, 60, 64, 69] {
         let right = client.bytes(0, Ask::set(b"k", b"value").nilext());
         let mut wrong = right.clone();
@@ -174,20 +169,17 @@ fn damaged_datagrams_have_no_effect() {
     }
     let mut memcached = Memcached::connect(&server);
     assert_eq!(memcached.stat("curtail", "native:accepted"), 8);
-    eventually("all are executed", || {
-        memcached.stat("curtail", "native:executed") == 8
-    });
+    memcached.await_stat("curtail", "native:executed", 8);
 }
 
-/// Goal: what version 1 does not have is refused by name.
+/// What version 1 does not have is refused by name.
 #[test]
 fn unknown_things_are_refused_by_name() {
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         flush_allowed: false,
         item_bytes_max: 1024,
         ..native_config(NativeMode::IoAck)
     });
-    let mut client = Client::connect(&server);
     let mut changed = |byte: usize, value: u8| {
         let mut bytes = client.bytes(0, Ask::set(b"k", b"v"));
         bytes[byte] = value;
@@ -219,13 +211,13 @@ fn unknown_things_are_refused_by_name() {
         client.ask(Ask::set(b"k", &[1; 1025]).nilext()).error(),
         ErrorCode::TooLarge
     );
-    client.ask(Ask::set(b"k", &[1; 1024]).nilext()).accepted();
+    client.write(b"k", &[1; 1024]);
     let ping = Ask::new(Opcode::Ping, b"").argument(16);
     assert_eq!(client.ask(ping).error(), ErrorCode::Malformed);
     assert!(Head::decode(&client.bytes(0, ping)).is_ok());
 }
 
-/// Goal: a cookie is good for who got it and what it was got for.
+/// A cookie is good for who got it and what it was got for.
 #[test]
 fn cookies_cannot_be_borrowed() {
     let server = start(native_config(NativeMode::IoAck));
@@ -271,7 +263,7 @@ fn cookies_cannot_be_borrowed() {
     assert_eq!(granted.session, again.session, "confirmed twice");
 }
 
-/// Goal: sessions run out for who takes too many, and come back when they are not used.
+/// Sessions run out for who takes too many, and come back when they are not used.
 #[test]
 fn sessions_run_out_and_come_back() {
     let server = start(config_with(NativeMode::IoAck, |native| {
@@ -297,9 +289,7 @@ fn sessions_run_out_and_come_back() {
     assert!(memcached.stat("curtail", "native:grants_refused") > 0);
 }
 
-/// Goal: a client that ignores credits and backlogs gets NACKs and loses nothing that was
-/// acknowledged, and its neighbour is served. Method: counts without waiting for any answer, into
-/// queues that are executed slowly.
+/// A client that ignores credits gets NACKs, loses nothing acknowledged, and delays no neighbour.
 #[test]
 fn who_ignores_credits_is_refused_and_loses_nothing() {
     let server = start(config_with(NativeMode::IoAck, |native| {
@@ -327,22 +317,19 @@ fn who_ignores_credits_is_refused_and_loses_nothing() {
             }
         }
         let other = format!("neighbour{round}");
-        neighbour
-            .ask(Ask::set(other.as_bytes(), b"v").nilext())
-            .accepted();
+        neighbour.write(other.as_bytes(), b"v");
     }
     assert!(full > 100, "{full} refused");
     assert!(accepted > 100, "{accepted} accepted");
     assert_eq!(client.get(b"n").unwrap(), accepted.to_string().into_bytes());
 }
 
-/// Goal: a session of a server that is gone is refused by the next one, which says that it lives
-/// another life.
+/// The next server refuses a session of the last one, and names another incarnation.
 #[test]
 fn sessions_end_with_their_server() {
     let first = start(native_config(NativeMode::IoAck));
     let mut client = Client::connect(&first);
-    client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+    client.write(b"k", b"v");
     let port = client.to.port();
     drop(first);
     let bytes = client.bytes(0, Ask::get(b"k"));
@@ -359,7 +346,7 @@ fn sessions_end_with_their_server() {
     assert_eq!(again.get(b"k"), None);
 }
 
-/// Goal: of too many reads that wait the last are told to come again, and none is forgotten.
+/// Of too many reads that wait the last are told to come again, and none is forgotten.
 #[test]
 fn too_many_waiting_reads_are_told_to_come_again() {
     let server = start(config_with(NativeMode::IoAck, |native| {
@@ -368,10 +355,7 @@ fn too_many_waiting_reads_are_told_to_come_again() {
     }));
     let mut writer = Client::connect(&server);
     for slot in 0..60 {
-        let ask = Ask {
-            opcode: Opcode::Append,
-            ..Ask::set(b"k", b"v")
-        };
+        let ask = Ask::store(Opcode::Append, b"k", b"v");
         let bytes = writer.bytes(slot, ask.nilext());
         writer.exchange(&bytes).accepted();
     }

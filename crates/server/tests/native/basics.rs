@@ -3,16 +3,15 @@
 use curtail_codec::native::{Flags, Opcode, Reply, Status};
 use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
 use curtail_testing::{
-    Client as Memcached, PATIENCE, eventually, http, native_address, native_config, start,
+    Client as Memcached, PATIENCE, eventually, native_address, native_config, scrape, start,
 };
 
-use crate::support::{Ask, Client, config_with};
+use crate::support::{Ask, Client, config_with, serve};
 
 const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
 
-/// Goal: a server that listens at all of its host's addresses answers from the one that was asked.
-/// Method: clients of two of loopback's addresses, which take answers from there alone; what is
-/// answered at once, and what its executor answers.
+/// A server that listens at all addresses answers from the one that was asked, at once and from its
+/// executor.
 #[test]
 fn answers_come_from_the_address_that_was_asked() {
     for mode in MODES {
@@ -24,92 +23,66 @@ fn answers_come_from_the_address_that_was_asked() {
             let mut client = Client::connect_strictly(format!("{ip}:{port}").parse().unwrap());
             // Whoever asks again is answered by who receives that; so nobody does.
             client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
-            client.ask(Ask::set(b"k", b"one").nilext()).accepted();
+            client.write(b"k", b"one");
             let stored = client.ask(Ask::set(b"k", ip.as_bytes()));
-            assert_eq!(stored.result().0, Status::Done, "{mode:?}");
+            assert_eq!(stored.status(), Status::Done, "{mode:?}");
             assert_eq!(client.get(b"k").unwrap(), ip.as_bytes());
         }
     }
 }
 
-/// Goal: each operation does what it says and answers so. Method: one after another on few keys,
-/// marked and unmarked, read back over both protocols.
+/// Each operation, marked and unmarked, is read back over both protocols.
 #[test]
 fn operations_do_what_they_say() {
     for mode in MODES {
-        let server = start(native_config(mode));
-        let mut client = Client::connect(&server);
+        let (server, mut client) = serve(native_config(mode));
         let mut memcached = Memcached::connect(&server);
         assert_eq!(client.get(b"k"), None);
-        let first = client.ask(Ask::set(b"k", b"one").nilext()).accepted();
+        let first = client.write(b"k", b"one");
         assert_eq!(client.get(b"k").unwrap(), b"one");
-        let second = client.ask(Ask::set(b"k", b"two").nilext()).accepted();
+        let second = client.write(b"k", b"two");
         assert_eq!(second, first + 1, "{mode:?}: one key, one queue");
         assert_eq!(memcached.get("k").unwrap(), "two");
         let stored = client.ask(Ask::set(b"k", b"10"));
-        assert_eq!(stored.result().0, Status::Done);
+        assert_eq!(stored.status(), Status::Done);
         let wrong = Ask {
             flags: Flags::COMPARE,
             ..Ask::set(b"k", b"no").argument(1)
         };
-        assert_eq!(client.ask(wrong).result().0, Status::Exists);
+        assert_eq!(client.ask(wrong).status(), Status::Exists);
         let right = wrong.argument(stored.version());
-        assert_eq!(
-            client
-                .ask(Ask {
-                    value: b"20",
-                    ..right
-                })
-                .result()
-                .0,
-            Status::Done
-        );
+        let right = Ask {
+            value: b"20",
+            ..right
+        };
+        assert_eq!(client.ask(right).status(), Status::Done);
         let counts = Ask::new(Opcode::Increment, b"k").argument(5);
         assert_eq!(client.ask(counts).number(), 25);
         client.ask(counts.nilext()).accepted();
         let down = Ask::new(Opcode::Decrement, b"k").argument(1);
         assert_eq!(client.ask(down).number(), 29);
-        let add = Ask {
-            opcode: Opcode::Add,
-            ..Ask::set(b"k", b"x")
-        };
-        assert_eq!(client.ask(add).result().0, Status::NotStored);
-        let append = Ask {
-            opcode: Opcode::Append,
-            ..Ask::set(b"k", b"!")
-        };
-        assert_eq!(client.ask(append).result().0, Status::Done);
-        let prepend = Ask {
-            opcode: Opcode::Prepend,
-            ..Ask::set(b"k", b"?")
-        };
+        let add = Ask::store(Opcode::Add, b"k", b"x");
+        assert_eq!(client.ask(add).status(), Status::NotStored);
+        let append = Ask::store(Opcode::Append, b"k", b"!");
+        assert_eq!(client.ask(append).status(), Status::Done);
+        let prepend = Ask::store(Opcode::Prepend, b"k", b"?");
         client.ask(prepend.nilext()).accepted();
         assert_eq!(client.get(b"k").unwrap(), b"?29!");
-        assert_eq!(client.ask(counts).result().0, Status::NotANumber);
-        assert_eq!(
-            client.ask(Ask::new(Opcode::Delete, b"k")).result().0,
-            Status::Done
-        );
-        assert_eq!(
-            client.ask(Ask::new(Opcode::Delete, b"k")).result().0,
-            Status::NotFound
-        );
+        assert_eq!(client.ask(counts).status(), Status::NotANumber);
+        let delete = Ask::new(Opcode::Delete, b"k");
+        assert_eq!(client.ask(delete).status(), Status::Done);
+        assert_eq!(client.ask(delete).status(), Status::NotFound);
         assert_eq!(memcached.get("k"), None);
-        let replace = Ask {
-            opcode: Opcode::Replace,
-            ..Ask::set(b"k", b"x")
-        };
-        assert_eq!(client.ask(replace).result().0, Status::NotStored);
+        let replace = Ask::store(Opcode::Replace, b"k", b"x");
+        assert_eq!(client.ask(replace).status(), Status::NotStored);
     }
 }
 
-/// Goal: expiry and the client's flags are kept, touches work, and a read with a touch brings the
-/// value.
+/// Expiry and flags are kept, and a read with a touch brings the value.
 #[test]
 fn expiry_flags_and_touches() {
     for mode in MODES {
-        let server = start(native_config(mode));
-        let mut client = Client::connect(&server);
+        let (server, mut client) = serve(native_config(mode));
         let mut memcached = Memcached::connect(&server);
         let ask = Ask {
             exptime: 100,
@@ -123,7 +96,7 @@ fn expiry_flags_and_touches() {
             exptime: 500,
             ..Ask::new(Opcode::Touch, b"k")
         };
-        assert_eq!(client.ask(touch).result().0, Status::Done);
+        assert_eq!(client.ask(touch).status(), Status::Done);
         let read = Ask {
             exptime: 900,
             ..Ask::new(Opcode::GetTouch, b"k")
@@ -137,26 +110,23 @@ fn expiry_flags_and_touches() {
         let line = memcached.ask("mg k t\r\n");
         assert!(line == "HD t900" || line == "HD t899", "{line}");
         let gone = Ask::new(Opcode::GetTouch, b"nothing");
-        assert_eq!(client.ask(gone).result().0, Status::NotFound);
+        assert_eq!(client.ask(gone).status(), Status::NotFound);
     }
 }
 
-/// Goal: a flush takes everything that was accepted before it, and nothing after.
+/// A flush takes everything that was accepted before it, and nothing after.
 #[test]
 fn a_flush_takes_what_was_accepted_before() {
     for mode in MODES {
-        let server = start(native_config(mode));
-        let mut client = Client::connect(&server);
+        let (server, mut client) = serve(native_config(mode));
         for round in 0..20 {
             for key in 0..40 {
                 let key = format!("k{key}");
-                client
-                    .ask(Ask::set(key.as_bytes(), b"v").nilext())
-                    .accepted();
+                client.write(key.as_bytes(), b"v");
             }
             let flush = client.ask(Ask::new(Opcode::Flush, b""));
-            assert_eq!(flush.result().0, Status::Done);
-            client.ask(Ask::set(b"after", b"v").nilext()).accepted();
+            assert_eq!(flush.status(), Status::Done);
+            client.write(b"after", b"v");
             for key in 0..40 {
                 let key = format!("k{key}");
                 assert_eq!(client.get(key.as_bytes()), None, "round {round}, {mode:?}");
@@ -165,25 +135,23 @@ fn a_flush_takes_what_was_accepted_before() {
         }
         let mut memcached = Memcached::connect(&server);
         for _ in 0..20 {
-            client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+            client.write(b"k", b"v");
             assert_eq!(memcached.ask("flush_all\r\n"), "OK");
             assert_eq!(client.get(b"k"), None);
         }
     }
 }
 
-/// Goal: operators see what the path does, in both places, and what it takes of the memory; a
-/// server without it says nothing of it.
+/// `stats` and `/metrics` show the path and its memory; without it they say nothing of it.
 #[test]
 fn operators_see_what_it_does() {
     let admin = "127.0.0.1:0".parse().unwrap();
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         admin: Some(admin),
         ..native_config(NativeMode::IoAck)
     });
-    let mut client = Client::connect(&server);
     for _ in 0..5 {
-        client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+        client.write(b"k", b"v");
         client.ask(Ask::set(b"k", b"w")).result();
     }
     assert_eq!(client.get(b"k").unwrap(), b"w");
@@ -199,12 +167,10 @@ fn operators_see_what_it_does() {
     ] {
         eventually(name, || memcached.stat("curtail", name) >= least);
     }
-    eventually("all is executed", || {
-        memcached.stat("curtail", "native:executed") == 10
-    });
+    memcached.await_stat("curtail", "native:executed", 10);
     assert_eq!(memcached.stat("curtail", "native:backlog"), 0);
     assert_eq!(memcached.stat("curtail", "native:corrupt_after_ack"), 0);
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for line in [
         "curtail_native_info{mode=\"io-ack\"} 1\n",
         "curtail_native_accepted_total 5\n",
@@ -219,11 +185,10 @@ fn operators_see_what_it_does() {
         native: None,
         ..native_config(NativeMode::IoAck)
     });
-    assert!(!http(without.admin_address().unwrap(), "GET /metrics").contains("curtail_native"));
+    assert!(!scrape(&without).contains("curtail_native"));
 }
 
-/// Goal: what cannot be had is said at the start. Method: a port that is taken, by datagrams or by
-/// streams, and shapes that make no sense.
+/// A taken port, and shapes that make no sense, are errors at the start.
 #[test]
 fn what_cannot_be_had_is_said_at_the_start() {
     let refused = |change: fn(&mut NativeConfig)| {
@@ -247,19 +212,18 @@ fn what_cannot_be_had_is_said_at_the_start() {
     }
 }
 
-/// Goal: queues that belong to one worker each are executed too, whoever receives.
+/// Queues that belong to one worker each are executed too, whoever receives.
 #[test]
 fn queues_may_belong_to_workers() {
     for mode in MODES {
-        let server = start(Config {
+        let (_server, mut client) = serve(Config {
             workers: 3,
             ..config_with(mode, |native| native.placement = NativePlacement::Owner)
         });
-        let mut client = Client::connect(&server);
         for key in 0..100 {
             let key = format!("k{key}");
             let name = key.as_bytes();
-            client.ask(Ask::set(name, b"1").nilext()).accepted();
+            client.write(name, b"1");
             let count = Ask::new(Opcode::Increment, name).argument(1);
             assert_eq!(client.ask(count).number(), 2, "{mode:?}");
             assert_eq!(client.get(name).unwrap(), b"2");
@@ -267,8 +231,7 @@ fn queues_may_belong_to_workers() {
     }
 }
 
-/// Goal: who has nothing to do takes what another worker has not begun, and only where it may.
-/// Method: one client's burst, which comes to one worker's socket, of executions that take long.
+/// One socket's burst of slow writes: another worker takes a part if the placement allows it.
 #[test]
 fn idle_workers_steal_where_they_may() {
     for (placement, steals) in [
@@ -289,9 +252,7 @@ fn idle_workers_steal_where_they_may() {
             client.socket.send_to(&bytes, client.to).unwrap();
         }
         let mut memcached = Memcached::connect(&server);
-        eventually("all is executed", || {
-            memcached.stat("curtail", "native:executed") == 60
-        });
+        memcached.await_stat("curtail", "native:executed", 60);
         let stolen = memcached.stat("curtail", "native:stolen");
         assert_eq!(stolen > 0, steals, "{placement:?}: {stolen}");
         assert_eq!(client.get(b"key 59").unwrap(), b"v");

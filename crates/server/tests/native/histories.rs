@@ -8,21 +8,20 @@
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
-    thread,
     time::Instant as Clock,
 };
 
 use curtail_codec::native::{ErrorCode, Opcode, Reply, Status};
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, NativeChoice, NativeMode, NativePlacement, Server};
-use curtail_testing::{Client as Memcached, start};
+use curtail_testing::{Client as Memcached, set, start, together};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
 use crate::support::{Answer, Ask, Client, Line, config_with};
 
 /// Clients of each of the three kinds.
-const CLIENTS: u32 = 3;
+const CLIENTS: usize = 3;
 
 /// Steps that the checker may take for one key.
 const STEPS_MAX: u64 = 2_000_000;
@@ -116,10 +115,7 @@ fn spell<'a>(key: &'a [u8], action: Action, value: &'a [u8], random: &mut Random
         Action::Read => return Ask::get(key),
         Action::Write(_) => Ask::set(key, value),
         Action::Insert(_) => {
-            return Ask {
-                opcode: Opcode::Add,
-                ..Ask::set(key, value)
-            };
+            return Ask::store(Opcode::Add, key, value);
         }
         Action::Delete => return Ask::new(Opcode::Delete, key),
         Action::CompareAndSet { .. } => unreachable!("not asked here"),
@@ -153,11 +149,7 @@ fn ask_memcached(
     action: Action,
     random: &mut Random,
 ) -> Outcome {
-    let store = |verb: &str, random: &mut Random| {
-        let value = value_of(action, &[12, 12, 900, 1700, 5000], random);
-        let value = String::from_utf8(value).unwrap();
-        format!("{verb} {name} 0 0 {}\r\n{value}\r\n", value.len())
-    };
+    let mut value = || value_of(action, &[12, 12, 900, 1700, 5000], random);
     let request = match action {
         Action::Read => {
             return match memcached.get(name) {
@@ -165,9 +157,9 @@ fn ask_memcached(
                 None => Outcome::Missing,
             };
         }
-        Action::Write(_) => store("set", random),
-        Action::Insert(_) => store("add", random),
-        Action::Delete => format!("delete {name}\r\n"),
+        Action::Write(_) => set(name, 0, value()),
+        Action::Insert(_) => [b"add", &set(name, 0, value())[3..]].concat(),
+        Action::Delete => format!("delete {name}\r\n").into_bytes(),
         Action::CompareAndSet { .. } => unreachable!("not asked here"),
     };
     match memcached.ask(request).as_str() {
@@ -265,17 +257,11 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
         next_value: AtomicU64::new(1),
         amount,
     };
-    let history: History = thread::scope(|scope| {
-        let kinds = [Kind::Datagrams, Kind::Stream, Kind::Memcached];
-        let clients: Vec<_> = (0..CLIENTS * 3)
-            .map(|number| {
-                let (run, kind) = (&run, kinds[number as usize % 3]);
-                scope.spawn(move || run.client(number, kind))
-            })
-            .collect();
-        let entries: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        entries.into_iter().flat_map(Result::unwrap).collect()
+    let kinds = [Kind::Datagrams, Kind::Stream, Kind::Memcached];
+    let entries = together(CLIENTS * kinds.len(), |number| {
+        run.client(number as u32, kinds[number % kinds.len()])
     });
+    let history: History = entries.into_iter().flatten().collect();
     let mut memcached = Memcached::connect(&server);
     // Where each key's reads come to the worker that executes each of its writes before the next
     // request, there is hardly ever an entry to answer them from.
@@ -286,16 +272,15 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
         );
     let by_key = workers == 1 || matches!(spread.choice, NativeChoice::Key);
     let forwards = !(one_by_one && by_key);
-    let again = memcached.stat("curtail", "native:reacknowledged")
-        + memcached.stat("curtail", "native:replayed");
+    let mut stat = |name: &str| memcached.stat("curtail", &format!("native:{name}"));
     Judgement {
         requests: history.len(),
         verdict: check_linearizable(&history, STEPS_MAX),
         parts: [
-            memcached.stat("curtail", "native:accepted") + u64::from(mode == NativeMode::Raw),
-            memcached.stat("curtail", "native:forwarded") + u64::from(!forwards),
-            memcached.stat("curtail", "native:helped") + memcached.stat("curtail", "native:parked"),
-            again,
+            stat("accepted") + u64::from(mode == NativeMode::Raw),
+            stat("forwarded") + u64::from(!forwards),
+            stat("helped") + stat("parked"),
+            stat("reacknowledged") + stat("replayed"),
         ],
     }
 }
@@ -340,51 +325,19 @@ fn workers_that_acknowledge_keep_every_key_linearizable() {
     }
 }
 
-/// Goal: who takes a request decides no answer (MI-12). Method: every placement, each with a way
-/// in which the kernel chooses sockets.
+/// Who takes a request decides no answer (MI-12).
 #[test]
 fn every_placement_keeps_every_key_linearizable() {
+    use {NativeChoice as Choice, NativeMode as Mode, NativePlacement as Place};
     for (mode, placement, choice) in [
-        (
-            NativeMode::Raw,
-            NativePlacement::Owner,
-            NativeChoice::Random,
-        ),
-        (
-            NativeMode::Raw,
-            NativePlacement::Arrival,
-            NativeChoice::Writes,
-        ),
-        (
-            NativeMode::Deferred,
-            NativePlacement::Arrival,
-            NativeChoice::Key,
-        ),
-        (
-            NativeMode::Raw,
-            NativePlacement::Stealing,
-            NativeChoice::Writes,
-        ),
-        (
-            NativeMode::Deferred,
-            NativePlacement::Stealing,
-            NativeChoice::Random,
-        ),
-        (
-            NativeMode::Raw,
-            NativePlacement::HandOff,
-            NativeChoice::Flow,
-        ),
-        (
-            NativeMode::Deferred,
-            NativePlacement::HandOff,
-            NativeChoice::Flow,
-        ),
-        (
-            NativeMode::IoAck,
-            NativePlacement::HandOff,
-            NativeChoice::Flow,
-        ),
+        (Mode::Raw, Place::Owner, Choice::Random),
+        (Mode::Raw, Place::Arrival, Choice::Writes),
+        (Mode::Deferred, Place::Arrival, Choice::Key),
+        (Mode::Raw, Place::Stealing, Choice::Writes),
+        (Mode::Deferred, Place::Stealing, Choice::Random),
+        (Mode::Raw, Place::HandOff, Choice::Flow),
+        (Mode::Deferred, Place::HandOff, Choice::Flow),
+        (Mode::IoAck, Place::HandOff, Choice::Flow),
     ] {
         let spread = Spread {
             placement,
@@ -395,8 +348,7 @@ fn every_placement_keeps_every_key_linearizable() {
     }
 }
 
-/// Goal: the judge notices each bug. Method: servers that have one, in debug builds; each is given
-/// runs until it shows it, which takes one or two unless the machine is busy.
+/// The judge notices each bug, within a few runs on a busy machine.
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_are_caught() {

@@ -3,9 +3,9 @@
 use std::{net::UdpSocket, time::Duration};
 
 use curtail_server::{Config, NativeMode, Server};
-use curtail_testing::{Client as Memcached, native_config, start};
+use curtail_testing::{native_config, serve, start};
 
-use crate::support::{Ask, Client};
+use crate::support;
 
 fn asked(server: &Server, commands: &str) -> Option<String> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -31,54 +31,41 @@ fn with_datagrams() -> Config {
     }
 }
 
-/// Goal: writes are answered, reads as far as they fit, everything else is told to use TCP, and no
-/// answer is longer than its request.
+/// No answer is longer than its request, and what needs TCP is told so.
 #[test]
 fn small_answers_only() {
-    let server = start(with_datagrams());
-    let mut memcached = Memcached::connect(&server);
-    let ask = |commands: &str| asked(&server, commands);
-    assert_eq!(
-        ask("set k 0 0 5\r\nvalue\r\n").as_deref(),
-        Some("STORED\r\n")
-    );
-    assert_eq!(memcached.get("k").unwrap(), "value");
-    assert_eq!(
-        ask("get k\r\n"),
-        None,
-        "the value is longer than the question"
-    );
-    assert_eq!(ask("get nothing\r\n").as_deref(), Some("END\r\n"));
-    assert_eq!(ask("mg k\r\n").as_deref(), Some("HD\r\n"));
-    let padded = format!("get k{}\r\n", " ".repeat(60));
-    assert_eq!(
-        ask(&padded).as_deref(),
-        Some("VALUE k 0 5\r\nvalue\r\nEND\r\n")
-    );
-    assert_eq!(ask("set n 0 0 2\r\n41\r\n").as_deref(), Some("STORED\r\n"));
-    assert_eq!(
-        ask("incr n 1\r\n"),
-        None,
-        "the number may be longer than the question"
-    );
-    assert_eq!(
-        memcached.get("n").unwrap(),
-        "41",
-        "and so nothing was counted"
-    );
-    assert_eq!(
-        ask("incr n 00000000000000001\r\n").as_deref(),
-        Some("42\r\n")
-    );
-    assert_eq!(ask("delete n\r\n").as_deref(), Some("DELETED\r\n"));
-    let stats = format!("stats{}\r\n", " ".repeat(60));
-    assert_eq!(ask(&stats).as_deref(), Some("SERVER_ERROR use TCP\r\n"));
-    assert_eq!(ask("stats\r\n"), None);
-    let both = "set a 0 0 1\r\n1\r\nset b 0 0 1\r\n2\r\n";
-    assert_eq!(ask(both).as_deref(), Some("STORED\r\nSTORED\r\n"));
+    let (server, mut memcached) = serve(with_datagrams());
+    let demand = |table: &[(&str, Option<&str>)]| {
+        for (commands, answer) in table {
+            assert_eq!(asked(&server, commands).as_deref(), *answer, "{commands:?}");
+        }
+    };
+    let padded = |command: &str| format!("{command}{}\r\n", " ".repeat(60));
+    demand(&[
+        ("set k 0 0 5\r\nvalue\r\n", Some("STORED\r\n")),
+        ("get k\r\n", None),
+        ("get nothing\r\n", Some("END\r\n")),
+        ("mg k\r\n", Some("HD\r\n")),
+        (&padded("get k"), Some("VALUE k 0 5\r\nvalue\r\nEND\r\n")),
+        ("set n 0 0 2\r\n41\r\n", Some("STORED\r\n")),
+        // The number may be longer than the question, so nothing is counted.
+        ("incr n 1\r\n", None),
+    ]);
+    memcached.demand_value("k", "value");
+    memcached.demand_value("n", "41");
+    demand(&[
+        ("incr n 00000000000000001\r\n", Some("42\r\n")),
+        ("delete n\r\n", Some("DELETED\r\n")),
+        (&padded("stats"), Some("SERVER_ERROR use TCP\r\n")),
+        ("stats\r\n", None),
+        (
+            "set a 0 0 1\r\n1\r\nset b 0 0 1\r\n2\r\n",
+            Some("STORED\r\nSTORED\r\n"),
+        ),
+    ]);
 }
 
-/// Goal: frames that promise more datagrams, or none, are not answered.
+/// Frames that promise more datagrams, or none, are not answered.
 #[test]
 fn odd_frames_are_not_answered() {
     let server = start(with_datagrams());
@@ -99,16 +86,13 @@ fn odd_frames_are_not_answered() {
     }
 }
 
-/// Goal: native writes that are accepted come before.
+/// Native writes that are accepted come before.
 #[test]
 fn accepted_writes_come_first() {
-    let server = start(with_datagrams());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = support::serve(with_datagrams());
     for round in 0..50 {
         let value = format!("{round}");
-        client
-            .ask(Ask::set(b"k", value.as_bytes()).nilext())
-            .accepted();
+        client.write(b"k", value.as_bytes());
         let answer = asked(&server, &format!("get k{}\r\n", " ".repeat(60)));
         let expected = format!("VALUE k 0 {}\r\n{value}\r\nEND\r\n", value.len());
         assert_eq!(answer, Some(expected));

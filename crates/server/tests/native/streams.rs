@@ -1,24 +1,19 @@
 //! The protocol over TCP: large values, the same sessions, retries that change transports.
 
-use std::time::Instant;
-
 use curtail_codec::native::{ErrorCode, Head, Opcode, Reply, Status};
 use curtail_server::{Config, NativeMode};
-use curtail_testing::{Client as Memcached, PATIENCE, eventually, native_config, start};
+use curtail_testing::{Client as Memcached, native_config};
 
-use crate::support::{Ask, Client, Line};
+use crate::support::{Ask, Line, config_with, serve};
 
 fn pattern(bytes: usize) -> Vec<u8> {
-    (0..bytes)
-        .map(|byte| (byte * 7 + byte / 251) as u8)
-        .collect()
+    curtail_testing::pattern(bytes, 0)
 }
 
-/// Goal: values of every size go in and come out unchanged, and all clients see them.
+/// Values of every size go in and come out unchanged, and all clients see them.
 #[test]
 fn values_of_every_size_go_in_and_out() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
     let mut line = Line::connect(&server);
     let mut memcached = Memcached::connect(&server);
     for bytes in [
@@ -36,7 +31,7 @@ fn values_of_every_size_go_in_and_out() {
     ] {
         let value = pattern(bytes);
         let stored = line.ask(&mut client, Ask::set(b"k", &value));
-        assert_eq!(stored.result().0, Status::Done, "{bytes}");
+        assert_eq!(stored.status(), Status::Done, "{bytes}");
         let read = line.ask(&mut client, Ask::get(b"k"));
         assert!(read.result() == (Status::Value, value), "{bytes}");
         assert_eq!(read.version(), stored.version());
@@ -51,23 +46,22 @@ fn values_of_every_size_go_in_and_out() {
         opcode: Opcode::Add,
         ..Ask::set(b"k", &[1; 9000])
     };
-    assert_eq!(line.ask(&mut client, add).result().0, Status::NotStored);
+    assert_eq!(line.ask(&mut client, add).status(), Status::NotStored);
     let append = Ask {
         opcode: Opcode::Append,
         ..Ask::set(b"new", &[1; 9000])
     };
-    assert_eq!(line.ask(&mut client, append).result().0, Status::NotStored);
+    assert_eq!(line.ask(&mut client, append).status(), Status::NotStored);
     line.ask(&mut client, Ask::set(b"new", b"start").nilext())
         .accepted();
-    assert_eq!(line.ask(&mut client, append).result().0, Status::Done);
+    assert_eq!(line.ask(&mut client, append).status(), Status::Done);
     assert_eq!(memcached.ask("mg new s\r\n"), "HD s9005");
 }
 
-/// Goal: small requests work over a stream too, all of them, pipelined, and cut anywhere.
+/// Small requests work over a stream too, all of them, pipelined, and cut anywhere.
 #[test]
 fn small_requests_pipelined_and_cut_anywhere() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
     let mut line = Line::connect(&server);
     let asks = [
         Ask::set(b"n", b"10"),
@@ -86,25 +80,24 @@ fn small_requests_pipelined_and_cut_anywhere() {
         for part in renewed.chunks(piece) {
             line.send(part);
         }
-        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().status(), Status::Done);
         assert_eq!(line.answer().number(), 15);
         assert_eq!(line.answer().result(), (Status::Value, b"15".to_vec()));
-        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().status(), Status::Done);
         assert_eq!(line.answer().result(), (Status::Value, b"15".to_vec()));
-        assert_eq!(line.answer().result().0, Status::Done);
-        assert_eq!(line.answer().result().0, Status::NotFound);
+        assert_eq!(line.answer().status(), Status::Done);
+        assert_eq!(line.answer().status(), Status::NotFound);
         assert!(matches!(line.answer().reply(), Reply::Pong { place, .. } if place.queue == 3));
-        assert_eq!(line.answer().result().0, Status::Done);
+        assert_eq!(line.answer().status(), Status::Done);
     }
 }
 
-/// Goal: a request that was carried out is not carried out again, whichever way its copy comes.
+/// A request that was carried out is not carried out again, whichever way its copy comes.
 #[test]
 fn a_retry_may_change_transports() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
     let mut line = Line::connect(&server);
-    client.ask(Ask::set(b"n", b"0").nilext()).accepted();
+    client.write(b"n", b"0");
     let count = Ask::new(Opcode::Increment, b"n").argument(1);
     for _ in 0..10 {
         let bytes = client.bytes(3, count);
@@ -126,12 +119,10 @@ fn a_retry_may_change_transports() {
     assert_eq!(client.get(b"n").unwrap(), b"30");
 }
 
-/// Goal: what is wrong is refused, without effect, and the stream goes on where its next request is
-/// known to begin.
+/// A refused request has no effect, and the stream goes on where the next one must begin.
 #[test]
 fn wrong_requests_are_refused() {
-    let server = start(native_config(NativeMode::IoAck));
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
     let mut line = Line::connect(&server);
     for bytes in [50, 100_000] {
         let mut wrong = client.bytes(0, Ask::set(b"k", &pattern(bytes)));
@@ -139,11 +130,7 @@ fn wrong_requests_are_refused() {
         assert_eq!(line.exchange(&wrong).error(), ErrorCode::Checksum);
         *wrong.last_mut().unwrap() ^= 1;
         let stored = line.exchange(&wrong);
-        assert_eq!(
-            stored.result().0,
-            Status::Done,
-            "the number was not used up"
-        );
+        assert_eq!(stored.status(), Status::Done, "the number was not used up");
         let mut stranger = client.grant.session;
         stranger.token ^= 1;
         let bytes = Ask::set(b"k", &pattern(bytes)).bytes(stranger, 0, 99);
@@ -167,15 +154,13 @@ fn wrong_requests_are_refused() {
     line.expect_closed();
 }
 
-/// Goal: a stream that ends in the middle of a value leaves nothing, and its number can be used
-/// again; so does one that ends in the middle of a head.
+/// A stream that ends inside a value or a head leaves nothing, not even a used number.
 #[test]
 fn a_stream_that_breaks_leaves_nothing() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         memory_bytes_max: 64 << 20,
         ..native_config(NativeMode::IoAck)
     });
-    let mut client = Client::connect(&server);
     let mut memcached = Memcached::connect(&server);
     let value = pattern(900_000);
     let bytes = client.bytes(0, Ask::set(b"k", &value));
@@ -185,21 +170,18 @@ fn a_stream_that_breaks_leaves_nothing() {
     }
     assert_eq!(memcached.get("k"), None);
     let mut line = Line::connect(&server);
-    assert_eq!(line.exchange(&bytes).result().0, Status::Done);
+    assert_eq!(line.exchange(&bytes).status(), Status::Done);
     assert_eq!(memcached.ask("mg k s\r\n"), "HD s900000");
     assert_eq!(Head::decode(&bytes).unwrap().sequence, 1);
 }
 
-/// Goal: a large write waits for what was accepted before it, so it is not overwritten by an older
-/// one. Method: executions take long, so that much waits.
+/// A large write waits for earlier, slow, accepted ones, so none overwrites it.
 #[test]
 fn a_large_write_comes_after_what_was_accepted_before_it() {
-    let config = crate::support::config_with(NativeMode::IoAck, |native| {
-        native.service_ns = 200_000;
-        native.backlog_max = 1000;
+    let config = config_with(NativeMode::IoAck, |native| {
+        (native.service_ns, native.backlog_max) = (200_000, 1000);
     });
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config);
     let mut line = Line::connect(&server);
     let large = pattern(50_000);
     for _ in 0..10 {
@@ -208,7 +190,7 @@ fn a_large_write_comes_after_what_was_accepted_before_it() {
             client.exchange(&bytes).accepted();
         }
         let stored = line.ask(&mut client, Ask::set(b"k", &large));
-        assert_eq!(stored.result().0, Status::Done);
+        assert_eq!(stored.status(), Status::Done);
         let read = line.ask(&mut client, Ask::get(b"k"));
         assert_eq!(
             read.result().1.len(),
@@ -217,9 +199,5 @@ fn a_large_write_comes_after_what_was_accepted_before_it() {
         );
     }
     let mut memcached = Memcached::connect(&server);
-    let started = Instant::now();
-    eventually("everything is executed", || {
-        memcached.stat("curtail", "native:backlog") == 0
-    });
-    assert!(started.elapsed() < PATIENCE);
+    memcached.await_stat("curtail", "native:backlog", 0);
 }

@@ -13,7 +13,7 @@ use curtail_codec::native::{
     Request, Session, Status,
 };
 use curtail_server::{Config, NativeConfig, NativeMode, Server};
-use curtail_testing::{PATIENCE, connect, native_address, native_config};
+use curtail_testing::{PATIENCE, connect, native_address, native_config, start};
 use curtail_types::Key;
 
 /// After so long without an answer the same bytes are sent again.
@@ -56,9 +56,14 @@ impl<'a> Ask<'a> {
     }
 
     pub(crate) const fn set(key: &'a [u8], value: &'a [u8]) -> Self {
+        Self::store(Opcode::Set, key, value)
+    }
+
+    /// A request that brings a value.
+    pub(crate) const fn store(opcode: Opcode, key: &'a [u8], value: &'a [u8]) -> Self {
         Self {
             value,
-            ..Self::new(Opcode::Set, key)
+            ..Self::new(opcode, key)
         }
     }
 
@@ -118,13 +123,19 @@ impl Answer {
     }
 
     #[track_caller]
+    pub(crate) fn status(&self) -> Status {
+        self.result().0
+    }
+
+    #[track_caller]
     pub(crate) fn number(&self) -> u64 {
         match self.reply() {
-            Reply::Result { number, status, .. } => {
-                assert_eq!(status, Status::Done);
-                number
-            }
-            other => panic!("no result: {other:?}"),
+            Reply::Result {
+                number,
+                status: Status::Done,
+                ..
+            } => number,
+            other => panic!("no number: {other:?}"),
         }
     }
 
@@ -173,6 +184,13 @@ impl Answer {
         };
         (echo.slot, echo.sequence)
     }
+}
+
+/// Starts a server, with a client.
+pub(crate) fn serve(config: Config) -> (Server, Client) {
+    let server = start(config);
+    let client = Client::connect(&server);
+    (server, client)
 }
 
 /// A client with a session.
@@ -228,6 +246,12 @@ impl Client {
     pub(crate) fn ask(&mut self, ask: Ask<'_>) -> Answer {
         let bytes = self.bytes(0, ask);
         self.exchange(&bytes)
+    }
+
+    /// Sets a key with a marked request, and returns the position of its acknowledgement.
+    #[track_caller]
+    pub(crate) fn write(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        self.ask(Ask::set(key, value).nilext()).accepted()
     }
 
     #[track_caller]

@@ -6,7 +6,7 @@ use curtail_server::{Config, NativeMode};
 use curtail_testing::{Client as Memcached, eventually, start};
 
 use crate::namespace::Namespace;
-use crate::support::{Ask, Client, config_with};
+use crate::support::{Ask, Client, config_with, serve};
 
 fn on_loopback(namespace: &Namespace) -> Config {
     config_with(NativeMode::Xdp, |native| {
@@ -20,9 +20,8 @@ fn in_a_thread(test: impl FnOnce() + Send + 'static) {
     std::thread::spawn(test).join().unwrap();
 }
 
-/// Goal: writes that the program acknowledges, writes that it only queues, reads and memcached's
-/// clients see one store, and a planned stop leaves nothing behind. Method: each of them on one
-/// key, and a second server that finds nothing.
+/// Writes that the program acknowledges or queues, reads, and memcached's clients see one store,
+/// and a planned stop leaves no pins.
 #[test]
 fn the_program_and_the_server_are_one() {
     in_a_thread(|| {
@@ -33,11 +32,11 @@ fn the_program_and_the_server_are_one() {
         assert_eq!(server.native().unwrap().mode, NativeMode::Xdp);
         let mut client = Client::connect(&server);
         let mut memcached = Memcached::connect(&server);
-        let first = client.ask(Ask::set(b"k", b"1").nilext()).accepted();
+        let first = client.write(b"k", b"1");
         assert_eq!(client.get(b"k").unwrap(), b"1");
         assert_eq!(memcached.get("k").unwrap(), "1");
         let counted = client.ask(Ask::new(Opcode::Increment, b"k").argument(41));
-        assert_eq!(counted.result().0, Status::Done);
+        assert_eq!(counted.status(), Status::Done);
         assert_eq!(memcached.get("k").unwrap(), "42");
         let last = client
             .ask(Ask::new(Opcode::Delete, b"k").nilext())
@@ -46,9 +45,7 @@ fn the_program_and_the_server_are_one() {
         assert_eq!(memcached.get("k"), None);
         for number in 0..2000_u32 {
             let value = number.to_string();
-            client
-                .ask(Ask::set(b"n", value.as_bytes()).nilext())
-                .accepted();
+            client.write(b"n", value.as_bytes());
         }
         assert_eq!(memcached.get("n").unwrap(), "1999");
         drop(server.stop());
@@ -60,8 +57,7 @@ fn the_program_and_the_server_are_one() {
     });
 }
 
-/// Goal: a server that cannot have the program says why, and a thread takes its place unless the
-/// program was insisted on. Method: an interface that there is not.
+/// Without its interface the program is an error if it was demanded; else a thread replaces it.
 #[test]
 fn without_the_program_a_thread_acknowledges() {
     let mut config = config_with(NativeMode::Xdp, |native| {
@@ -82,13 +78,11 @@ fn without_the_program_a_thread_acknowledges() {
     assert_eq!(native.mode, NativeMode::IoAck);
     assert!(native.note.unwrap_or_default().contains("nowhere0"));
     let mut client = Client::connect(&server);
-    client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+    client.write(b"k", b"v");
     assert_eq!(client.get(b"k").unwrap(), b"v");
 }
 
-/// Goal: a store that is saved at a planned stop (`-e`) holds everything that the program
-/// acknowledged, and a server that restores it takes the program again. Method: writes until the
-/// stop, of which the last ones wait to be executed; then a second server reads them.
+/// A planned stop (`-e`) saves what the program acknowledged, and a restart takes it again.
 #[test]
 fn what_the_program_acknowledged_is_saved() {
     in_a_thread(|| {
@@ -102,14 +96,11 @@ fn what_the_program_acknowledged_is_saved() {
             memory_bytes_max: 64 << 20,
             ..on_loopback(&namespace)
         };
-        let server = start(config());
-        let mut client = Client::connect(&server);
+        let (server, mut client) = serve(config());
         let key = |number: u32| format!("key {number}").into_bytes();
         for number in 0..500_u32 {
             let value = number.to_string();
-            client
-                .ask(Ask::set(&key(number), value.as_bytes()).nilext())
-                .accepted();
+            client.write(&key(number), value.as_bytes());
         }
         let saved = server.stop().save().unwrap();
         assert_eq!(saved.as_deref(), Some(file.as_path()));
@@ -120,7 +111,7 @@ fn what_the_program_acknowledged_is_saved() {
             let found = client.get(&key(number));
             assert_eq!(found.unwrap(), number.to_string().as_bytes(), "{number}");
         }
-        client.ask(Ask::set(b"k", b"v").nilext()).accepted();
+        client.write(b"k", b"v");
         assert_eq!(client.get(b"k").unwrap(), b"v");
         drop(server.stop());
         let _ = std::fs::remove_file(&file);

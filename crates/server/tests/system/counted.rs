@@ -2,9 +2,9 @@
 //! it asks.
 
 use curtail_server::{Config, Server};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, serve, set, start};
 
-use crate::counting::{Counted, READ_ONLY, Talk, converse};
+use crate::counting::{Counted, READ_ONLY, Talk, converse_with};
 
 const TALK: Talk = Talk {
     seed: 1,
@@ -14,27 +14,11 @@ const TALK: Talk = Talk {
     flushes: true,
 };
 
-/// Holds some conversations at once and gives their sum.
+/// Holds four conversations at once and gives their sum.
 fn converse_at_once(server: &Server, talk: Talk) -> Counted {
-    let address = server.addresses()[0];
-    let one = |number: u64| {
-        let seed = talk.seed * 1000 + number;
-        converse(address, Talk { seed, ..talk })
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|number| scope.spawn(move || one(number)))
-            .collect();
-        let mut sum = Counted::default();
-        for thread in threads {
-            let counted = thread.join().unwrap();
-            assert!(!counted.closed, "the server closed a connection");
-            sum.commands += counted.commands;
-            sum.failed_gets += counted.failed_gets;
-            sum.server_errors += counted.server_errors;
-        }
-        sum
-    })
+    let counted = converse_with(&[server.addresses()[0]; 4], talk);
+    assert!(!counted.closed, "the server closed a connection");
+    counted
 }
 
 fn limited(workers: usize) -> Config {
@@ -45,8 +29,7 @@ fn limited(workers: usize) -> Config {
     }
 }
 
-/// Goal: every command is answered once. Method: conversations at servers of each policy, so that
-/// keys of one `get` are looked up here and at other workers.
+/// Each policy answers each command once, wherever the keys of one `get` are.
 #[test]
 fn every_command_is_answered_once_under_every_policy() {
     let names = ["erew", "crew", "crcw", "d-crew", "size-aware+d-crew"];
@@ -60,25 +43,16 @@ fn every_command_is_answered_once_under_every_policy() {
     }
 }
 
-/// Goal: a full server that evicts nothing refuses once. Method: conversations that bring more than
-/// it has room for.
+/// A full server that evicts nothing refuses each command once.
 #[test]
 fn every_command_is_answered_once_by_a_full_server() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         memory_bytes_max: 8 << 20,
         evict: false,
         ..limited(2)
     });
-    let mut client = Client::connect(&server);
-    for number in 0.. {
-        client.send(format!(
-            "set filler{number} 0 0 50000\r\n{}\r\n",
-            "x".repeat(50_000)
-        ));
-        if client.line() != "STORED" {
-            break;
-        }
-    }
+    let filler = |number| set(format_args!("filler{number}"), 0, "x".repeat(50_000));
+    (0..).find(|number| client.ask(filler(*number)) != "STORED");
     let talk = Talk {
         flushes: false,
         ..TALK
@@ -87,24 +61,19 @@ fn every_command_is_answered_once_by_a_full_server() {
     assert!(counted.server_errors > 100, "{counted:?}");
 }
 
-/// Goal: a server that takes no more large requests says so once, also in the middle of a `get` of
-/// many keys. Method: clients that never end their large writes take all places for large requests
-/// there are, and conversations go on beside them.
+/// Unfinished large writes take all places: each large request gets `busy` once, also in the middle
+/// of a `get` of many keys.
 #[test]
 fn every_command_is_answered_once_by_a_server_that_is_busy() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         policy: "size-aware-static+erew".parse().unwrap(),
         threshold: Some(8 << 10),
         large_connections_max: 1,
         ..limited(2)
     });
-    let mut client = Client::connect(&server);
     let value = "x".repeat(20_000);
     for number in READ_ONLY {
-        client.demand(
-            format!("set counted{number} 0 0 20000\r\n{value}\r\n"),
-            "STORED\r\n",
-        );
+        client.set(format_args!("counted{number}"), &value);
     }
     let large = format!("counted{}", READ_ONLY.start);
     let holders: Vec<Client> = (0..16)
@@ -115,8 +84,7 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
         })
         .collect();
     curtail_testing::eventually("all places are taken", || {
-        client.send(format!("get {large}\r\n"));
-        let line = client.line();
+        let line = client.ask(format!("get {large}\r\n"));
         if line.starts_with("VALUE ") {
             client.take(20_000 + "\r\nEND\r\n".len());
         }
@@ -142,16 +110,15 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
     drop(holders);
 }
 
-/// Goal: who has not logged in is answered once for each command, and then as anybody.
+/// Who has not logged in is answered once for each command, and then as anybody.
 #[test]
 fn a_login_that_fails_is_answered_once() {
     let file = curtail_testing::temporary_path("logins");
     std::fs::write(&file, "name:password\n").unwrap();
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         auth_file: Some(file.clone()),
         ..limited(1)
     });
-    let mut client = Client::connect(&server);
     client.demand(
         "get a b c\r\nmn\r\nset x 0 0 4\r\na b!\r\nset x 0 0 10\r\nname wrong\r\n",
         "CLIENT_ERROR unauthenticated\r\nCLIENT_ERROR unauthenticated\r\n\

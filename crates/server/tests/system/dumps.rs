@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt::Write};
 
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, serve};
 
 /// Stores `count` items with keys `item-0` and so on.
 fn fill(client: &mut Client, count: usize) {
@@ -23,8 +23,7 @@ fn lines_until(client: &mut Client, end: &str) -> Vec<String> {
 
 #[test]
 fn a_dump_lists_every_item_once_and_what_follows_it_waits() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     fill(&mut client, 5000);
     client.send("mn\r\nlru_crawler metadump all\r\nversion\r\nget item-1\r\n");
     client.expect("MN\r\n");
@@ -44,8 +43,7 @@ fn a_dump_lists_every_item_once_and_what_follows_it_waits() {
 /// Goal: every line of `mgdump` reads an item. Method: send the lines back as they came.
 #[test]
 fn a_dump_of_requests_can_be_sent_back() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     client.demand("ms plain 2\r\nhi\r\n", "HD\r\n");
     client.demand("ms AAEgAg== 2 b\r\nyo\r\n", "HD\r\n");
     client.send("lru_crawler mgdump hash\r\n");
@@ -57,14 +55,12 @@ fn a_dump_of_requests_can_be_sent_back() {
     }
 }
 
-/// Goal: a client that does not read its dump costs a piece, and nobody else waits. Method: dump
-/// far more than the kernel takes (12 MB: the keys triple when they are encoded) to ten such
-/// clients, look at the memory of connections, then read one of the dumps to its end.
+/// Ten clients that do not read their 12 MB dumps (encoding triples the keys) cost a piece each,
+/// and nobody waits.
 #[test]
 fn a_dump_that_nobody_reads_stands_still() {
     const ITEMS: usize = 20_000;
-    let server = start(config());
-    let mut other = Client::connect(&server);
+    let (server, mut other) = serve(config());
     let mut text = String::new();
     for item in 0..ITEMS {
         write!(text, "set {item:/>200} 0 0 1 noreply\r\na\r\n").unwrap();
@@ -88,8 +84,7 @@ fn a_dump_that_nobody_reads_stands_still() {
 
 #[test]
 fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     client.demand("lru_crawler metadump all\r\n", "END\r\n");
     client.demand("lru_crawler metadump 2,3\r\n", "END\r\n");
     client.demand(
@@ -124,21 +119,18 @@ fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
 
     let mut quiet = config();
     quiet.dump_allowed = false;
-    let server = start(quiet);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(quiet);
     client.demand(
         "lru_crawler mgdump all\r\n",
         "ERROR metadump not allowed\r\n",
     );
 }
 
-/// Goal: clients that list keys find them: they ask `stats items` which classes there are and
-/// `stats cachedump` for the keys of each. Method: what they parse, in an empty store, in a small
-/// one, and where more is there than may be told.
+/// Clients that list keys by `stats items` and `stats cachedump` find them: in an empty store, in a
+/// small one, and up to 2 MB of a larger one.
 #[test]
 fn keys_are_found_by_their_class() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     client.demand("stats items\r\n", "END\r\n");
     client.demand("stats cachedump 1 0\r\n", "END\r\n");
     fill(&mut client, 3000);

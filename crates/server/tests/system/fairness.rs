@@ -5,22 +5,13 @@ use std::{
     thread,
 };
 
-use curtail_server::{Config, PolicyName, Server};
-use curtail_testing::{Client, config, eventually, start};
+use curtail_server::{Config, PolicyName};
+use curtail_testing::{Client, config, eventually, start, together};
 
-use crate::support::Over;
+use crate::support::{Over, beside};
 
 /// Requests that a client sends at once: many turns' worth.
 const DEEP: usize = 3000;
-
-/// Keeps a pipeline full until it is over.
-fn ask_deeply(server: &Server, over: &AtomicBool) {
-    let mut client = Client::connect(server);
-    while !over.load(Ordering::Relaxed) {
-        client.send("mg none v\r\n".repeat(DEEP));
-        assert_eq!(client.take(4 * DEEP).len(), 4 * DEEP);
-    }
-}
 
 /// The bounds of a stage's classes that are not empty.
 fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
@@ -29,17 +20,12 @@ fn classes(client: &mut Client, stage: &str) -> Vec<u64> {
         let bound = name.strip_prefix(&prefix)?.strip_prefix("below_");
         Some(bound.map_or(u64::MAX, |bound| bound.parse().unwrap()))
     };
-    client
-        .rows("curtail")
-        .into_iter()
-        .filter_map(bound)
-        .collect()
+    let rows = client.rows("curtail").into_iter();
+    rows.filter_map(bound).collect()
 }
 
-/// Goal: a client that sends one request at a time is not starved by clients with deep pipelines:
-/// from when it stands in line, no more is carried out ahead of it than one batch. Method: one
-/// worker, four clients that keep thousands of requests under way, and one that asks singly; the
-/// server counts for every connection that has its turn.
+/// While four clients keep thousands of requests under way, a client that asks singly waits for one
+/// batch at most: the server counts what runs ahead of each connection.
 #[test]
 fn deep_pipelines_starve_nobody() {
     for policy in ["size-aware+d-crew", "crcw"] {
@@ -47,12 +33,11 @@ fn deep_pipelines_starve_nobody() {
             policy: policy.parse().unwrap(),
             ..config()
         });
-        let over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| ask_deeply(&server, &over));
-            }
-            let _over = Over(&over);
+        let ask_deeply = |client: &mut Client, _: usize| {
+            client.send("mg none v\r\n".repeat(DEEP));
+            assert_eq!(client.take(4 * DEEP).len(), 4 * DEEP);
+        };
+        beside(&server, 4, ask_deeply, || {
             let mut single = Client::connect(&server);
             for number in 0..300 {
                 single.demand("mg none v\r\n", "EN\r\n");
@@ -67,20 +52,12 @@ fn deep_pipelines_starve_nobody() {
             !classes(&mut client, "line_requests_ahead").is_empty()
         });
         let ahead = classes(&mut client, "line_requests_ahead");
-        assert!(
-            ahead.iter().any(|&bound| bound > 32),
-            "nobody waited: {ahead:?}"
-        );
-        assert!(
-            ahead.iter().all(|&bound| bound <= 256),
-            "{policy}: {ahead:?}"
-        );
+        let most = ahead.iter().max().unwrap();
+        assert!((33..=256).contains(most), "{policy}: {ahead:?}");
     }
 }
 
-/// Goal: connections that turn out to do more than others are spread over the workers, and no reply
-/// is lost on the way. Method: two workers, of whose clients only every other one, all with the
-/// same worker, asks for anything.
+/// Busy connections, all with one worker at first, spread over both, and no reply is lost.
 #[test]
 fn connections_move_to_the_worker_that_does_least() {
     let server = start(Config {
@@ -104,10 +81,8 @@ fn connections_move_to_the_worker_that_does_least() {
                 while !over.load(Ordering::Relaxed) {
                     number += 1;
                     let key = format!("k{}", number % 50);
-                    busy.demand(
-                        format!("ms {key} 2\r\nab\r\nmg {key} v\r\nmn\r\n"),
-                        "HD\r\nVA 2\r\nab\r\nMN\r\n",
-                    );
+                    let requests = format!("ms {key} 2\r\nab\r\nmg {key} v\r\nmn\r\n");
+                    busy.demand(requests, "HD\r\nVA 2\r\nab\r\nMN\r\n");
                 }
             });
             let mut other = Client::connect(&server);
@@ -115,10 +90,8 @@ fn connections_move_to_the_worker_that_does_least() {
             idle.push(other);
         }
         eventually("both workers have a share", || {
-            let load = |client: &mut Client, worker: usize| {
-                client.stat("curtail", &format!("worker:{worker}:requests_last_epoch"))
-            };
-            let loads = [load(&mut observer, 0), load(&mut observer, 1)];
+            let load = |worker| format!("worker:{worker}:requests_last_epoch");
+            let loads = [0, 1].map(|worker| observer.stat("curtail", &load(worker)));
             let moved = observer.stat("curtail", "connections_moved") > 0;
             moved && loads.iter().min().unwrap() * 3 > *loads.iter().max().unwrap()
         });
@@ -127,17 +100,14 @@ fn connections_move_to_the_worker_that_does_least() {
     for mut other in idle {
         other.demand("mg none v\r\n", "EN\r\n");
     }
-    eventually("all left", || client.stat("", "curr_connections") == 1);
-    let connections = |client: &mut Client, worker: usize| {
-        client.stat("curtail", &format!("worker:{worker}:connections"))
-    };
-    let sum = connections(&mut client, 0) + connections(&mut client, 1);
+    client.await_stat("", "curr_connections", 1);
+    let connections = |worker| client.stat("curtail", &format!("worker:{worker}:connections"));
+    let sum: u64 = [0, 1].map(connections).iter().sum();
     assert_eq!(sum, 1, "connections are counted where they are");
 }
 
-/// Goal: under far more large requests than there is room for, every one is answered, whole or
-/// `busy`; never more are under way than allowed; small ones are served as ever. Method: twelve
-/// clients that ask for large values, a bound of three.
+/// Of too many large requests each is answered, whole or `busy`, and never more than the bound are
+/// under way.
 #[test]
 fn an_overload_is_answered_and_not_piled_up() {
     const CLIENTS: usize = 12;
@@ -150,10 +120,7 @@ fn an_overload_is_answered_and_not_piled_up() {
     });
     let value = "v".repeat(4 << 20);
     let mut client = Client::connect(&server);
-    client.demand(
-        format!("set large 0 0 {}\r\n{value}\r\n", value.len()),
-        "STORED\r\n",
-    );
+    client.set("large", &value);
     let over = AtomicBool::new(false);
     let (whole, busy) = thread::scope(|scope| {
         let _over = Over(&over);
@@ -161,10 +128,10 @@ fn an_overload_is_answered_and_not_piled_up() {
             let mut small = Client::connect(&server);
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
-                small.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
-                let larges = [0, 1].map(|large| format!("large:{large}:connections"));
-                let most_of_both = larges.map(|name| small.stat("curtail", &name));
-                most = most.max(most_of_both[0]).max(most_of_both[1]);
+                small.set("small", "v");
+                for large in ["large:0:connections", "large:1:connections"] {
+                    most = small.stat("curtail", large).max(most);
+                }
             }
             most
         });
@@ -184,9 +151,8 @@ fn an_overload_is_answered_and_not_piled_up() {
             }
             (whole, busy)
         };
-        let askers: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(ask)).collect();
-        let sum = askers.into_iter().map(|asker| asker.join().unwrap());
-        let (whole, busy) = sum.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let answers = together(CLIENTS, |_| ask()).into_iter();
+        let (whole, busy) = answers.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
         over.store(true, Ordering::Relaxed);
         // A turn looks at the queue once, so one turn's worth may come on top of the bound.
         let most = small.join().unwrap();

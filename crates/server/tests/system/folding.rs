@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use curtail_server::{Config, Server};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, hit, serve, set, start, together};
 use curtail_workload::Random;
 
 /// Two servers that differ in nothing but whether they compact.
@@ -111,9 +111,8 @@ fn counts(client: &mut Client) -> BTreeMap<String, String> {
     counts.into_iter().collect()
 }
 
-/// Goal: whether requests are carried out as one can be seen neither in an answer nor in a count.
-/// Method: the same random pipelines for a server that compacts and one that does not, with one
-/// worker, and with two under a policy that hands most requests over.
+/// A server that compacts and one that does not give the same answers and counts to random
+/// pipelines.
 #[test]
 fn compaction_changes_no_answer_and_no_count() {
     for (workers, policy) in [(1, "size-aware+d-crew"), (2, "crew")] {
@@ -158,8 +157,7 @@ fn told(watcher: &mut Client, until: &str) -> Vec<String> {
     }
 }
 
-/// Goal: those who watch are told the same of requests that are carried out as one, and these are
-/// carried out as one while somebody watches. Method: as above.
+/// Watchers get the same lines with compaction as without.
 #[test]
 fn compaction_changes_no_line_of_a_watcher() {
     let servers = pair(&Config {
@@ -187,20 +185,17 @@ fn compaction_changes_no_line_of_a_watcher() {
     assert!(clients[0].stat("curtail", "writes_compacted") > 500);
 }
 
-/// Goal: in a store that is full nothing is said to be stored that is not there, and what finds no
-/// room is refused to each. Method: a store that may not evict, filled; then runs of writes and of
-/// counting, each answer held against what is there afterwards.
+/// In a full store each answer of a compacted run holds: what is said to be stored is there.
 #[test]
 fn runs_in_a_full_store_are_answered_truly() {
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         evict: false,
         memory_bytes_max: 8 << 20,
         ..config()
     });
-    let mut client = Client::connect(&server);
     let counters = 200;
     for counter in 0..counters {
-        client.demand(format!("set n{counter} 0 0 1\r\n7\r\n"), "STORED\r\n");
+        client.set(format_args!("n{counter}"), "7");
     }
     let fill = "x".repeat(900);
     let mut refused = false;
@@ -230,19 +225,20 @@ fn runs_in_a_full_store_are_answered_truly() {
                 }
             }
         }
-        client.send(format!("get n{counter}\r\n"));
-        client.line();
-        assert_eq!(client.line().trim_end(), number.to_string());
-        client.expect("END\r\n");
+        assert_eq!(
+            client.get(&format!("n{counter}")).unwrap().trim_end(),
+            number.to_string()
+        );
         // As many new bytes as there are anywhere, and a few.
         let (long, short) = ("y".repeat(1000), "z".repeat(10));
-        let set = |value: &str| format!("set new{counter} 0 0 {}\r\n{value}\r\n", value.len());
-        client.send([set(&short), set(&short), set(&long), set(&long)].concat());
+        let new = format!("new{counter}");
+        let write = |value: &str| set(&new, 0, value).repeat(2);
+        client.send([write(&short), write(&long)].concat());
         let last = (0..4).map(|_| client.line()).last().unwrap();
-        client.send(format!("get new{counter}\r\n"));
+        client.send(format!("get {new}\r\n"));
         if last == "STORED" {
             stored += 1;
-            client.expect(format!("VALUE new{counter} 0 1000\r\n{long}\r\nEND\r\n"));
+            client.expect(hit(&new, 0, &long));
         } else {
             not_stored += 1;
             assert!(last.starts_with("SERVER_ERROR out of memory"), "{last}");
@@ -253,8 +249,7 @@ fn runs_in_a_full_store_are_answered_truly() {
     assert!(not_stored > 0 && counted > 0 && not_counted > 0);
 }
 
-/// Goal: each request of a long run on a counter has its own answer, whoever else counts, and none
-/// is lost. Method: many clients on two workers, under every way of placing writes.
+/// Each increment of a shared counter has its own answer, and none is lost.
 #[test]
 fn many_count_one_counter_and_none_is_lost() {
     for policy in ["crcw", "d-crew", "crew"] {
@@ -265,25 +260,18 @@ fn many_count_one_counter_and_none_is_lost() {
         });
         let (clients, rounds, depth) = (8, 60, 50);
         let mut first = Client::connect(&server);
-        first.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
-        let mut seen: Vec<u64> = std::thread::scope(|scope| {
-            let counting: Vec<_> = (0..clients)
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mut client = Client::connect(&server);
-                        let mut own = Vec::new();
-                        for _ in 0..rounds {
-                            client.send("incr n 1\r\n".repeat(depth));
-                            own.extend((0..depth).map(|_| client.line().parse::<u64>().unwrap()));
-                        }
-                        assert!(own.is_sorted(), "{policy}");
-                        own
-                    })
-                })
-                .collect();
-            let seen = counting.into_iter().map(|thread| thread.join().unwrap());
-            seen.flatten().collect()
+        first.set("n", "0");
+        let seen = together(clients, |_| {
+            let mut client = Client::connect(&server);
+            let mut own = Vec::new();
+            for _ in 0..rounds {
+                client.send("incr n 1\r\n".repeat(depth));
+                own.extend((0..depth).map(|_| client.line().parse::<u64>().unwrap()));
+            }
+            assert!(own.is_sorted(), "{policy}");
+            own
         });
+        let mut seen = seen.concat();
         seen.sort_unstable();
         let total = (clients * rounds * depth) as u64;
         assert!(seen.into_iter().eq(1..=total), "{policy}");

@@ -27,11 +27,13 @@ use std::{
 };
 
 use curtail_history::{History, Verdict, check_linearizable};
-use curtail_server::{Config, Fault, PolicyName, Server, Sizes};
-use curtail_testing::{Client, config, start};
+use curtail_server::{Config, Fault, PolicyName, Sizes};
+use curtail_testing::{Client, config, start, together};
 
 use self::clients::{Amount, Run};
-const CLIENTS: u32 = 6;
+use crate::support::beside;
+
+const CLIENTS: usize = 6;
 
 /// Runs in which everything has to take part at least once.
 const RUNS_MAX: usize = 20;
@@ -94,20 +96,11 @@ fn record(policy: PolicyName, workers: usize, amount: Amount, fault: Fault, seed
         old: AtomicBool::new(false),
         amount,
     };
-    let done = AtomicBool::new(false);
-    let history: History = thread::scope(|scope| {
-        let storm = scope.spawn(|| change_roles(&server, policy, &done));
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| {
-                let run = &run;
-                scope.spawn(move || run.client(number))
-            })
-            .collect();
-        let entries: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        done.store(true, Ordering::Relaxed);
-        storm.join().unwrap();
-        entries.into_iter().flat_map(Result::unwrap).collect()
+    let change_roles = |client: &mut Client, _| change_roles(client, policy);
+    let entries = beside(&server, 1, change_roles, || {
+        together(CLIENTS, |number| run.client(number as u32))
     });
+    let history = entries.into_iter().flatten().collect();
     let mut client = Client::connect(&server);
     Recorded {
         history,
@@ -152,12 +145,8 @@ fn demand_right(policy: PolicyName, workers: usize, amount: Amount) {
 }
 
 /// Every 2 ms sizes are served apart, by another rule, or together.
-fn change_roles(server: &Server, policy: PolicyName, done: &AtomicBool) {
-    let mut client = Client::connect(server);
-    let sizes = [Sizes::Learned, Sizes::Together, Sizes::Static];
-    let mut sizes = sizes.into_iter().cycle();
-    while !done.load(Ordering::Relaxed) {
-        let sizes = sizes.next().unwrap();
+fn change_roles(client: &mut Client, policy: PolicyName) {
+    for sizes in [Sizes::Learned, Sizes::Together, Sizes::Static] {
         let name = PolicyName { sizes, ..policy };
         client.demand(format!("policy {name}\r\n"), "OK\r\n");
         thread::sleep(Duration::from_millis(2));
@@ -175,8 +164,7 @@ fn every_policy_keeps_every_key_linearizable() {
     }
 }
 
-/// Goal: the same when workers are stopped in the middle of anything. Method: many more workers
-/// than processors.
+/// Many more workers than processors, so that each may stop in the middle of anything.
 #[test]
 fn a_crowd_of_workers_keeps_every_key_linearizable() {
     let few = Amount {
@@ -186,9 +174,7 @@ fn a_crowd_of_workers_keeps_every_key_linearizable() {
     demand_right(PolicyName::default(), 12, few);
 }
 
-/// Goal: the judges notice a bug in delegation, in compaction and in hand-offs. Method: servers
-/// that have one, in debug builds; each is given runs until it
-/// shows it, which takes one or two unless the machine is busy.
+/// The judges notice a bug in delegation, in compaction and in hand-offs, within a few runs.
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_are_caught() {

@@ -5,14 +5,13 @@ use std::{
     time::Duration,
 };
 
-use curtail_testing::{Client, config, eventually, start};
+use curtail_testing::{Client, config, config_with, serve};
 
-/// Goal: whatever a client sends, it gets an error or is closed, and the next client is served.
+/// Whatever a client sends, it gets an error or is closed, and the next client is served.
 #[test]
 fn junk_hurts_only_its_sender() {
-    let server = start(config());
-    let mut good = Client::connect(&server);
-    good.demand("set good 0 0 4\r\nkept\r\n", "STORED\r\n");
+    let (server, mut good) = serve(config());
+    good.set("good", "kept");
     let long_key = "k".repeat(251);
     let huge_key = "k".repeat(1 << 20);
     let junk: Vec<Vec<u8>> = vec![
@@ -48,24 +47,17 @@ fn junk_hurts_only_its_sender() {
         let _ = (&mut bad.stream()).write_all(bytes);
         bad.take(1);
         drop(bad);
-        good.demand("get good\r\n", "VALUE good 0 4\r\nkept\r\nEND\r\n");
+        good.demand_value("good", "kept");
     }
-    eventually("all of them are gone", || {
-        good.stat("", "curr_connections") == 1
-    });
+    good.await_stat("", "curr_connections", 1);
     // A worker tells of its buffers when its turn ends.
-    eventually("their buffers are back", || {
-        good.stat("", "read_buf_count") == 0
-    });
+    good.await_stat("", "read_buf_count", 0);
 }
 
 #[test]
 fn a_value_above_the_limit_is_refused_and_swallowed() {
-    let mut config = config();
-    config.item_bytes_max = 10_000;
-    let server = start(config);
-    let mut client = Client::connect(&server);
-    client.demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let (_server, mut client) = serve(config_with(|config| config.item_bytes_max = 10_000));
+    client.set("a", "x");
     let value = "v".repeat(10_001);
     client.demand(
         format!("set a 0 0 10001\r\n{value}\r\nget a\r\n"),
@@ -82,15 +74,12 @@ fn a_value_above_the_limit_is_refused_and_swallowed() {
     );
 }
 
-/// Goal: a client that never reads costs a bounded amount, whatever it asks for. Method: it asks
-/// for a 1 KiB value again and again until the server stops reading from it; then the memory held
-/// is looked at, and another client is served.
+/// A client that asks without reading costs a bounded amount, and others are served.
 #[test]
 fn a_client_that_never_reads_is_bounded() {
-    let server = start(config());
-    let mut good = Client::connect(&server);
+    let (server, mut good) = serve(config());
     let value = "v".repeat(1000);
-    good.demand(format!("set a 0 0 1000\r\n{value}\r\n"), "STORED\r\n");
+    good.set("a", &value);
     let bad = Client::connect(&server);
     bad.stream().set_nonblocking(true).unwrap();
     let requests = "get a a a a a a a a\r\n".repeat(1000);
@@ -109,17 +98,15 @@ fn a_client_that_never_reads_is_bounded() {
     assert!(sent > 10_000);
     let held = good.stat("", "read_buf_bytes") - good.stat("", "read_buf_bytes_free");
     assert!(held < 1 << 20, "holds {held} bytes");
-    good.demand("get a\r\n", format!("VALUE a 0 1000\r\n{value}\r\nEND\r\n"));
+    good.demand_value("a", &value);
     drop(bad);
-    eventually("it is gone", || good.stat("", "curr_connections") == 1);
+    good.await_stat("", "curr_connections", 1);
 }
 
-/// Goal: what was asked before the client began to read arrives whole and in order. Method: a slow
-/// reader of replies that are far larger than the kernel's buffers.
+/// Replies far larger than the kernel's buffers reach a slow reader whole and in order.
 #[test]
 fn a_slow_reader_gets_everything() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let small = "s".repeat(900);
     let large = "L".repeat(300_000);
     client.demand(format!("set s 7 0 900\r\n{small}\r\n"), "STORED\r\n");
@@ -140,6 +127,6 @@ fn a_slow_reader_gets_everything() {
         client.expect(&replies);
     }
     sending.join().unwrap();
-    eventually("nothing is held", || client.stat("", "read_buf_count") == 0);
+    client.await_stat("", "read_buf_count", 0);
     assert_eq!(client.stat("memory", "leased"), 0);
 }

@@ -7,61 +7,36 @@ use std::{
 };
 
 use curtail_server::{Config, Fault};
-use curtail_testing::{Client, PATIENCE, config, start};
+use curtail_testing::{Client, PATIENCE, config, hit, pattern, serve, set, start};
 
-fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
-    (0..bytes)
-        .map(|i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8)
-        .collect()
-}
-
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut request = format!("set {key} 3 0 {}\r\n", value.len()).into_bytes();
-    request.extend_from_slice(value);
-    request.extend_from_slice(b"\r\n");
-    request
-}
-
-fn hit(key: &str, value: &[u8]) -> Vec<u8> {
-    let mut reply = format!("VALUE {key} 3 {}\r\n", value.len()).into_bytes();
-    reply.extend_from_slice(value);
-    reply.extend_from_slice(b"\r\nEND\r\n");
-    reply
-}
-
-/// Goal: every length comes back as it was sent, around each border between the ways of handling
-/// it. Method: set and get, alone and in a pipeline.
+/// Lengths around each border between the ways of handling a value, alone and in a pipeline.
 #[test]
 fn values_of_every_size_come_back() {
     let mut config = config();
     config.memory_bytes_max = 256 << 20;
     config.item_bytes_max = 16 << 20;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     let borders = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
     let sizes = borders.iter().flat_map(|&size| [size - 1, size, size + 1]);
     for size in sizes.chain([0, 1, 5 << 20, 16 << 20]) {
         let value = pattern(size, size);
-        client.demand(set("k", &value), "STORED\r\n");
-        client.send("get k\r\n");
-        client.expect(hit("k", &value));
-        let mut both = set("k", &value);
+        client.demand(set("k", 3, &value), "STORED\r\n");
+        client.demand("get k\r\n", hit("k", 3, &value));
+        let mut both = set("k", 3, &value);
         both.extend_from_slice(b"get k\r\nmn\r\n");
         let mut sender = client.stream().try_clone().unwrap();
         let sending = std::thread::spawn(move || sender.write_all(&both).unwrap());
         client.expect("STORED\r\n");
-        client.expect(hit("k", &value));
+        client.expect(hit("k", 3, &value));
         client.expect("MN\r\n");
         sending.join().unwrap();
     }
 }
 
-/// Goal: a large value may come in any pieces. Method: cut near its header, its end and the line
-/// end behind it; the meta form, with the flags it asked for.
+/// Cuts near the header, the end, and the line end behind it.
 #[test]
 fn a_large_value_may_come_in_pieces() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let value = pattern(20_000, 1);
     let mut request = b"ms a2V5 20000 b k Oabc\r\n".to_vec();
     let header = request.len();
@@ -81,66 +56,57 @@ fn a_large_value_may_come_in_pieces() {
         pause();
         client.send(&request[cuts[1]..]);
         client.expect("HD ka2V5 b Oabc\r\n");
-        client.send("get key\r\n");
-        let mut reply = b"VALUE key 0 20000\r\n".to_vec();
-        reply.extend_from_slice(&value);
-        reply.extend_from_slice(b"\r\nEND\r\n");
-        client.expect(reply);
+        client.demand_value("key", &value);
     }
 }
 
 #[test]
 fn a_large_value_with_a_wrong_end_is_refused() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
-    let mut request = set("k", &pattern(20_000, 2));
+    let (_server, mut client) = serve(config());
+    let mut request = set("k", 3, pattern(20_000, 2));
     let end = request.len() - 2;
     request[end] = b'x';
     client.demand(&request, "CLIENT_ERROR bad data chunk\r\n");
     client.demand("get k\r\n", "END\r\n");
 }
 
-/// Goal: a client that leaves in the middle of a large value leaves nothing behind. Method: many
-/// of them, a few at a time (together they would reserve more than the limit, and evict for that).
+/// Clients that leave inside a large value leave nothing: five at a time, because more would
+/// reserve more than the limit and evict.
 #[test]
 fn half_a_large_value_is_forgotten() {
-    let server = start(config());
-    let mut observer = Client::connect(&server);
-    observer.demand("set k 0 0 3\r\nold\r\n", "STORED\r\n");
+    let (server, mut observer) = serve(config());
+    observer.set("k", "old");
     for _ in 0..40 {
         for _ in 0..5 {
             let mut client = Client::connect(&server);
             client.send("set k 0 0 1000000\r\n");
             client.send(pattern(400_000, 3));
         }
-        curtail_testing::eventually("they are gone", || {
-            observer.stat("", "curr_connections") == 1
-        });
+        observer.await_stat("", "curr_connections", 1);
     }
-    observer.demand("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n");
+    observer.demand_value("k", "old");
     // 200 halves are 80 MB: more than the whole limit, had they stayed.
-    observer.demand(set("l", &pattern(1_000_000, 4)), "STORED\r\n");
+    observer.demand(set("l", 3, pattern(1_000_000, 4)), "STORED\r\n");
 }
 
-/// Goal: a value that is being sent survives being replaced. Method: one client reads half of a
-/// reply, another replaces the item and fills the memory, the first reads on.
+/// A value that is half sent survives being replaced and evicted.
 #[test]
 fn a_value_on_its_way_is_not_overwritten() {
     let server = start(config());
     let (mut reader, mut writer) = (Client::connect(&server), Client::connect(&server));
     let old = pattern(1_000_000, 5);
-    reader.demand(set("big", &old), "STORED\r\n");
+    reader.demand(set("big", 3, &old), "STORED\r\n");
     reader.send("get big\r\n".repeat(4));
     let first = reader.take(500_000);
     for round in 0..200 {
         writer.demand(
-            set(&format!("fill{round}"), &pattern(900_000, round)),
+            set(format_args!("fill{round}"), 3, pattern(900_000, round)),
             "STORED\r\n",
         );
     }
-    writer.demand(set("big", &pattern(1_000_000, 6)), "STORED\r\n");
+    writer.demand(set("big", 3, pattern(1_000_000, 6)), "STORED\r\n");
     let mut whole = first;
-    let reply = hit("big", &old);
+    let reply = hit("big", 3, &old);
     whole.append(&mut reader.take(reply.len() - whole.len()));
     assert!(whole == reply, "the first reply is the old value");
 }
@@ -149,9 +115,8 @@ fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(10));
 }
 
-/// Goal: a request that comes while its connection is with a large worker is heard when that is
-/// back. Method: workers sleep until they are woken, and the request is sent at other moments of
-/// the large reply in turn; the same is seen to fail with a worker that does not say that it waits.
+/// A worker that sleeps until it is woken hears a request that came while the connection was with a
+/// large worker; a worker that forgets to say that it waits does not.
 #[test]
 fn a_request_behind_a_large_reply_is_heard() {
     assert!(all_are_heard(Fault::SleepsLong));
@@ -160,11 +125,10 @@ fn a_request_behind_a_large_reply_is_heard() {
 
 /// Whether every request behind a large reply was answered.
 fn all_are_heard(fault: Fault) -> bool {
-    let server = start(Config { fault, ..config() });
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(Config { fault, ..config() });
     let value = pattern(500_000, 5);
-    client.demand(set("large", &value), "STORED\r\n");
-    let reply_bytes = hit("large", &value).len() + "MN\r\n".len();
+    client.demand(set("large", 3, &value), "STORED\r\n");
+    let reply_bytes = hit("large", 3, &value).len() + "MN\r\n".len();
     client.set_patience(Duration::from_secs(3));
     let mut is_heard = |delay: Duration| {
         client.send("get large\r\n");
@@ -179,16 +143,14 @@ fn all_are_heard(fault: Fault) -> bool {
     (0..400).all(|round| is_heard(Duration::from_micros(round % 40 * 25)))
 }
 
-/// Goal: large requests go on where others want every processor all the time. Method: busy threads,
-/// three to a processor, and values until a large worker that starved has come forward.
+/// Busy threads, three to a processor, until a starved large worker was boosted.
 #[test]
 fn large_requests_do_not_starve() {
     if !curtail_runtime::may_step_forward() {
         eprintln!("skipped: threads that step aside may not come forward again (RLIMIT_NICE)");
         return;
     }
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let value = pattern(1 << 20, 3);
     let lifts = |client: &mut Client| {
         let of = |large| client.stat("curtail", &format!("large:{large}:lifts"));
@@ -205,9 +167,8 @@ fn large_requests_do_not_starve() {
         }
         let begun = Instant::now();
         while lifts(&mut client) == 0 && begun.elapsed() < PATIENCE {
-            client.demand(set("large", &value), "STORED\r\n");
-            client.send("get large\r\n");
-            client.expect(hit("large", &value));
+            client.demand(set("large", 3, &value), "STORED\r\n");
+            client.demand("get large\r\n", hit("large", 3, &value));
         }
         let lifts = lifts(&mut client);
         is_over.store(true, Relaxed);

@@ -10,18 +10,20 @@ use std::{
 
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
-use curtail_testing::{Client, PATIENCE, config, eventually, http, start, temporary_path};
+use curtail_testing::{
+    Client, PATIENCE, config, config_with, eventually, http, scrape, serve, set, start,
+    temporary_path,
+};
 
 use crate::support::start_recording;
 
-/// Goal: stopping answers what is in flight and takes a bounded time. Method: stop while a client
-/// has a pipeline under way and others are idle.
+/// A stop answers what is in flight, in a bounded time.
 #[test]
 fn stopping_answers_what_was_sent() {
     let server = start(config());
     let idle: Vec<Client> = (0..20).map(|_| Client::connect(&server)).collect();
     let mut client = Client::connect(&server);
-    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    client.set("n", "0");
     client.send("incr n 1\r\n".repeat(5000));
     let began = Instant::now();
     drop(server.stop());
@@ -56,26 +58,18 @@ fn shutdown_needs_permission() {
     assert_eq!(asked, [ControlEvent::StopAndSave, ControlEvent::Stop]);
 }
 
-/// Goal: contents survive a restart, once. Method: save, start again with the same file, and start
-/// a third time: the file is gone, so old contents cannot come back after a crash.
+/// A saved store is restored once: its file is gone then, so old contents cannot return.
 #[test]
 fn contents_survive_a_restart_once() {
     let path = temporary_path("memory");
-    let with_file = || {
-        let mut config = config();
-        config.memory_file = Some(path.clone());
-        config
-    };
+    let with_file = || config_with(|config| config.memory_file = Some(path.clone()));
     let large = "x".repeat(100_000);
-    let server = start(with_file());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(with_file());
     for number in 0..1000 {
-        client.demand(
-            format!("set k{number} {number} 0 4\r\nabcd\r\n"),
-            "STORED\r\n",
-        );
+        let request = set(format_args!("k{number}"), number, "abcd");
+        client.demand(request, "STORED\r\n");
     }
-    client.demand(format!("set large 0 0 100000\r\n{large}\r\n"), "STORED\r\n");
+    client.set("large", &large);
     client.demand(
         "set short 0 1 1\r\nx\r\ndelete k7\r\n",
         "STORED\r\nDELETED\r\n",
@@ -89,14 +83,9 @@ fn contents_survive_a_restart_once() {
     let server = start(with_file());
     assert!(matches!(server.restored(), Restored::Items(1000..=1001)));
     let mut client = Client::connect(&server);
-    client.demand(
-        "get k0 k999\r\n",
-        "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n",
-    );
-    client.demand(
-        "get large\r\n",
-        format!("VALUE large 0 100000\r\n{large}\r\nEND\r\n"),
-    );
+    let both = "VALUE k0 0 4\r\nabcd\r\nVALUE k999 999 4\r\nabcd\r\nEND\r\n";
+    client.demand("get k0 k999\r\n", both);
+    client.demand_value("large", &large);
     client.demand("get short k7\r\n", "END\r\n");
     client.demand("gets k5\r\n", format!("{version}\r\nabcd\r\nEND\r\n"));
     drop(server);
@@ -106,15 +95,14 @@ fn contents_survive_a_restart_once() {
     Client::connect(&server).demand("get k0\r\n", "END\r\n");
 }
 
-/// Goal: a full disk at a warm restart is an error, leaves nothing behind, and harms nobody.
-/// Method: save into a folder that is not there, and (where this system has one) onto /dev/full.
+/// A save that fails is an error and leaves no file.
 #[test]
 fn a_full_disk_is_told_and_leaves_nothing() {
     let missing = temporary_path("no-such-folder").join("memory");
-    let mut config = config();
-    config.memory_file = Some(missing.clone());
-    let server = start(config);
-    Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    let server = start(config_with(|config| {
+        config.memory_file = Some(missing.clone())
+    }));
+    Client::connect(&server).set("a", "x");
     assert!(server.stop().save().is_err());
     assert!(!missing.exists());
 }
@@ -124,11 +112,11 @@ fn a_damaged_file_starts_empty_and_says_why() {
     let path = temporary_path("damaged");
     for content in [&b""[..], b"not a saved store", &[0xff; 70_000]] {
         fs::write(&path, content).unwrap();
-        let mut config = config();
-        config.memory_file = Some(path.clone());
-        let server = start(config);
+        let server = start(config_with(|config| {
+            config.memory_file = Some(path.clone())
+        }));
         assert!(matches!(server.restored(), Restored::Failed(_)));
-        Client::connect(&server).demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+        Client::connect(&server).set("a", "x");
     }
     fs::remove_file(&path).unwrap();
 }
@@ -137,10 +125,7 @@ fn a_damaged_file_starts_empty_and_says_why() {
 fn a_login_is_demanded_and_can_change() {
     let path = temporary_path("logins");
     fs::write(&path, "foo:bar\n").unwrap();
-    let mut config = config();
-    config.auth_file = Some(path.clone());
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config_with(|config| config.auth_file = Some(path.clone())));
     client.demand("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
     client.demand(
         "set x 0 0 7\r\nfoo baz\r\n",
@@ -152,7 +137,7 @@ fn a_login_is_demanded_and_can_change() {
     );
     fs::write(&path, "new:word\n").unwrap();
     server.reload().unwrap();
-    client.demand("get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    client.demand_value("a", "1");
     let mut other = Client::connect(&server);
     other.demand(
         "set x 0 0 7\r\nfoo bar\r\n",
@@ -197,41 +182,33 @@ fn a_unix_socket_serves_and_is_removed() {
 
 #[test]
 fn the_admin_port_answers_scrapers() {
-    let mut config = config();
-    config.admin = Some("127.0.0.1:0".parse().unwrap());
-    let server = start(config);
+    let server = start(config_with(|config| {
+        config.admin = Some("127.0.0.1:0".parse().unwrap())
+    }));
     Client::connect(&server).demand(
         "set a 0 0 1\r\nx\r\nget a b\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
     );
-    let fetch = |request: &str| {
-        let mut client = Client::connect_to(server.admin_address().unwrap());
-        client.send(format!(
-            "{request} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-        ));
-        String::from_utf8(client.take(usize::MAX)).unwrap()
-    };
-    let page = fetch("GET /metrics");
+    let page = scrape(&server);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    assert!(
-        page.contains("curtail_operations_total{kind=\"get\",outcome=\"hit\"} 1\n"),
-        "{page}"
-    );
-    assert!(page.contains("curtail_operations_total{kind=\"get\",outcome=\"miss\"} 1\n"));
-    assert!(page.contains("curtail_items 1\n"));
-    assert!(page.contains("curtail_turn_cpu_seconds_count{worker=\"0\",role=\"small\"}"));
+    for line in [
+        "curtail_operations_total{kind=\"get\",outcome=\"hit\"} 1\n",
+        "curtail_operations_total{kind=\"get\",outcome=\"miss\"} 1\n",
+        "curtail_items 1\n",
+        "curtail_turn_cpu_seconds_count{worker=\"0\",role=\"small\"}",
+    ] {
+        assert!(page.contains(line), "{line} in\n{page}");
+    }
+    let demand = |request: &str, status: u16, header: &str, end: &str| {
+        let answer = http(server.admin_address().unwrap(), request);
+        let is_status = answer.starts_with(&format!("HTTP/1.1 {status}"));
+        let is_right = is_status && answer.contains(header) && answer.ends_with(end);
+        assert!(is_right, "{request}: {answer}");
+    };
     for path in ["/livez", "/readyz", "/healthz"] {
-        let answer = fetch(&format!("GET {path}"));
-        assert!(
-            answer.starts_with("HTTP/1.1 200") && answer.ends_with("\r\n\r\nok\n"),
-            "{answer}"
-        );
-        let head = fetch(&format!("HEAD {path}"));
-        assert!(
-            head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
-        assert!(head.contains("content-length: 3\r\n"), "{head}");
+        demand(&format!("GET {path}"), 200, "", "\r\n\r\nok\n");
+        let length = "content-length: 3\r\n";
+        demand(&format!("HEAD {path}"), 200, length, "\r\n\r\n");
     }
     for (request, status, allowed) in [
         ("GET /secrets", 404, ""),
@@ -241,17 +218,11 @@ fn the_admin_port_answers_scrapers() {
         ("GET /policy/crcw", 405, "allow: PUT\r\n"),
         ("PUT /policy/nonsense", 400, ""),
     ] {
-        let answer = fetch(request);
-        assert!(
-            answer.starts_with(&format!("HTTP/1.1 {status}")),
-            "{request}: {answer}"
-        );
-        assert!(answer.contains(allowed), "{request}: {answer}");
+        demand(request, status, allowed, "");
     }
 }
 
-/// Goal: whether the server lives is looked up, not said. Method: a worker that never wakes by
-/// itself makes no progress with nothing to do; once it has a client again it does.
+/// `/livez` measures progress: a worker that never wakes by itself is stuck until it has a client.
 #[test]
 fn a_worker_that_makes_no_progress_is_told() {
     let server = start(Config {
@@ -259,36 +230,33 @@ fn a_worker_that_makes_no_progress_is_told() {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    assert!(http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200"));
+    let ask = |path| http(server.admin_address().unwrap(), path);
+    assert!(ask("GET /livez").starts_with("HTTP/1.1 200"));
     let started = Instant::now();
     let mut answer = String::new();
     while !answer.starts_with("HTTP/1.1 503") {
         assert!(started.elapsed() < 5 * PATIENCE, "{answer}");
         thread::sleep(Duration::from_millis(100));
-        answer = http(server.admin_address().unwrap(), "GET /livez");
+        answer = ask("GET /livez");
     }
-    assert!(
-        answer.contains("worker 0 has made no progress for 1"),
-        "{answer}"
-    );
-    assert!(http(server.admin_address().unwrap(), "GET /readyz").starts_with("HTTP/1.1 200"));
+    let why = "worker 0 has made no progress for 1";
+    assert!(answer.contains(why), "{answer}");
+    assert!(ask("GET /readyz").starts_with("HTTP/1.1 200"));
     Client::connect(&server).demand("mn\r\n", "MN\r\n");
     eventually("it moves again", || {
-        http(server.admin_address().unwrap(), "GET /livez").starts_with("HTTP/1.1 200")
+        ask("GET /livez").starts_with("HTTP/1.1 200")
     });
 }
 
-/// Goal: what a scraper has seen grow does not shrink, and connections are counted whatever became
-/// of them. Method: one connection too many; `stats reset` between two looks at the page.
+/// `stats reset` does not reset metrics, and refused connections count by reason.
 #[test]
 fn a_reset_of_stats_leaves_metrics_alone() {
-    let server = start(Config {
+    let (server, mut client) = serve(Config {
         connections_max: 1,
         refuse_connections_fast: true,
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    let mut client = Client::connect(&server);
     client.demand(
         "set a 0 0 1\r\nx\r\nget a\r\n",
         "STORED\r\nVALUE a 0 1\r\nx\r\nEND\r\n",
@@ -307,7 +275,7 @@ fn a_reset_of_stats_leaves_metrics_alone() {
             assert!(page.contains(line), "{line} in\n{page}");
         }
     };
-    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
+    holds(&scrape(&server));
     client.demand("stats reset\r\n", "RESET\r\n");
     for name in [
         "total_connections",
@@ -317,5 +285,5 @@ fn a_reset_of_stats_leaves_metrics_alone() {
     ] {
         assert_eq!(client.stat("", name), 0, "{name}");
     }
-    holds(&http(server.admin_address().unwrap(), "GET /metrics"));
+    holds(&scrape(&server));
 }

@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use curtail_testing::{Client, config, eventually, start};
+use curtail_testing::{Client, config, config_with, eventually, serve, start};
 
 #[test]
 fn one_connection_too_many_is_told_so() {
-    let mut config = config();
-    config.connections_max = 5;
-    let server = start(config);
+    let server = start(config_with(|config| config.connections_max = 5));
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(&server)).collect();
     clients
         .iter_mut()
@@ -30,16 +28,13 @@ fn without_maxconns_fast_a_connection_waits() {
     let mut config = config();
     config.connections_max = 2;
     config.refuse_connections_fast = false;
-    let server = start(config);
-    let mut first = Client::connect(&server);
+    let (server, mut first) = serve(config);
     let mut second = Client::connect(&server);
     first.demand("mn\r\n", "MN\r\n");
     second.demand("mn\r\n", "MN\r\n");
     let mut waiting = Client::connect(&server);
     waiting.send("mn\r\n");
-    eventually("accepting has stopped", || {
-        first.stat("", "accepting_conns") == 0
-    });
+    first.await_stat("", "accepting_conns", 0);
     assert_eq!(first.stat("", "listen_disabled_num"), 1);
     drop(second);
     waiting.expect("MN\r\n");
@@ -47,10 +42,7 @@ fn without_maxconns_fast_a_connection_waits() {
 
 #[test]
 fn an_idle_connection_is_closed_and_a_busy_one_stays() {
-    let mut config = config();
-    config.idle_timeout_seconds = 1;
-    let server = start(config);
-    let mut idle = Client::connect(&server);
+    let (server, mut idle) = serve(config_with(|config| config.idle_timeout_seconds = 1));
     let mut busy = Client::connect(&server);
     idle.demand("mn\r\n", "MN\r\n");
     let start = Instant::now();
@@ -62,20 +54,16 @@ fn an_idle_connection_is_closed_and_a_busy_one_stays() {
     assert_eq!(busy.stat("", "curr_connections"), 1);
 }
 
-/// Goal: idle connections hold no buffers. Method: 500 of them, some after half a request that was
-/// completed later.
+/// Idle connections hold no buffers, also after half a request that was completed later.
 #[test]
 fn idle_connections_hold_nothing() {
-    let server = start(config());
-    let mut observer = Client::connect(&server);
+    let (server, mut observer) = serve(config());
     let before = observer.stat("memory", "connections");
     let mut clients: Vec<Client> = (0..500).map(|_| Client::connect(&server)).collect();
     for client in &mut clients {
         client.send("set a 0 0 5\r\n12");
     }
-    eventually("all hold half a request", || {
-        observer.stat("", "read_buf_count") == 500
-    });
+    observer.await_stat("", "read_buf_count", 500);
     for client in &mut clients {
         client.demand("345\r\n", "STORED\r\n");
     }
@@ -84,22 +72,15 @@ fn idle_connections_hold_nothing() {
     assert!(each < 2048, "an idle connection takes {each} bytes");
 }
 
-/// Goal: memory stays within its limit and a full server keeps answering. Method: ten times the
-/// limit in values of mixed sizes, read back at random; what comes back must be right.
+/// Ten times the limit in mixed sizes: memory stays within it, and what is read back is right.
 #[test]
 fn a_full_server_evicts_and_goes_on() {
-    let mut config = config();
-    config.memory_bytes_max = 16 << 20;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config_with(|config| config.memory_bytes_max = 16 << 20));
     let size_of = |number: usize| 100 + number * 7919 % 60_000;
     let mut hits = 0;
     for number in 0..5000 {
         let value = format!("{number}.").repeat(size_of(number) / 8);
-        client.demand(
-            format!("set k{number} 0 0 {}\r\n{value}\r\n", value.len()),
-            "STORED\r\n",
-        );
+        client.set(format_args!("k{number}"), &value);
         let back = number - number % 13 * (number / 13);
         client.send(format!("get k{back}\r\n"));
         if client.line() != "END" {
@@ -118,8 +99,7 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     let mut config = config();
     config.memory_bytes_max = 8 << 20;
     config.evict = false;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     let value = "v".repeat(8192);
     let mut stored = 0;
     loop {
@@ -132,23 +112,16 @@ fn a_full_server_refuses_where_it_may_not_evict() {
     }
     assert!(stored > 200, "{stored}");
     for number in 0..stored {
-        client.demand(
-            format!("get k{number}\r\n"),
-            format!("VALUE k{number} 0 8192\r\n{value}\r\nEND\r\n"),
-        );
+        client.demand_value(format_args!("k{number}"), &value);
     }
     assert_eq!(client.stat("", "store_no_memory"), 1);
 }
 
-/// Goal: a worker never spins on a processor that another one needs, and does its work the same
-/// way when it may. Method: as many workers as processors, then one.
+/// A worker spins only if there are more processors than workers.
 #[test]
 fn spinning_needs_a_processor_to_spare() {
     for workers in [curtail_runtime::cpus_usable(), 1] {
-        let mut config = config();
-        config.workers = workers;
-        let server = start(config);
-        let mut client = Client::connect(&server);
+        let (_server, mut client) = serve(config_with(|config| config.workers = workers));
         for _ in 0..1000 {
             client.demand("mn\r\n", "MN\r\n");
         }
@@ -159,12 +132,10 @@ fn spinning_needs_a_processor_to_spare() {
     }
 }
 
-/// Goal: a memory limit that is refused changes nothing. Method: more than eight times the limit at
-/// the start.
+/// More than eight times the limit at the start is refused, and changes nothing.
 #[test]
 fn a_refused_memory_limit_changes_nothing() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     let before = client.stat("settings", "maxbytes");
     let megabytes = 9 * before / (1 << 20);
     client.demand(

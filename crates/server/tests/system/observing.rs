@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use curtail_testing::{Client, config, eventually, http, start};
+use curtail_testing::{Client, config, eventually, scrape, serve, start};
 
 /// All rows of `stats curtail`.
 fn rows(client: &mut Client) -> HashMap<String, String> {
@@ -13,21 +13,19 @@ fn rows(client: &mut Client) -> HashMap<String, String> {
     rows
 }
 
-/// Goal: what the index does is told. Method: more items than it has slots at first, so that it
-/// splits buckets and displaces items; `/metrics` says the same.
+/// `stats` and `/metrics` agree on the splits and displacements of a growing index.
 #[test]
 fn the_index_tells_what_it_did() {
-    let server = start(curtail_server::Config {
+    let (server, mut client) = serve(curtail_server::Config {
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });
-    let mut client = Client::connect(&server);
     let sets: String = (0..30_000)
         .map(|number| format!("ms {number} 1 q\r\nv\r\n"))
         .collect();
     client.demand(sets + "mn\r\n", "MN\r\n");
     let rows = rows(&mut client);
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for (name, least) in [
         ("index_splits", 1000),
         ("index_paths", 100),
@@ -80,7 +78,7 @@ fn workers_are_counted_apart() {
         assert!(requests >= 200, "two of four clients: {requests}");
         assert_eq!(rows[&format!("worker:{worker}:queue_depth")], "0");
     }
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     for line in [
         "curtail_requests_total{worker=\"1\",role=\"small\"} ",
         "curtail_worker_queue_depth{worker=\"2\",role=\"large\"} 0",
@@ -90,18 +88,16 @@ fn workers_are_counted_apart() {
     }
 }
 
-/// Goal: stages are told by size, and a large request has its three however it was served. Method:
-/// large reads and writes beside small ones, with sizes apart and together.
+/// Small and large requests have their three stages, with sizes apart and together.
 #[test]
 fn stages_are_told_by_size() {
     for policy in ["size-aware+d-crew", "d-crew"] {
-        let server = start(curtail_server::Config {
+        let (server, mut client) = serve(curtail_server::Config {
             policy: policy.parse().unwrap(),
             threshold: Some(50_000),
             admin: Some("127.0.0.1:0".parse().unwrap()),
             ..config()
         });
-        let mut client = Client::connect(&server);
         let value = "v".repeat(100_000);
         let set = format!("set large 0 0 100000\r\n{value}\r\n");
         let seen = |rows: &HashMap<String, String>, stage: &str, size: &str| {
@@ -110,10 +106,7 @@ fn stages_are_told_by_size() {
         eventually("all stages of both sizes", || {
             for _ in 0..20 {
                 client.demand(&set, "STORED\r\n");
-                client.demand(
-                    "get large\r\n",
-                    format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n"),
-                );
+                client.demand_value("large", &value);
                 client.demand("mg small\r\n", "EN\r\n");
             }
             let rows = rows(&mut client);
@@ -130,7 +123,7 @@ fn stages_are_told_by_size() {
             let visits = seen(&rows, "execute", "large") + seen(&rows, "reply", "large");
             assert!(visits <= hand_offs && seen(&rows, "queue", "large") <= hand_offs);
         }
-        let page = http(server.admin_address().unwrap(), "GET /metrics");
+        let page = scrape(&server);
         let count = "curtail_stage_duration_seconds_count{stage=\"reply\",size=\"large\"} ";
         assert!(page.contains(count), "{page}");
         assert_eq!(
@@ -142,9 +135,7 @@ fn stages_are_told_by_size() {
     }
 }
 
-/// Goal: the hottest key is told with its share, over all workers, and keys that are asked for
-/// alike are not. Method: every other request of two clients on two workers to one key, the rest
-/// spread over thousands.
+/// The hottest key is shown with its share over both workers, and keys of equal load are not.
 #[test]
 fn the_hottest_keys_are_told() {
     let server = start(curtail_server::Config {
@@ -179,7 +170,7 @@ fn the_hottest_keys_are_told() {
         let share: f64 = second.split(' ').next().unwrap().parse().unwrap();
         assert!(share < 0.1, "{second}");
     }
-    let page = http(server.admin_address().unwrap(), "GET /metrics");
+    let page = scrape(&server);
     assert!(
         page.contains("curtail_hot_key_share_ratio{rank=\"1\"} 0."),
         "{page}"
@@ -188,20 +179,17 @@ fn the_hottest_keys_are_told() {
     assert!(!page.contains("hot%25key"), "keys are clients' data");
 }
 
-/// Goal: requests are measured under their command and size class wherever they run. Method: each
-/// command, with values below and above the boundary, with sizes apart and together, and with keys
-/// that belong to another worker.
+/// Each command is measured under its name and size class, wherever it runs.
 #[test]
 fn latency_is_told_by_command_and_size() {
     for policy in ["size-aware+d-crew", "d-crew", "erew"] {
-        let server = start(curtail_server::Config {
+        let (server, mut client) = serve(curtail_server::Config {
             policy: policy.parse().unwrap(),
             threshold: Some(50_000),
             workers: 2,
             admin: Some("127.0.0.1:0".parse().unwrap()),
             ..config()
         });
-        let mut client = Client::connect(&server);
         let value = "v".repeat(100_000);
         let set = format!("set large 0 0 100000\r\n{value}\r\n");
         let get = format!("VALUE large 0 100000\r\n{value}\r\nEND\r\n");
@@ -222,7 +210,7 @@ fn latency_is_told_by_command_and_size() {
                 for _ in 0..rounds % 7 {
                     client.demand("mn\r\n", "MN\r\n");
                 }
-                client.demand("set n 0 0 1\r\n1\r\n", "STORED\r\n");
+                client.set("n", "1");
                 client.demand("mg n v\r\n", "VA 1\r\n1\r\n");
                 client.demand("incr n 1\r\n", "2\r\n");
                 client.demand("touch n 0\r\n", "TOUCHED\r\n");
@@ -231,7 +219,7 @@ fn latency_is_told_by_command_and_size() {
                 client.demand(&set, "STORED\r\n");
                 client.demand("get large\r\n", &get);
             }
-            page = http(server.admin_address().unwrap(), "GET /metrics");
+            page = scrape(&server);
             let small = ["get", "set", "delete", "arithmetic", "touch", "other"];
             let small = small.map(|command| (command, "small"));
             let mut all = small

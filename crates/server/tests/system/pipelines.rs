@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, config_with, hit, serve, set, start, together};
 
 /// A conversation that touches text and meta commands, values, misses, errors and silence.
 const REQUESTS: &str = "set a 5 0 3\r\nabc\r\nget a b a\r\nmg a v f k Oxy\r\nmg none v\r\nmn\r\n\
@@ -29,8 +29,7 @@ fn check_replies(client: &mut Client) {
 
 #[test]
 fn a_pipeline_is_answered_in_order() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     for _ in 0..3 {
         client.send(REQUESTS);
         check_replies(&mut client);
@@ -38,12 +37,10 @@ fn a_pipeline_is_answered_in_order() {
     }
 }
 
-/// Goal: what is answered does not depend on how the bytes were cut. Method: the conversation in
-/// two packets, cut at every place; the second waits until the server has seen the first.
+/// Answers do not depend on where the bytes of a conversation are cut.
 #[test]
 fn a_request_may_be_cut_at_every_byte() {
-    let server = start(config());
-    let mut observer = Client::connect(&server);
+    let (server, mut observer) = serve(config());
     let mut client = Client::connect(&server);
     for cut in 1..REQUESTS.len() {
         let before = observer.stat("", "bytes_read");
@@ -59,23 +56,18 @@ fn a_request_may_be_cut_at_every_byte() {
 
 #[test]
 fn a_request_may_come_byte_by_byte() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     for byte in REQUESTS.as_bytes() {
         client.send([*byte]);
     }
     check_replies(&mut client);
 }
 
-/// Goal: requests beyond one turn's share are answered in later turns, in order. Method: one packet
-/// train of 20,000 counted requests with a share of 7.
+/// Requests beyond one turn's share of 7 are answered in later turns, in order.
 #[test]
 fn a_deep_pipeline_takes_many_turns() {
-    let mut config = config();
-    config.requests_per_turn_max = 7;
-    let server = start(config);
-    let mut client = Client::connect(&server);
-    client.demand("set n 0 0 1\r\n0\r\n", "STORED\r\n");
+    let (_server, mut client) = serve(config_with(|config| config.requests_per_turn_max = 7));
+    client.set("n", "0");
     let count = 20_000;
     let requests = "incr n 1\r\n".repeat(count);
     let replies: String = (1..=count).map(|n| format!("{n}\r\n")).collect();
@@ -88,42 +80,29 @@ fn a_deep_pipeline_takes_many_turns() {
     assert!(client.stat("", "conn_yields") > 100);
 }
 
-/// Goal: two workers and many clients never mix up replies. Method: each of 16 clients writes and
-/// reads keys of its own, pipelined, and checks every byte.
+/// Two workers never mix up the replies of 16 pipelining clients.
 #[test]
 fn two_workers_serve_many_clients() {
-    let mut config = config();
-    config.workers = 2;
-    let server = start(config);
-    let address = server.addresses()[0];
-    let clients: Vec<_> = (0..16)
-        .map(|number| {
-            thread::spawn(move || {
-                let mut client = Client::connect_to(address);
-                for round in 0..50 {
-                    let mut requests = String::new();
-                    let mut replies = String::new();
-                    for key in 0..20 {
-                        let value = format!("{number}/{round}/{key}");
-                        let length = value.len();
-                        requests += &format!("set k{number}.{key} 0 0 {length}\r\n{value}\r\n");
-                        requests += &format!("get k{number}.{key}\r\n");
-                        replies += &format!(
-                            "STORED\r\nVALUE k{number}.{key} 0 {length}\r\n{value}\r\nEND\r\n"
-                        );
-                    }
-                    client.demand(requests, &replies);
-                }
-            })
-        })
-        .collect();
-    clients
-        .into_iter()
-        .for_each(|client| client.join().unwrap());
+    let server = start(config_with(|config| config.workers = 2));
+    together(16, |number| {
+        let mut client = Client::connect(&server);
+        for round in 0..50 {
+            let (mut requests, mut replies) = (Vec::new(), Vec::new());
+            for key in 0..20 {
+                let name = format!("k{number}.{key}");
+                let value = format!("{number}/{round}/{key}");
+                requests.extend(set(&name, 0, &value));
+                requests.extend(format!("get {name}\r\n").bytes());
+                replies.extend(b"STORED\r\n");
+                replies.extend(hit(&name, 0, &value));
+            }
+            client.demand(requests, &replies);
+        }
+    });
     let mut client = Client::connect(&server);
-    assert_eq!(client.stat("", "cmd_get"), 16 * 50 * 20);
-    assert_eq!(client.stat("", "get_hits"), 16 * 50 * 20);
-    assert_eq!(client.stat("", "cmd_set"), 16 * 50 * 20);
+    for name in ["cmd_get", "get_hits", "cmd_set"] {
+        assert_eq!(client.stat("", name), 16 * 50 * 20, "{name}");
+    }
     assert!(client.stat("curtail", "worker:1:connections") < 10);
 }
 
@@ -132,32 +111,27 @@ fn stats_has_memcacheds_83_names() {
     let mut config = config();
     config.echoed.lru_crawler = false;
     config.echoed.lru_maintainer = false;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     let rows = client.rows("").into_iter();
     let names: std::collections::BTreeSet<String> = rows.map(|(name, _)| name).collect();
     assert_eq!(names.len(), 83, "{names:?}");
 }
 
-/// Goal: a write that joins bytes to an item looks at it without reading it: the right to recache a
-/// stale item is not taken by a write that is refused. Method: the next reader gets it.
+/// A refused append does not take the right to recache a stale item from the next reader.
 #[test]
 fn a_refused_append_takes_nobodys_right_to_recache() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config());
     client.demand("ms key 1\r\na\r\n", "HD\r\n");
     client.demand("md key I\r\n", "HD\r\n");
     client.demand("ms key 1 MA C1\r\nb\r\n", "EX\r\n");
     client.demand("mg key v\r\n", "VA 1 X W\r\na\r\n");
 }
 
-/// Goal: no item has version 0, and each command takes it as memcached does. Method: all that
-/// compare versions are asked with 0.
+/// No item has version 0, and each command that compares takes it as memcached does.
 #[test]
 fn version_0_is_that_of_no_item() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
-    client.demand("set k 0 0 1\r\n1\r\n", "STORED\r\n");
+    let (_server, mut client) = serve(config());
+    client.set("k", "1");
     client.demand("cas k 0 0 1 0\r\n2\r\n", "EXISTS\r\n");
     client.demand("ms k 1 C0\r\n3\r\n", "EX\r\n");
     client.demand("ms k 1 C0 I\r\n4\r\n", "EX\r\n");

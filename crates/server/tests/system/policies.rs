@@ -1,16 +1,13 @@
 //! Policies: whatever decides where a request runs, clients are answered alike.
 
-use std::{
-    io::Write,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{io::Write, thread, time::Duration};
 
 use curtail_server::{Config, PolicyName, Server};
-use curtail_testing::{Client, config, eventually, http, start};
+use curtail_testing::{
+    Client, config, eventually, hit, http, pattern, scrape, serve, set, start, together,
+};
 
-use crate::support::Over;
+use crate::support::beside;
 
 fn configured(policy: PolicyName, workers: usize) -> Config {
     Config {
@@ -26,34 +23,13 @@ fn named(name: &str) -> PolicyName {
     name.parse().unwrap()
 }
 
-fn value(bytes: usize, salt: usize) -> Vec<u8> {
-    let letter = |i| b'a' + ((i * 7 + i / 251 + salt) % 26) as u8;
-    (0..bytes).map(letter).collect()
-}
-
-fn set(key: &str, value: &[u8]) -> Vec<u8> {
-    let head = format!("set {key} 0 0 {}\r\n", value.len());
-    [head.as_bytes(), value, b"\r\n"].concat()
-}
-
-fn hit(key: &str, value: &[u8]) -> Vec<u8> {
-    let head = format!("VALUE {key} 0 {}\r\n", value.len());
-    [head.as_bytes(), value, b"\r\nEND\r\n"].concat()
-}
-
-/// Goal: under every policy a pipeline is answered in order, each read after the write before it,
-/// large values and barriers among them. Method: several clients, each with keys of its own and a
-/// pipeline of everything, against three workers.
+/// Under every policy a pipeline of small and large requests is answered in order, each read after
+/// the write before it.
 #[test]
 fn every_policy_answers_pipelines_in_order() {
     for policy in PolicyName::all() {
         let server = start(configured(policy, 3));
-        thread::scope(|scope| {
-            for client in 0..6 {
-                let server = &server;
-                scope.spawn(move || converse(server, client, 6));
-            }
-        });
+        together(6, |client| converse(&server, client, 6));
         let mut client = Client::connect(&server);
         let delegated = client.stat("curtail", "delegations");
         let must = matches!(
@@ -74,11 +50,11 @@ fn converse(server: &Server, number: usize, rounds: usize) {
         for key in 0..12 {
             let name = format!("c{number}.{key}");
             let bytes = [3, 700, 3000, 5000, 40_000, 300_000][(key + round) % 6];
-            let text = value(bytes, number + key + round);
-            requests.extend(set(&name, &text));
+            let text = pattern(bytes, number + key + round);
+            requests.extend(set(&name, 0, &text));
             replies.extend(b"STORED\r\n");
             requests.extend(format!("get {name}\r\nmg {name} s q\r\nmn\r\n").bytes());
-            replies.extend(hit(&name, &text));
+            replies.extend(hit(&name, 0, &text));
             replies.extend(format!("HD s{bytes}\r\nMN\r\n").bytes());
             requests.extend(format!("delete {name} noreply\r\nget {name}\r\n").bytes());
             replies.extend(b"END\r\n");
@@ -95,50 +71,26 @@ fn converse(server: &Server, number: usize, rounds: usize) {
     }
 }
 
-/// Goal: policies and plans change under load without a lost, doubled or misplaced reply, and
-/// nothing is left over. Method: another policy every 2 ms while clients converse.
+/// Policies change every 2 ms: no reply is lost, doubled or misplaced, and nothing is left over.
 #[test]
 fn policies_change_under_load() {
     let mut config = configured(PolicyName::default(), 3);
     config.epoch_ms = 3;
     let server = start(config);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let storm = scope.spawn(|| {
-            let mut client = Client::connect(&server);
-            let names: Vec<_> = PolicyName::all().collect();
-            let mut names = names.iter().cycle();
-            while !done.load(Ordering::Relaxed) {
-                let name = names.next().unwrap();
-                client.demand(format!("policy {name}\r\n"), "OK\r\n");
-                thread::sleep(Duration::from_millis(2));
-            }
-        });
-        let clients: Vec<_> = (0..6)
-            .map(|number| {
-                scope.spawn({
-                    let server = &server;
-                    move || converse(server, number, 12)
-                })
-            })
-            .collect();
-        let results: Vec<_> = clients.into_iter().map(|client| client.join()).collect();
-        done.store(true, Ordering::Relaxed);
-        storm.join().unwrap();
-        assert!(results.iter().all(Result::is_ok));
+    let storm = |client: &mut Client, _| {
+        for name in PolicyName::all() {
+            client.demand(format!("policy {name}\r\n"), "OK\r\n");
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    beside(&server, 1, storm, || {
+        together(6, |number| converse(&server, number, 12));
     });
     let mut client = Client::connect(&server);
     for name in ["worker:0", "worker:1", "worker:2", "large:0", "large:1"] {
-        eventually("mailboxes are empty", || {
-            client.stat("curtail", &format!("{name}:mailbox")) == 0
-        });
+        client.await_stat("curtail", &format!("{name}:mailbox"), 0);
     }
-    for large in 0..2 {
-        assert_eq!(
-            client.stat("curtail", &format!("large:{large}:connections")),
-            0
-        );
-    }
+    assert_eq!(visitors(&mut client), 0);
     assert_eq!(client.stat("curtail", "late_releases"), 0);
 }
 
@@ -148,31 +100,24 @@ const LARGE_WAYS: [&str; 6] = ["get", "set", "append", "append long", "refused",
 /// One large request in one of [`LARGE_WAYS`].
 fn ask_large(client: &mut Client, way: &str, large: &[u8]) {
     match way {
-        "get" => {
-            client.send("get large\r\n");
-            client.expect(hit("large", large));
-        }
-        "set" => {
-            client.send(set("other", large));
-            client.expect("STORED\r\n");
-        }
+        "get" => client.demand_value("large", large),
+        "set" => client.set("other", large),
         // Joined to a large value, which is copied; short, or too long to come with its command.
         "append" | "append long" => {
             let more = vec![b'm'; if way == "append" { 10 } else { 6000 }];
             let head = format!("append large 0 0 {}\r\n", more.len());
             client.send([head.as_bytes(), &more, b"\r\n"].concat());
             client.expect("STORED\r\n");
-            client.send(set("large", large));
-            client.expect("STORED\r\n");
+            client.set("large", large);
         }
         // Longer than any value may be: the server has to receive it all the same.
         "refused" => {
-            client.send(set("other", &vec![b'r'; 9 << 20]));
+            client.send(set("other", 0, vec![b'r'; 9 << 20]));
             client.expect("SERVER_ERROR object too large for cache\r\n");
         }
         _ => {
             client.send("get large none large\r\nget none\r\n");
-            let one = hit("large", large);
+            let one = hit("large", 0, large);
             let one = &one[..one.len() - "END\r\n".len()];
             client.expect([one, one, b"END\r\nEND\r\n"].concat());
         }
@@ -182,26 +127,14 @@ fn ask_large(client: &mut Client, way: &str, large: &[u8]) {
 /// Small requests while another client asks for large ones in one way, so many times; with sizes
 /// together, until one small request was behind a large one. Returns how many were, and hand-offs.
 fn mix(policy: &str, workers: usize, (way, large): (&str, &[u8]), times: usize) -> (u64, u64) {
-    let server = start(configured(named(policy), workers));
-    let mut writer = Client::connect(&server);
-    writer.send(set("large", large));
-    writer.expect("STORED\r\n");
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for number in 0..3 {
-            let (server, done) = (&server, &done);
-            scope.spawn(move || {
-                let mut client = Client::connect(server);
-                let name = format!("small{number}");
-                while !done.load(Ordering::Relaxed) {
-                    client.send(set(&name, b"v"));
-                    client.expect("STORED\r\n");
-                    client.send(format!("get {name}\r\n"));
-                    client.expect(hit(&name, b"v"));
-                }
-            });
-        }
-        let _over = Over(&done);
+    let (server, mut writer) = serve(configured(named(policy), workers));
+    writer.set("large", large);
+    let small = |client: &mut Client, number: usize| {
+        let name = format!("small{number}");
+        client.set(&name, b"v");
+        client.demand_value(&name, b"v");
+    };
+    beside(&server, 3, small, || {
         for _ in 0..times {
             ask_large(&mut writer, way, large);
             if !policy.starts_with("size-aware") && writer.stat("curtail", "small_behind_large") > 0
@@ -214,12 +147,12 @@ fn mix(policy: &str, workers: usize, (way, large): (&str, &[u8]), times: usize) 
     (behind, writer.stat("curtail", "hand_offs"))
 }
 
-/// Goal: no small request waits behind another connection's large one, in whatever way that comes,
-/// and the server's own count would say so if one did. Method: the same load with sizes apart and
-/// together. Under `erew` what is asked for is looked up and written by another worker.
+/// With sizes apart no small request waits behind another connection's large one, in whatever way
+/// that comes; with sizes together the server counts that one does. Under `erew` another worker
+/// looks the key up.
 #[test]
 fn no_small_request_waits_behind_a_large_one() {
-    let large = value(3 << 20, 1);
+    let large = pattern(3 << 20, 1);
     for way in LARGE_WAYS {
         let load = (way, &*large);
         for (policy, workers) in [
@@ -237,19 +170,16 @@ fn no_small_request_waits_behind_a_large_one() {
     }
 }
 
-/// Goal: sizes stay apart, and what is behind large requests is counted, however frequent these
-/// are. Method: 2, 5 and 20 % of 500 KB until epochs have learned them; then each large request is
-/// still handed over, and when sizes are put together small ones are seen behind them.
+/// Also when 2, 5 and 20 % are large and epochs have learned them, each is handed over; with sizes
+/// together small ones behind them are counted.
 #[test]
 fn frequent_large_requests_stay_apart_and_are_counted() {
-    let large = value(500_000, 1);
+    let large = pattern(500_000, 1);
     for percent in [2, 5, 20] {
         let mut config = configured(PolicyName::default(), 1);
         config.epoch_ms = 20;
-        let server = start(config);
-        let mut client = Client::connect(&server);
-        client.send(set("large", &large));
-        client.expect("STORED\r\n");
+        let (server, mut client) = serve(config);
+        client.set("large", &large);
         let ask = |client: &mut Client| {
             (percent..100).for_each(|_| client.demand("get small\r\n", "END\r\n"));
             (0..percent).for_each(|_| ask_large(client, "get", &large));
@@ -265,17 +195,7 @@ fn frequent_large_requests_stay_apart_and_are_counted() {
         let hand_offs = client.stat("curtail", "hand_offs") - before;
         assert_eq!(hand_offs, percent, "{percent} %");
         client.demand("policy crcw\r\n", "OK\r\n");
-        let done = AtomicBool::new(false);
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let mut small = Client::connect(&server);
-                    while !done.load(Ordering::Relaxed) {
-                        small.demand("get small\r\n", "END\r\n");
-                    }
-                });
-            }
-            let _over = Over(&done);
+        beside(&server, 3, get_small, || {
             let counted = (0..200).any(|_| {
                 ask_large(&mut client, "get", &large);
                 client.stat("curtail", "small_behind_large") > 0
@@ -283,6 +203,10 @@ fn frequent_large_requests_stay_apart_and_are_counted() {
             assert!(counted, "{percent} %: nothing is counted");
         });
     }
+}
+
+fn get_small(client: &mut Client, _: usize) {
+    client.demand("get small\r\n", "END\r\n");
 }
 
 /// Small requests of which the server says that 64 KB or more were moved ahead of them.
@@ -296,31 +220,17 @@ fn many_kilobytes_ahead(client: &mut Client) -> u64 {
     client.rows("curtail").into_iter().filter_map(count).sum()
 }
 
-/// Goal: the work ahead of small requests is told in bytes, and there are none of large values
-/// where sizes are apart. Method: the same load with sizes apart, for a while, and together, until
-/// some are seen: one turn in 64 is measured.
+/// The bytes ahead of small requests show large values with sizes together, and none with sizes
+/// apart; one turn in 64 is measured.
 #[test]
 fn bytes_ahead_of_small_requests_are_told() {
-    let large = value(3 << 20, 1);
+    let large = pattern(3 << 20, 1);
     for (policy, rounds_max) in [("size-aware+d-crew", 60), ("d-crew", 3000)] {
-        let server = start(configured(named(policy), 1));
-        let mut client = Client::connect(&server);
-        client.send(set("large", &large));
-        client.expect("STORED\r\n");
-        let done = AtomicBool::new(false);
-        let rounds = thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| {
-                    let mut small = Client::connect(&server);
-                    while !done.load(Ordering::Relaxed) {
-                        small.demand("get small\r\n", "END\r\n");
-                    }
-                });
-            }
-            let _over = Over(&done);
+        let (server, mut client) = serve(configured(named(policy), 1));
+        client.set("large", &large);
+        let rounds = beside(&server, 3, get_small, || {
             (0..rounds_max).position(|_| {
-                client.send("get large\r\n");
-                client.expect(hit("large", &large));
+                client.demand_value("large", &large);
                 many_kilobytes_ahead(&mut client) > 0
             })
         });
@@ -328,33 +238,21 @@ fn bytes_ahead_of_small_requests_are_told() {
     }
 }
 
-/// Goal: no small request waits for a large one while large ones are refused, either. Method: both
-/// large workers have their one connection, of clients that do not read; others write.
+/// No small request waits while large ones are refused: both large workers are full.
 #[test]
 fn refused_large_requests_keep_nobody_waiting() {
     let mut config = configured(PolicyName::default(), 1);
     config.large_connections_max = 1;
-    let server = start(config);
-    let large = value(5 << 20, 3);
-    let mut client = Client::connect(&server);
-    client.send(set("large", &large));
-    client.expect("STORED\r\n");
+    let (server, mut client) = serve(config);
+    let large = pattern(5 << 20, 3);
+    client.set("large", &large);
     eventually("the writer is back", || visitors(&mut client) == 0);
-    let mut slow: Vec<_> = (0..2).map(|_| Client::connect(&server)).collect();
-    slow.iter_mut()
-        .for_each(|slow| slow.send("get large\r\n".repeat(UNREAD)));
+    let mut slow = [(); 2].map(|()| SlowReader::new(&server));
     await_visitors(&mut client, 2);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut small = Client::connect(&server);
-            while !done.load(Ordering::Relaxed) {
-                small.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
-            }
-        });
-        let _over = Over(&done);
+    let set_small = |client: &mut Client, _: usize| client.set("small", "v");
+    beside(&server, 1, set_small, || {
         for _ in 0..4 {
-            client.send(set("other", &large));
+            client.send(set("other", 0, &large));
             client.expect("SERVER_ERROR busy\r\n");
             client.demand("append large 0 0 1\r\nv\r\n", "SERVER_ERROR busy\r\n");
         }
@@ -362,13 +260,25 @@ fn refused_large_requests_keep_nobody_waiting() {
     });
     assert_eq!(client.stat("curtail", "large_refused"), 8);
     assert_eq!(client.stat("curtail", "small_behind_large"), 0);
-    for slow in &mut slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
-    }
+    slow.iter_mut().for_each(|slow| slow.read(&large));
 }
 
-/// Large values that a client asks for which does not read: more than sockets can hold.
-const UNREAD: usize = 4;
+/// A client that asks for more large values than sockets can hold, and reads them later.
+struct SlowReader(Client);
+
+impl SlowReader {
+    const UNREAD: usize = 4;
+
+    fn new(server: &Server) -> Self {
+        let mut client = Client::connect(server);
+        client.send("get large\r\n".repeat(Self::UNREAD));
+        Self(client)
+    }
+
+    fn read(&mut self, large: &[u8]) {
+        (0..Self::UNREAD).for_each(|_| self.0.expect(hit("large", 0, large)));
+    }
+}
 
 /// Connections with the two large workers that a server with one or two workers has.
 fn visitors(client: &mut Client) -> u64 {
@@ -385,32 +295,22 @@ fn await_visitors(client: &mut Client, count: u64) {
     });
 }
 
-/// Goal: a client that does not read its large values holds up neither other large requests nor its
-/// own worker. Method: two such clients, then one that reads.
+/// Clients that do not read large values delay neither other large requests nor their worker.
 #[test]
 fn large_workers_serve_around_slow_readers() {
-    let server = start(configured(PolicyName::default(), 1));
-    let large = value(7 << 20, 5);
-    let mut client = Client::connect(&server);
-    client.send(set("large", &large));
-    client.expect("STORED\r\n");
-    let slow: Vec<_> = (0..2)
-        .map(|_| {
-            let mut slow = Client::connect(&server);
-            slow.send("get large\r\n".repeat(UNREAD));
-            slow
-        })
-        .collect();
+    let (server, mut client) = serve(configured(PolicyName::default(), 1));
+    let large = pattern(7 << 20, 5);
+    client.set("large", &large);
+    let slow = [(); 2].map(|()| SlowReader::new(&server));
     let mut half = Client::connect(&server);
-    half.send(&set("other", &large)[..1 << 20]);
+    half.send(&set("other", 0, &large)[..1 << 20]);
     await_visitors(&mut client, 3);
     for _ in 0..3 {
-        client.send("get large\r\n");
-        client.expect(hit("large", &large));
+        client.demand_value("large", &large);
     }
     for mut slow in slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
-        slow.demand("get none\r\n", "END\r\n");
+        slow.read(&large);
+        slow.0.demand("get none\r\n", "END\r\n");
     }
     drop(half);
     eventually("all are back", || {
@@ -418,59 +318,49 @@ fn large_workers_serve_around_slow_readers() {
     });
 }
 
-/// Goal: the policy is shown and changed by command and by HTTP, and neither when that is
-/// forbidden. Method: ask.
+/// Commands and HTTP show and change the policy, unless that is forbidden.
 #[test]
 fn the_policy_can_be_changed() {
-    let mut config = configured(PolicyName::default(), 2);
-    config.admin = Some("127.0.0.1:0".parse().unwrap());
-    let server = start(config.clone());
-    let mut client = Client::connect(&server);
+    let config = Config {
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..configured(PolicyName::default(), 2)
+    };
+    let (server, mut client) = serve(config.clone());
+    let ask = |server: &Server, line: &str| http(server.admin_address().unwrap(), line);
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
     client.demand("policy crew\r\npolicy\r\n", "OK\r\nPOLICY crew\r\n");
     client.demand("policy best\r\n", "CLIENT_ERROR no such policy\r\n");
     client.demand("policy a b\r\n", "ERROR\r\n");
-    assert!(http(server.admin_address().unwrap(), "GET /policy").ends_with("crew\n"));
+    assert!(ask(&server, "GET /policy").ends_with("crew\n"));
     let name = "size-aware-static+erew";
-    assert!(
-        http(
-            server.admin_address().unwrap(),
-            &format!("PUT /policy/{name}")
-        )
-        .ends_with(&format!("{name}\n"))
-    );
-    assert!(http(server.admin_address().unwrap(), "PUT /policy/best").starts_with("HTTP/1.1 400"));
+    let answer = ask(&server, &format!("PUT /policy/{name}"));
+    assert!(answer.ends_with(&format!("{name}\n")), "{answer}");
+    assert!(ask(&server, "PUT /policy/best").starts_with("HTTP/1.1 400"));
     client.demand("policy\r\n", format!("POLICY {name}\r\n"));
-    assert!(
-        http(server.admin_address().unwrap(), "GET /metrics")
-            .contains(&format!("curtail_policy_info{{name=\"{name}\"}} 1"))
-    );
+    let info = format!("curtail_policy_info{{name=\"{name}\"}} 1");
+    assert!(scrape(&server).contains(&info));
     assert_eq!(client.stat("curtail", "regime"), 3);
-    config.policy_change_allowed = false;
-    let server = start(config);
-    let mut client = Client::connect(&server);
-    client.demand(
-        "policy crew\r\n",
-        "CLIENT_ERROR policy change not allowed\r\n",
-    );
-    assert!(http(server.admin_address().unwrap(), "PUT /policy/crew").starts_with("HTTP/1.1 403"));
+    let (server, mut client) = serve(Config {
+        policy_change_allowed: false,
+        ..config
+    });
+    let refusal = "CLIENT_ERROR policy change not allowed\r\n";
+    client.demand("policy crew\r\n", refusal);
+    assert!(ask(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");
 }
 
-/// Goal: the threshold follows what is asked for. Method: epochs of 20 ms; first nearly all values
-/// of 100 KB, then of 100 bytes.
+/// The threshold follows the load: mostly values of 100 KB, then of one byte.
 #[test]
 fn the_threshold_is_learned() {
     let mut config = configured(PolicyName::default(), 2);
     config.epoch_ms = 20;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     assert_eq!(client.stat("curtail", "threshold"), 32 << 10);
-    client.send(set("large", &value(100_000, 0)));
-    client.expect("STORED\r\n");
-    client.demand("set small 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.set("large", pattern(100_000, 0));
+    client.set("small", "v");
     let learns = |client: &mut Client, key: &str, bytes: usize, above: u64| {
-        let answer = hit(key, &vec![b'v'; bytes]).len();
+        let answer = hit(key, 0, vec![b'v'; bytes]).len();
         eventually("the threshold moves", || {
             for _ in 0..20 {
                 client.send(format!("get {key}\r\n").repeat(100));
@@ -484,57 +374,48 @@ fn the_threshold_is_learned() {
     learns(&mut client, "small", 1, 0);
 }
 
-/// Goal: large requests beyond the bound are refused in words, and small ones and the connection
-/// are none the worse; the second large worker helps the first before any is refused. Method: a
-/// bound of two for each; four clients that do not read.
+/// Beyond two for each of two large workers, which help each other first, large requests get
+/// `busy`, and small ones are served.
 #[test]
 fn too_many_large_requests_are_told_so() {
     let mut config = configured(PolicyName::default(), 1);
     config.large_connections_max = 2;
-    let server = start(config);
-    let large = value(5 << 20, 3);
-    let mut client = Client::connect(&server);
-    client.send(set("large", &large));
-    client.expect("STORED\r\n");
+    let (server, mut client) = serve(config);
+    let large = pattern(5 << 20, 3);
+    client.set("large", &large);
     // The reply is sent before the connection is back, and until then it counts.
     eventually("the writer is back", || visitors(&mut client) == 0);
-    let mut slow: Vec<_> = (0..4).map(|_| Client::connect(&server)).collect();
-    for (number, slow) in slow.iter_mut().enumerate() {
-        slow.send("get large\r\n".repeat(UNREAD));
-        await_visitors(&mut client, number as u64 + 1);
-    }
+    let mut slow = [1, 2, 3, 4].map(|number| {
+        let slow = SlowReader::new(&server);
+        await_visitors(&mut client, number);
+        slow
+    });
     assert_eq!(client.stat("curtail", "large:1:connections"), 2);
     assert_eq!(client.stat("curtail", "hand_offs_relieved"), 2);
     client.demand("get large\r\nget none\r\n", "SERVER_ERROR busy\r\nEND\r\n");
-    client.send(set("other", &large));
+    client.send(set("other", 0, &large));
     client.expect("SERVER_ERROR busy\r\n");
     client.demand("set small 0 0 1\r\nv\r\nget other\r\n", "STORED\r\nEND\r\n");
     assert_eq!(client.stat("curtail", "large_refused"), 2);
-    for slow in &mut slow {
-        (0..UNREAD).for_each(|_| slow.expect(hit("large", &large)));
-    }
+    slow.iter_mut().for_each(|slow| slow.read(&large));
     eventually("there is room again", || visitors(&mut client) == 0);
-    client.send("get large\r\n");
-    client.expect(hit("large", &large));
+    client.demand_value("large", &large);
 }
 
-/// Goal: a client that goes on to watch, or leaves, behind a large value gets both. Method: in one
-/// packet.
+/// A `watch` or `quit` in the packet of a large read takes effect behind its value.
 #[test]
 fn what_follows_a_large_value_follows_it() {
-    let server = start(configured(PolicyName::default(), 1));
-    let large = value(3 << 20, 3);
-    let mut client = Client::connect(&server);
-    client.send(set("large", &large));
-    client.expect("STORED\r\n");
+    let (server, mut client) = serve(configured(PolicyName::default(), 1));
+    let large = pattern(3 << 20, 3);
+    client.set("large", &large);
     let mut watcher = Client::connect(&server);
     watcher.send("get large\r\nwatch fetchers\r\n");
-    watcher.expect(hit("large", &large));
+    watcher.expect(hit("large", 0, &large));
     watcher.expect("OK\r\n");
     client.demand("get none\r\n", "END\r\n");
     assert!(watcher.line().contains("key=none"));
     let mut leaver = Client::connect(&server);
     leaver.send("get large\r\nquit\r\n");
-    leaver.expect(hit("large", &large));
+    leaver.expect(hit("large", 0, &large));
     leaver.expect_closed();
 }

@@ -1,11 +1,15 @@
 //! What tests of the server share beside `curtail_testing`.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
 };
 
 use curtail_server::{Config, Server};
+use curtail_testing::Client;
 
 /// Says that a test is over when it goes out of scope, whether that went well or not: threads that
 /// wait for it end.
@@ -15,6 +19,29 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// What `body` returns while so many other clients do `again` and again, each with its number.
+pub(crate) fn beside<T>(
+    server: &Server,
+    clients: usize,
+    again: impl Fn(&mut Client, usize) + Sync,
+    body: impl FnOnce() -> T,
+) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for number in 0..clients {
+            let (done, again) = (&done, &again);
+            scope.spawn(move || {
+                let mut client = Client::connect(server);
+                while !done.load(Ordering::Relaxed) {
+                    again(&mut client, number);
+                }
+            });
+        }
+        let _over = Over(&done);
+        body()
+    })
 }
 
 /// What a server asked of its control thread.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use curtail_server::{Config, PolicyName};
-use curtail_testing::{Client, config, eventually, start};
+use curtail_testing::{Client, config, config_with, eventually, serve};
 
 /// The fields of a line, without what differs from run to run.
 fn told(watcher: &mut Client) -> String {
@@ -18,8 +18,7 @@ fn told(watcher: &mut Client) -> String {
 
 #[test]
 fn fetches_and_writes_are_told_in_order() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config());
     let mut watcher = Client::connect(&server);
     client.demand("mn\r\n", "MN\r\n");
     watcher.demand("watch fetchers mutations\r\n", "OK\r\n");
@@ -44,12 +43,10 @@ fn fetches_and_writes_are_told_in_order() {
     }
 }
 
-/// Goal: a value that comes in pieces over several turns is told once, when it is stored. Method:
-/// send it with a pause inside, and one that is too large.
+/// Watchers see a large write, sent with a pause inside, once it ends, and one that is too large.
 #[test]
 fn large_writes_are_told_when_they_end() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config());
     let mut watcher = Client::connect(&server);
     watcher.demand("watch mutations\r\n", "OK\r\n");
     client.send("set big 0 0 100000\r\n");
@@ -70,14 +67,10 @@ fn large_writes_are_told_when_they_end() {
     assert!(lines[1].contains("key=huge status=too_large"));
 }
 
-/// Goal: connections of every worker are told, with why they ended. Method: two workers, so that
-/// the watcher's is not the only one.
+/// Watchers see connections of both workers open and close, with the reason.
 #[test]
 fn connections_are_told_with_how_they_ended() {
-    let mut config = config();
-    config.workers = 2;
-    let server = start(config);
-    let mut watcher = Client::connect(&server);
+    let (server, mut watcher) = serve(config_with(|config| config.workers = 2));
     watcher.demand("watch connevents\r\n", "OK\r\n");
     for _ in 0..2 {
         let mut client = Client::connect(&server);
@@ -97,10 +90,7 @@ fn connections_are_told_with_how_they_ended() {
 
 #[test]
 fn evictions_are_told() {
-    let mut config = config();
-    config.memory_bytes_max = 8 << 20;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config_with(|config| config.memory_bytes_max = 8 << 20));
     let mut watcher = Client::connect(&server);
     watcher.demand("watch evictions\r\n", "OK\r\n");
     let value = "x".repeat(1000);
@@ -114,14 +104,10 @@ fn evictions_are_told() {
     assert!(line.ends_with(" clsid=1 size=1000"), "{line}");
 }
 
-/// Goal: a watcher that does not read loses lines, is told how many, and nobody waits for it.
-/// Method: a small buffer, and far more lines than it and the kernel hold.
+/// A watcher whose small buffer overflowed learns how many lines it missed.
 #[test]
 fn a_watcher_that_does_not_read_is_told_what_it_missed() {
-    let mut config = config();
-    config.watcher_bytes_max = 8 << 10;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config_with(|config| config.watcher_bytes_max = 8 << 10));
     let mut watcher = Client::connect(&server);
     watcher.demand("watch\r\n", "OK\r\n");
     assert_eq!(client.stat("", "log_watchers"), 1);
@@ -141,13 +127,12 @@ fn a_watcher_that_does_not_read_is_told_what_it_missed() {
     }
     assert!(told(&mut watcher).starts_with("type=item_get key="));
     drop(watcher);
-    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+    client.await_stat("", "log_watchers", 0);
 }
 
 #[test]
 fn watching_has_its_limits() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config());
     client.demand("watch what\r\n", "ERROR\r\n");
     let watchers: Vec<Client> = (0..20)
         .map(|_| {
@@ -161,17 +146,13 @@ fn watching_has_its_limits() {
         "WATCHER_TOO_MANY log watcher limit reached\r\n",
     );
     drop(watchers);
-    eventually("nobody watches", || client.stat("", "log_watchers") == 0);
+    client.await_stat("", "log_watchers", 0);
 
-    let mut config = config();
-    config.watch_allowed = false;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config_with(|config| config.watch_allowed = false));
     client.demand("watch\r\n", "CLIENT_ERROR watch commands not allowed\r\n");
 }
 
-/// Goal: where requests run does not depend on who looks on. Method: a policy that hands most
-/// requests over; while a client watches each kind of event, and at `-vv`, they are handed over.
+/// Watching, and `verbosity`, do not change where requests run.
 #[test]
 fn looking_on_changes_no_policy() {
     for looks in [
@@ -181,16 +162,15 @@ fn looking_on_changes_no_policy() {
         "watch mutations\r\n",
         "verbosity 2\r\n",
     ] {
-        let server = start(Config {
+        let (server, mut onlooker) = serve(Config {
             workers: 2,
             policy: "crew".parse::<PolicyName>().unwrap(),
             ..config()
         });
-        let mut onlooker = Client::connect(&server);
         onlooker.demand(looks, "OK\r\n");
         let mut client = Client::connect(&server);
         for key in 0..100 {
-            client.demand(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+            client.set(format_args!("k{key}"), "v");
         }
         let delegated = client.stat("curtail", "delegations");
         assert!(delegated > 10, "{looks:?}: {delegated}");
@@ -198,28 +178,22 @@ fn looking_on_changes_no_policy() {
     }
 }
 
-/// Goal: a request that another worker carries out is told once, with its own connection, in the
-/// order in which its key was changed. Method: a policy that hands most over; one client asks, one
-/// thing after the other.
+/// Watchers see requests that other workers execute, in the order of each key.
 #[test]
 fn what_is_carried_out_elsewhere_is_told() {
-    let server = start(Config {
+    let (server, mut watcher) = serve(Config {
         workers: 3,
         policy: "erew".parse::<PolicyName>().unwrap(),
         ..config()
     });
-    let mut watcher = Client::connect(&server);
     watcher.demand("watch fetchers mutations\r\n", "OK\r\n");
     let mut client = Client::connect(&server);
     client.demand("mn\r\n", "MN\r\n");
     let keys = 40;
     for key in 0..keys {
-        client.demand(format!("set k{key} 0 0 1\r\nv\r\n"), "STORED\r\n");
+        client.set(format_args!("k{key}"), "v");
         client.demand(format!("append k{key} 0 0 1\r\nw\r\n"), "STORED\r\n");
-        client.demand(
-            format!("get k{key}\r\n"),
-            format!("VALUE k{key} 0 2\r\nvw\r\nEND\r\n"),
-        );
+        client.demand_value(format_args!("k{key}"), "vw");
     }
     assert!(client.stat("curtail", "delegations") > keys);
     let mut lines: Vec<String> = (0..5 * keys).map(|_| told(&mut watcher)).collect();
@@ -251,30 +225,28 @@ fn slow(client: &mut Client) -> (Vec<String>, u64) {
     )
 }
 
-/// Goal: a request above the threshold is listed with what it was, one below is not, and the list
-/// is bounded while the count goes on. Method: a threshold that every turn exceeds (1 us: it makes
-/// two calls to the kernel), one that none does, and more requests than the list keeps.
+/// `stats slow` lists requests from the threshold on (every one takes a microsecond, none takes a
+/// minute), the newest 128 of them.
 #[test]
 fn slow_requests_are_listed_from_the_threshold_on() {
-    let server = start(config());
-    let mut client = Client::connect(&server);
+    let (server, mut client) = serve(config());
     let mut watcher = Client::connect(&server);
     watcher.demand("watch slow\r\n", "OK\r\n");
-    client.demand("set a 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.set("a", "x");
     assert_eq!(
         slow(&mut client),
         (Vec::new(), 0),
         "it is off unless asked for"
     );
     client.demand("stats slow threshold 60000000\r\n", "OK\r\n");
-    client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    client.demand_value("a", "x");
     assert_eq!(slow(&mut client), (Vec::new(), 0), "nothing took a minute");
     client.demand(
         "stats slow threshold x\r\n",
         "CLIENT_ERROR bad command line format\r\n",
     );
     client.demand("stats slow threshold 1\r\n", "OK\r\n");
-    client.demand("set a%b 0 0 5\r\nvalue\r\n", "STORED\r\n");
+    client.set("a%b", "value");
     eventually("the write is listed", || {
         slow(&mut client)
             .0
@@ -293,25 +265,21 @@ fn slow_requests_are_listed_from_the_threshold_on() {
     );
     assert!(line.contains(" worker=0 cfd="), "{line}");
     for _ in 0..200 {
-        client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+        client.demand_value("a", "x");
     }
     let (rows, count) = slow(&mut client);
     assert_eq!(rows.len(), 128, "the newest are kept");
     assert!(count > 200, "{count}");
     client.demand("stats slow threshold 0\r\n", "OK\r\n");
     client.demand("stats reset\r\n", "RESET\r\n");
-    client.demand("get a\r\n", "VALUE a 0 1\r\nx\r\nEND\r\n");
+    client.demand_value("a", "x");
     assert_eq!(slow(&mut client), (Vec::new(), 0));
 }
 
-/// Goal: a large value's time is that of the whole transfer, under its key. Method: a threshold
-/// that small requests do not reach, and a client that sends a large value with a pause inside.
+/// A large value sent with a pause inside is slow by the pause.
 #[test]
 fn a_large_request_is_slow_as_long_as_it_takes() {
-    let mut config = config();
-    config.slow_us = 100_000;
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config_with(|config| config.slow_us = 100_000));
     client.send("set big 0 0 100000\r\n");
     client.send(vec![b'x'; 60_000]);
     std::thread::sleep(Duration::from_millis(150));
@@ -325,17 +293,15 @@ fn a_large_request_is_slow_as_long_as_it_takes() {
     });
 }
 
-/// Goal: a request that another worker carries out is listed once, and the end of a `get` of many
-/// keys not at all. Method: a policy that hands most over, and a threshold that everything exceeds.
+/// A delegated request is listed once, and the end of a `get` of many keys not at all.
 #[test]
 fn a_request_is_slow_once_wherever_it_runs() {
-    let server = start(Config {
+    let (_server, mut client) = serve(Config {
         workers: 3,
         policy: "erew".parse::<PolicyName>().unwrap(),
         slow_us: 1,
         ..config()
     });
-    let mut client = Client::connect(&server);
     for key in 0..40 {
         client.demand(format!("delete k{key}\r\n"), "NOT_FOUND\r\n");
     }
@@ -354,13 +320,12 @@ fn a_request_is_slow_once_wherever_it_runs() {
     assert_eq!(counts, [40, 3, 0], "{rows:#?}");
 }
 
-/// Goal: a server that lists no keys (`-X`) shows none here either.
+/// A server that lists no keys (`-X`) shows none here either.
 #[test]
 fn keys_are_not_shown_where_they_must_not_be_listed() {
     let mut config = config();
     (config.slow_us, config.dump_allowed) = (1, false);
-    let server = start(config);
-    let mut client = Client::connect(&server);
+    let (_server, mut client) = serve(config);
     client.demand("get secret\r\n", "END\r\n");
     eventually("the read is listed", || {
         let (rows, _) = slow(&mut client);

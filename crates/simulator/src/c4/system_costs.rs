@@ -82,15 +82,6 @@ impl Calibration {
 }
 
 impl Items {
-    /// What it is called on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tiny => "tiny",
-            Self::Medium => "medium",
-            Self::Large => "large",
-        }
-    }
-
     /// The length of a value.
     pub fn value_bytes(self) -> u64 {
         match self {

@@ -10,7 +10,7 @@ use curtail_consistency::symmetric::Model;
 use serde::{Deserialize, Serialize};
 
 use super::HotCopies;
-use crate::costs::CostsError;
+use crate::costs::{CostsError, built_in, check, parse};
 
 /// What a cluster's work costs, in nanoseconds of one core.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -39,25 +39,22 @@ impl ClusterCosts {
     /// Those that are built in.
     pub fn built_in() -> &'static Self {
         static COSTS: LazyLock<ClusterCosts> =
-            LazyLock::new(|| match ClusterCosts::parse(BUILT_IN) {
-                Ok(costs) => costs,
-                Err(error) => unreachable!("cckvs.toml: {error}"),
-            });
+            LazyLock::new(|| built_in(ClusterCosts::parse(include_str!("../../cckvs.toml"))));
         &COSTS
     }
 
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Self, CostsError> {
-        let costs: Self =
-            toml::from_str(text).map_err(|error| CostsError::Syntax(error.to_string()))?;
-        let all = [
-            ("hit_ns", costs.hit_ns),
-            ("remote_ns", costs.remote_ns),
-            ("update_ns", costs.update_ns),
-            ("lin_ns", costs.lin_ns),
-        ];
-        let wrong = all.iter().find(|(_, ns)| !(1.0..=1e9).contains(ns));
-        wrong.map_or(Ok(costs), |(name, _)| Err(CostsError::Number(name)))
+        parse(text, |costs: &Self| {
+            let times = [
+                ("hit_ns", costs.hit_ns),
+                ("remote_ns", costs.remote_ns),
+                ("update_ns", costs.update_ns),
+                ("lin_ns", costs.lin_ns),
+            ];
+            let mut times = times.into_iter();
+            times.try_for_each(|(name, ns)| check(name, (1.0..=1e9).contains(&ns)))
+        })
     }
 
     /// What a hot write costs for each other node.
@@ -84,5 +81,3 @@ impl SharedCpu {
         self.cores * 1e6 / (costs.hit_ns + remote + writes)
     }
 }
-
-const BUILT_IN: &str = include_str!("../../cckvs.toml");

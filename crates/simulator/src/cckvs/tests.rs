@@ -142,6 +142,9 @@ fn processors_break_even_like_links() {
         assert!((ratio - 1.0).abs() < 1e-9, "{ratio}");
     }
     let text = "hit_ns = 0\nremote_ns = 1\nupdate_ns = 1\nlin_ns = 1";
-    assert_eq!(ClusterCosts::parse(text), Err(CostsError::Number("hit_ns")));
+    assert_eq!(
+        ClusterCosts::parse(text),
+        Err(CostsError::Number("hit_ns".into()))
+    );
     assert!(ClusterCosts::parse("hit_ns = 1").is_err());
 }

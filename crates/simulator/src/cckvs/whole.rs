@@ -28,6 +28,8 @@ use curtail_consistency::symmetric::Model;
 
 pub use hardware::Hardware;
 
+use super::TrafficShares;
+
 /// A cluster, its load, and how long to run it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WholeCluster {
@@ -67,26 +69,11 @@ pub struct WholeOutcome {
     /// The share of `mrps` whose key every node has.
     pub hits_mrps: f64,
     /// What was sent meanwhile, by purpose.
-    pub sent: Sent,
+    pub sent: TrafficShares<Count>,
     /// Gigabits that a node's port passed each second in each direction, the mean of the nodes.
     pub link_gigabits: f64,
     /// Requests that a machine refused; none while nothing is lost.
     pub refused: u64,
-}
-
-/// Packets and bytes by purpose.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sent {
-    /// Requests for other nodes' keys, and their replies.
-    pub misses: Count,
-    /// Values of hot writes.
-    pub updates: Count,
-    /// Messages of a hot write that have no value and want no answer (Lin).
-    pub validations: Count,
-    /// Acknowledgements of hot writes (Lin).
-    pub acknowledgements: Count,
-    /// Messages that give back room for messages.
-    pub credits: Count,
 }
 
 /// So many packets of so many bytes in all.
@@ -114,27 +101,6 @@ impl WholeCluster {
     /// Request threads of all nodes; there are as many store threads.
     fn threads(&self) -> u32 {
         u32::from(self.hardware.threads) * u32::from(self.nodes)
-    }
-}
-
-impl Sent {
-    /// Bytes of everything.
-    pub fn bytes(&self) -> f64 {
-        let all = [
-            self.misses,
-            self.updates,
-            self.validations,
-            self.acknowledgements,
-            self.credits,
-        ];
-        all.iter().map(|count| count.bytes).sum()
-    }
-}
-
-impl Count {
-    fn add(&mut self, bytes: f64) {
-        self.packets += 1;
-        self.bytes += bytes;
     }
 }
 

@@ -2,12 +2,16 @@
 
 use std::{fmt, str::FromStr};
 
+use clap::ValueEnum;
+
+use super::name;
+
 /// The kinds of faults of a run.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Faults(u16);
 
 /// One kind of fault.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 #[repr(u8)]
 pub enum Fault {
     /// Messages between machines get lost.
@@ -30,42 +34,12 @@ pub enum Fault {
     Churn,
 }
 
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 9] = [
-        Self::Loss,
-        Self::Duplicate,
-        Self::Reorder,
-        Self::Partition,
-        Self::Slow,
-        Self::Crash,
-        Self::Pause,
-        Self::Drift,
-        Self::Churn,
-    ];
-
-    /// What it is called on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loss => "loss",
-            Self::Duplicate => "duplicate",
-            Self::Reorder => "reorder",
-            Self::Partition => "partition",
-            Self::Slow => "slow",
-            Self::Crash => "crash",
-            Self::Pause => "pause",
-            Self::Drift => "drift",
-            Self::Churn => "churn",
-        }
-    }
-}
-
 impl Faults {
     /// No fault.
     pub const NONE: Self = Self(0);
 
     /// Every fault.
-    pub const ALL: Self = Self((1 << Fault::ALL.len()) - 1);
+    pub const ALL: Self = Self((1 << (Fault::Churn as u8 + 1)) - 1);
 
     /// Whether this kind is among them.
     pub const fn has(self, fault: Fault) -> bool {
@@ -81,6 +55,12 @@ impl Faults {
     pub const fn without(self, fault: Fault) -> Self {
         Self(self.0 & !(1 << fault as u8))
     }
+
+    fn names(self) -> Vec<String> {
+        let all = Fault::value_variants().iter();
+        let own = all.filter(|fault| self.has(**fault));
+        own.map(name).collect()
+    }
 }
 
 impl FromStr for Faults {
@@ -95,14 +75,13 @@ impl FromStr for Faults {
                 Some(name) => (name, true),
                 None => (name, false),
             };
-            let known = Fault::ALL.iter().find(|fault| fault.name() == name);
-            faults = match (name, known, takes_out) {
+            faults = match (name, Fault::from_str(name, false), takes_out) {
                 ("none", ..) => Self::NONE,
                 ("all", ..) => Self::ALL,
-                (_, Some(fault), true) => faults.without(*fault),
-                (_, Some(fault), false) => faults.with(*fault),
-                (_, None, _) => {
-                    let names = Fault::ALL.map(Fault::name).join(", ");
+                (_, Ok(fault), true) => faults.without(fault),
+                (_, Ok(fault), false) => faults.with(fault),
+                (_, Err(_), _) => {
+                    let names = Self::ALL.names().join(", ");
                     return Err(format!("no fault is called {name:?}; there are {names}"));
                 }
             };
@@ -116,9 +95,7 @@ impl fmt::Display for Faults {
         if *self == Self::ALL || *self == Self::NONE {
             return f.write_str(if *self == Self::ALL { "all" } else { "none" });
         }
-        let own = Fault::ALL.iter().filter(|fault| self.has(**fault));
-        let names: Vec<&str> = own.map(|fault| fault.name()).collect();
-        f.write_str(&names.join(","))
+        f.write_str(&self.names().join(","))
     }
 }
 

@@ -28,35 +28,8 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::LatePublish,
-        Self::Unfenced,
-        Self::AnyView,
-        Self::EarlyAnswer,
-        Self::HomeBeside,
-        Self::DropUnknown,
-        Self::Unmoved,
-        Self::AskTwice,
-        Self::SourceForgets,
-        Self::SeenUntold,
-        Self::LateMissed,
-    ];
-
     /// What it is called on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LatePublish => "late-publish",
-            Self::Unfenced => "unfenced",
-            Self::AnyView => "any-view",
-            Self::EarlyAnswer => "early-answer",
-            Self::HomeBeside => "home-beside",
-            Self::DropUnknown => "drop-unknown",
-            Self::Unmoved => "unmoved",
-            Self::AskTwice => "ask-twice",
-            Self::SourceForgets => "source-forgets",
-            Self::SeenUntold => "seen-untold",
-            Self::LateMissed => "late-missed",
-        }
+    pub fn name(self) -> String {
+        super::name(&self)
     }
 }

@@ -25,7 +25,7 @@ use curtail_types::{
     Cas, HotEpoch, HybridClock, Instant, NodeId, NodeSet, View, ViewNumber, WriterId,
 };
 
-use self::requests::Open;
+use self::requests::{Open, Origin};
 use super::{
     ClusterRun,
     clock::{Clock, lease},
@@ -52,13 +52,8 @@ pub(super) enum Deed {
         from: Option<u64>,
         version: Cas,
     },
-    ReadStore {
-        started: Instant,
-    },
-    Propose {
-        expected: u64,
-        change: Change,
-    },
+    /// The store of views is asked.
+    Ask(StoreAsk),
     /// It is not a member any more, and begins anew.
     Reborn,
     /// A rule between machine and driver was broken.
@@ -82,14 +77,24 @@ pub(super) enum Deed {
     Adopted,
 }
 
-pub(super) struct Node {
+/// What the store of views is asked.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StoreAsk {
+    /// What it holds; when it was asked.
+    Read(Instant),
+    /// To change that, if it is still the one of this revision.
+    Propose { expected: u64, change: Change },
+}
+
+pub(super) struct Node<'a> {
+    run: &'a ClusterRun,
+    keys: &'a Keys,
+    /// The world's time.
+    pub(super) now: u64,
     pub(super) me: NodeId,
     /// Counts its restarts.
     pub(super) life: u64,
     pub(super) clock: Clock,
-    pub(super) mutant: Option<Mutant>,
-    /// A key whose steps are shown.
-    trace: Option<usize>,
     hybrid: HybridClock,
     pub(super) membership: Membership,
     serve_until: Option<Instant>,
@@ -120,8 +125,13 @@ pub(super) struct Node {
     outputs: Vec<symmetric::Output>,
 }
 
-impl Node {
-    pub(super) fn new(run: &ClusterRun, me: NodeId, life: u64, clock: Clock) -> Self {
+impl<'a> Node<'a> {
+    pub(super) fn new(
+        (run, keys): (&'a ClusterRun, &'a Keys),
+        me: NodeId,
+        life: u64,
+        clock: Clock,
+    ) -> Self {
         let usual = lease(me);
         let membership = membership::Config {
             replicas: run.replicas,
@@ -145,11 +155,12 @@ impl Node {
             writer: WriterId::of(me, MACHINES + (life % LIVES) as u16),
         };
         Self {
+            run,
+            keys,
+            now: 0,
             me,
             life,
             clock,
-            mutant: run.mutant,
-            trace: run.trace,
             hybrid: HybridClock::new(WriterId::of(me, (life % 512) as u16), Cas(0)),
             membership: Membership::new(membership),
             serve_until: None,
@@ -175,15 +186,14 @@ impl Node {
     }
 
     /// Becomes a member, or wants to.
-    pub(super) fn start(&mut self, at: u64, keys: &mut Keys) {
-        let join = membership::Input::Join(self.incarnation());
-        self.member(at, keys, join);
+    pub(super) fn start(&mut self) {
+        self.member(membership::Input::Join(self.incarnation()));
     }
 
     /// Whether it may answer for what it has.
     pub(super) fn serves(&self, at: u64) -> bool {
         let now = self.clock.instant(at);
-        match self.mutant {
+        match self.run.mutant {
             Some(Mutant::Unfenced) => self.view.live.contains(self.me),
             _ => self.serve_until.is_some_and(|until| now < until),
         }
@@ -203,80 +213,86 @@ impl Node {
     }
 
     /// Time has come.
-    pub(super) fn tick(&mut self, at: u64, keys: &mut Keys) {
-        let now = self.clock.instant(at);
+    pub(super) fn tick(&mut self) {
+        let now = self.clock.instant(self.now);
         if now >= self.membership.deadline() {
-            self.member(at, keys, membership::Input::Tick);
+            self.member(membership::Input::Tick);
         }
         for slice in 0..SLICES {
             if self.machines[slice]
                 .deadline()
                 .is_some_and(|due| now >= due)
             {
-                self.step(at, keys, slice, symmetric::Input::Tick, Item::default());
+                self.step(slice, symmetric::Input::Tick, Item::default());
             }
         }
-        self.ask_again(at, keys);
-        self.settle(at, keys);
+        self.ask_again();
     }
 
     /// A packet of the life `life` of `from` arrived.
-    pub(super) fn receive(
-        &mut self,
-        at: u64,
-        keys: &mut Keys,
-        (from, life): (NodeId, u64),
-        packet: Packet,
-    ) {
+    pub(super) fn receive(&mut self, (from, life): (NodeId, u64), packet: Packet) {
         let known = &mut self.lives[usize::from(from.0)];
         if life < *known {
             return;
         }
         *known = life;
-        self.handle(at, keys, (from, life), packet);
-        self.settle(at, keys);
+        self.handle((from, life), packet);
     }
 
-    fn handle(&mut self, at: u64, keys: &mut Keys, (from, of): (NodeId, u64), packet: Packet) {
+    fn handle(&mut self, (from, of): (NodeId, u64), packet: Packet) {
+        if self.is_early(&packet) {
+            self.kept.push_back(((from, of), packet));
+            return self.kept.truncate(KEPT_MAX);
+        }
         match packet {
             Packet::Heartbeat(heartbeat) => {
-                let input = membership::Input::Heartbeat { from, heartbeat };
-                self.member(at, keys, input);
+                self.member(membership::Input::Heartbeat { from, heartbeat });
             }
             Packet::Ask {
                 number,
                 demand,
                 after,
+            } => self.begin(Origin::Node((from, of), number), demand, after),
+            Packet::Tell {
+                life,
+                number,
+                answer,
             } => {
-                self.admit_of_node(at, keys, ((from, of), number), demand, after);
-            }
-            Packet::Tell { life, number, told } => {
                 if life == self.life {
-                    self.told(at, keys, (from, number), told);
+                    self.told(from, number, answer);
                 }
             }
             Packet::MovesDone { view } => {
-                self.member(at, keys, membership::Input::MovesDone { from, view });
+                self.member(membership::Input::MovesDone { from, view });
             }
-            Packet::Key { .. }
-            | Packet::Move { .. }
-            | Packet::Wanted { .. }
-            | Packet::Moved { .. }
-            | Packet::Unfilled { .. } => {
-                if self.is_early(&packet) {
-                    self.kept.push_back(((from, of), packet));
-                    self.kept.truncate(KEPT_MAX);
-                } else {
-                    self.handle_in_view(at, keys, from, packet);
+            Packet::Key {
+                key,
+                mut message,
+                item,
+            } => {
+                if self.run.mutant == Some(Mutant::AnyView) {
+                    message.view = self.view.number;
                 }
+                self.observe(item.version);
+                let input = symmetric::Input::Message {
+                    from,
+                    key: self.keys.route(key),
+                    place: self.places[key],
+                    message,
+                };
+                self.step(slice_of(key), input, item);
             }
+            Packet::Move { key, view, item } => self.moved_in(from, (key, view, item)),
+            Packet::Wanted { key, .. } => self.wanted(from, key),
+            Packet::Moved { key, view } => self.moved_out(from, key, view),
+            Packet::Unfilled { view, any } => self.note_filled(from, view, any),
         }
     }
 
     /// Whether it belongs to a view that is not in force here yet.
     fn is_early(&self, packet: &Packet) -> bool {
         let view = match packet {
-            Packet::Key { message, .. } if self.mutant != Some(Mutant::AnyView) => message.view,
+            Packet::Key { message, .. } if self.run.mutant != Some(Mutant::AnyView) => message.view,
             Packet::Move { view, .. }
             | Packet::Wanted { view, .. }
             | Packet::Unfilled { view, .. } => *view,
@@ -285,62 +301,36 @@ impl Node {
         view > self.view.number
     }
 
-    fn handle_in_view(&mut self, at: u64, keys: &mut Keys, from: NodeId, packet: Packet) {
-        match packet {
-            Packet::Key {
-                key,
-                mut message,
-                item,
-            } => {
-                if self.mutant == Some(Mutant::AnyView) {
-                    message.view = self.view.number;
-                }
-                self.observe(item.version);
-                let input = symmetric::Input::Message {
-                    from,
-                    key: keys.route(key),
-                    place: self.places[key],
-                    message,
-                };
-                self.step(at, keys, slice_of(key), input, item);
-            }
-            Packet::Move { key, view, item } => self.moved_in(at, keys, from, (key, view, item)),
-            Packet::Wanted { key, .. } => self.wanted(keys, from, key),
-            Packet::Moved { key, view } => self.moved_out(from, key, view),
-            Packet::Unfilled { view, any } => self.note_filled(at, keys, from, view, any),
-            _ => {}
-        }
-    }
-
-    fn note_filled(&mut self, at: u64, keys: &mut Keys, from: NodeId, view: ViewNumber, any: bool) {
+    fn note_filled(&mut self, from: NodeId, view: ViewNumber, any: bool) {
         if view != self.view.number || any {
             return;
         }
         self.filled = self.filled.with(from);
         if self.view.joining.contains(self.me) && self.filled.contains_all(self.view.live) {
-            self.member(at, keys, membership::Input::Ready { view });
+            self.member(membership::Input::Ready { view });
         }
     }
 
     /// Steps the membership and does what it says.
-    fn member(&mut self, at: u64, keys: &mut Keys, input: membership::Input<'_>) {
-        let now = self.clock.instant(at);
+    pub(super) fn member(&mut self, input: membership::Input<'_>) {
+        let now = self.clock.instant(self.now);
         let mut outputs = Vec::new();
         self.membership
             .step(now, input, |output| outputs.push(output));
         for output in outputs {
             match output {
-                membership::Output::Read => self.deeds.push(Deed::ReadStore { started: now }),
+                membership::Output::Read => self.deeds.push(Deed::Ask(StoreAsk::Read(now))),
                 membership::Output::Propose { expected, change } => {
-                    self.deeds.push(Deed::Propose { expected, change });
+                    let ask = StoreAsk::Propose { expected, change };
+                    self.deeds.push(Deed::Ask(ask));
                 }
                 membership::Output::Heartbeat { to } => self.beat(to),
-                membership::Output::Adopt(view) => self.adopt(at, keys, view),
+                membership::Output::Adopt(view) => self.adopt(view),
                 membership::Output::Serve { until } => self.serve_until = Some(until),
                 membership::Output::StopServing => self.serve_until = None,
                 membership::Output::Event(event) => {
-                    if self.trace.is_some() {
-                        eprintln!("{at} node {}: {event:?}", self.me.0);
+                    if self.run.trace.is_some() {
+                        eprintln!("{} node {}: {event:?}", self.now, self.me.0);
                     }
                     use membership::MembershipEvent::{Departed, Removed, Replaced};
                     let ended = matches!(event, Removed | Replaced | Departed);
@@ -352,24 +342,14 @@ impl Node {
         }
     }
 
-    /// What the store of views said.
-    pub(super) fn of_store(&mut self, at: u64, keys: &mut Keys, input: membership::Input<'_>) {
-        self.member(at, keys, input);
-        self.settle(at, keys);
-    }
-
     fn beat(&mut self, to: NodeSet) {
         for to in to {
             let heartbeat = self.membership.heartbeat_to(to);
             self.send(to, Packet::Heartbeat(heartbeat));
         }
+        // Whoever follows an older view has not taken note of it.
+        self.tell_moves_done();
         let view = self.view.number;
-        if self.moves.is_told() && self.view.sources().contains(self.me) {
-            // Whoever follows an older view has not taken note of it.
-            for to in self.view.live.without(self.me) {
-                self.send(to, Packet::MovesDone { view });
-            }
-        }
         if self.view.live.contains(self.me) {
             for to in self.view.joining {
                 let any = self.machines.iter().any(|machine| machine.is_unfilled(to));
@@ -395,15 +375,15 @@ impl Node {
     }
 
     /// A view is in force.
-    fn adopt(&mut self, at: u64, keys: &mut Keys, view: View) {
-        let next = keys.in_force(&view);
-        self.end_last_move(at, keys, next.as_ref());
+    fn adopt(&mut self, view: View) {
+        let next = self.keys.in_force(&view);
+        self.end_last_move(next.as_ref());
         let before = self.view;
         (self.view, self.in_force) = (view, next);
         self.filled = NodeSet::NONE;
         self.deeds.push(Deed::Adopted);
         for key in 0..self.places.len() {
-            let route = keys.route(key);
+            let route = self.keys.route(key);
             let placed = self.in_force.as_ref().map(|now| now.place(route));
             self.places[key] = placed.unwrap_or_default();
             if self.places[key].home != self.me {
@@ -411,33 +391,33 @@ impl Node {
             }
         }
         match view.placed.is_empty() {
-            true => self.forget_all(at, keys),
-            false => self.follow(at, keys, &before),
+            true => self.forget_all(),
+            false => self.follow(&before),
         }
-        self.forget_askers(at, keys);
+        self.forget_askers();
         for (from, packet) in std::mem::take(&mut self.kept) {
-            self.handle(at, keys, from, packet);
+            self.handle(from, packet);
         }
     }
 
     /// The machines hear of the view, and keys begin to move.
-    fn follow(&mut self, at: u64, keys: &mut Keys, before: &View) {
+    fn follow(&mut self, before: &View) {
         for slice in 0..SLICES {
             let input = symmetric::Input::View(self.view);
-            self.step(at, keys, slice, input, Item::default());
+            self.step(slice, input, Item::default());
             let known: Vec<_> = self.machines[slice].keys().collect();
             for route in known {
-                let place = self.places[keys.index_of(route)];
-                let input = symmetric::Input::Placed { key: route, place };
-                self.step(at, keys, slice, input, Item::default());
+                let key = self.keys.index_of(route);
+                let place = self.places[key];
+                self.tell(key, symmetric::Input::Placed { key: route, place });
             }
         }
-        self.plan_moves(at, keys, before);
+        self.plan_moves(before);
     }
 
     /// Nobody has keys: what this node has, as one that has only followed, is worth nothing. So a
     /// server does.
-    fn forget_all(&mut self, at: u64, keys: &mut Keys) {
+    fn forget_all(&mut self) {
         let number = self.view.number;
         let nobody = View {
             number,
@@ -445,7 +425,7 @@ impl Node {
         };
         for slice in 0..SLICES {
             let input = symmetric::Input::View(nobody);
-            self.step(at, keys, slice, input, Item::default());
+            self.step(slice, input, Item::default());
         }
         self.items.fill(Item::default());
         self.deleted.fill(Cas(0));
@@ -453,17 +433,17 @@ impl Node {
     }
 
     /// Makes a key hot, if this is its home and nothing speaks against it.
-    pub(super) fn promote(&mut self, at: u64, keys: &mut Keys, key: usize) {
+    pub(super) fn promote(&mut self, key: usize) {
         let place = self.places[key];
         let cold = self.modes[key] == Mode::Cold && self.index[key].is_none();
-        if !self.serves(at) || place.home != self.me || !cold || self.is_awaited(key) {
+        if !self.serves(self.now) || place.home != self.me || !cold || self.is_awaited(key) {
             return;
         }
         self.promotions += 1;
         // A later view's home is another, and greater than all before it.
         let epoch = HotEpoch(u64::from(self.view.number.0) << 32 | self.promotions);
         let floor = match self.items[key].value {
-            None => nothing_since(self.me, self.hybrid.next(self.clock.now(at))),
+            None => nothing_since(self.me, self.hybrid.next(self.clock.now(self.now))),
             Some(_) => Cas(0),
         };
         let before = self.items[key].version;
@@ -472,24 +452,20 @@ impl Node {
             self.items[key].version = floor;
         }
         let input = symmetric::Input::Promote {
-            key: keys.route(key),
+            key: self.keys.route(key),
             place,
             epoch,
             floor,
         };
         self.deeds.push(Deed::Promoted { key, floor, before });
-        self.step(at, keys, slice_of(key), input, Item::default());
-        self.settle(at, keys);
+        self.tell(key, input);
     }
 
     /// Makes a key cold, if this is its home and it is hot.
-    pub(super) fn demote(&mut self, at: u64, keys: &mut Keys, key: usize) {
+    pub(super) fn demote(&mut self, key: usize) {
         if self.places[key].home == self.me && self.modes[key] == Mode::Hot {
-            let input = symmetric::Input::Demote {
-                key: keys.route(key),
-            };
-            self.step(at, keys, slice_of(key), input, Item::default());
-            self.settle(at, keys);
+            let route = self.keys.route(key);
+            self.tell(key, symmetric::Input::Demote { key: route });
         }
     }
 
@@ -507,18 +483,23 @@ impl Node {
     }
 
     /// What a person wants to know of a node that is stuck.
-    pub(super) fn describe(&self, at: u64) -> String {
+    pub(super) fn describe(&self) -> String {
         format!(
             "node {} life {} serves {} {:?} index {:?} modes {:?} moves {:?} open {:?}",
             self.me.0,
             self.life,
-            self.serves(at),
+            self.serves(self.now),
             self.view,
             self.index,
             self.modes,
             self.moves,
             self.unanswered()
         )
+    }
+
+    /// A rule between machine and driver was broken.
+    fn broken(&mut self, what: &'static str) {
+        self.deeds.push(Deed::Broken(what));
     }
 
     fn send(&mut self, to: NodeId, packet: Packet) {
@@ -544,15 +525,15 @@ impl Node {
         self.deleted[key] = Cas(0);
     }
 
-    fn note_deleted(&mut self, keys: &Keys, key: usize) {
+    fn note_deleted(&mut self, key: usize) {
         let item = self.items[key];
-        if item.value.is_none() && !outputs::is_promise(keys, item) {
+        if item.value.is_none() && !self.is_promise(item) {
             self.deleted[key] = self.deleted[key].max(item.version);
         }
     }
 
-    fn machine_knows(&self, keys: &Keys, key: usize) -> bool {
-        let route = keys.route(key);
+    fn machine_knows(&self, key: usize) -> bool {
+        let route = self.keys.route(key);
         self.machines[slice_of(key)]
             .keys()
             .any(|known| known == route)

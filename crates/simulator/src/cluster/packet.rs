@@ -1,7 +1,7 @@
 //! What clients ask of nodes, and nodes of each other.
 
-use curtail_consistency::{membership::Heartbeat, symmetric::Refusal};
-use curtail_types::{Cas, Message, NodeId, ViewNumber};
+use curtail_consistency::membership::Heartbeat;
+use curtail_types::{Cas, Message, ViewNumber};
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -35,6 +35,8 @@ pub(super) enum Answer {
     Carried(Effect),
     /// It had no effect: another node may be asked.
     Refused,
+    /// The same: the node that was asked is not the one.
+    Elsewhere,
     /// It may have had an effect, or have one yet.
     Unknown,
 }
@@ -89,7 +91,7 @@ pub(super) enum Packet {
     Tell {
         life: u64,
         number: u64,
-        told: Told,
+        answer: Answer,
     },
     Heartbeat(Heartbeat),
     /// An item moves to a new holder; version 0 says that there is none.
@@ -118,39 +120,10 @@ pub(super) enum Packet {
     },
 }
 
-/// What the node that was asked says.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Told {
-    Answer(Answer),
-    /// Ask somebody else, or again: this node is not the one.
-    Elsewhere,
-}
-
 impl Packet {
     /// Whether the network may lose, double and overtake it; the others are carried by a link that
     /// sends again.
     pub(super) fn is_loose(&self) -> bool {
         matches!(self, Self::Key { .. } | Self::Heartbeat(_))
-    }
-}
-
-/// A packet and whom it comes from.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parcel {
-    pub(super) from: NodeId,
-    pub(super) to: NodeId,
-    /// Which life of the sender and of the receiver it belongs to.
-    pub(super) lives: [u64; 2],
-    pub(super) packet: Packet,
-}
-
-impl Answer {
-    /// What a refused request is to be taken for.
-    pub(super) fn of_refusal(reason: Refusal, may_have_run: bool) -> Self {
-        match reason {
-            Refusal::Full => Self::Refused,
-            _ if may_have_run => Self::Unknown,
-            _ => Self::Refused,
-        }
     }
 }

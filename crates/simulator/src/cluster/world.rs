@@ -1,51 +1,50 @@
 //! The world of a run: what happens, in order of time.
 
 mod chance;
-mod events;
 mod healing;
 mod losses;
 mod outages;
 
 use curtail_consistency::{
-    membership::{self, Change, Members},
+    membership::{self, Members},
     symmetric::Model,
 };
 use curtail_history::Verdict;
 use curtail_types::{Instant, NodeId, NodeSet};
 use curtail_workload::Random;
 
-use self::{
-    events::{Event, Events},
-    losses::Keepers,
-    outages::Outages,
-};
+use self::{losses::Keepers, outages::Outages};
 use super::{
     ClusterOutcome, ClusterRun, Fault,
     clock::Clock,
     keys::Keys,
     network::Network,
-    node::{Deed, Node},
-    packet::{Answer, Parcel},
+    node::{Deed, Node, StoreAsk},
+    packet::{Answer, Demand, Packet},
     record::{Asked, Record},
     sessions::Session,
-    views::ViewStore,
 };
+use crate::event_queue::EventQueue;
 
 /// Everything there is.
 pub(super) struct World<'a> {
     run: &'a ClusterRun,
+    keys: &'a Keys,
     now: u64,
-    events: Events,
+    /// All that is planned, in nanoseconds.
+    events: EventQueue<Event>,
     random: Random,
-    nodes: Vec<Node>,
+    nodes: Vec<Node<'a>>,
     /// Whether a node runs at all.
     is_up: Vec<bool>,
     paused_until: Vec<u64>,
     /// When a node is woken next.
     wakes: Vec<u64>,
     network: Network,
-    keys: Keys,
-    store: ViewStore,
+    /// What the store of the views holds, a register that is read and replaced as a whole, and how
+    /// often it was replaced.
+    members: Members,
+    revision: u64,
     /// Until when a node cannot reach the store.
     store_cut_until: Vec<u64>,
     sessions: Vec<Session>,
@@ -61,29 +60,62 @@ pub(super) struct World<'a> {
     outcome: ClusterOutcome,
 }
 
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Event {
+    Reply {
+        number: u64,
+        answer: Answer,
+    },
+    /// A session asks.
+    Next(usize),
+    /// A node starts.
+    Start(usize),
+    Chance(Fault),
+    /// Something comes to a node, or from there to the store of views, in this life of it.
+    To {
+        node: usize,
+        life: u64,
+        what: What,
+    },
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// From another node, in this life of that.
+    Packet((NodeId, u64), Packet),
+    Demand(Asked),
+    Wake,
+    /// The link to this node is new at its other end.
+    Reset(NodeId),
+    StoreAsk(StoreAsk),
+    StoreSays(Said),
+}
+
 impl<'a> World<'a> {
-    pub(super) fn new(run: &'a ClusterRun) -> Self {
+    pub(super) fn new(run: &'a ClusterRun, keys: &'a Keys) -> Self {
         let mut random = Random::new(run.seed);
         let count = usize::from(run.nodes);
         let drifts = run.faults.has(Fault::Drift);
         let nodes = (0..run.nodes).map(|me| {
             let clock = Clock::new(drifts, &mut random);
-            Node::new(run, NodeId(me), 1, clock)
+            Node::new((run, keys), NodeId(me), 1, clock)
         });
         let nodes: Vec<Node> = nodes.collect();
         let network = Network::new(count, run.faults, &mut random);
         Self {
             run,
+            keys,
             now: 1,
-            events: Events::default(),
+            events: EventQueue::default(),
             random,
             nodes,
             is_up: vec![true; count],
             paused_until: vec![0; count],
             wakes: vec![u64::MAX; count],
             network,
-            keys: Keys::new(run.keys, run.replicas, run.seed),
-            store: ViewStore::new(),
+            members: Members::NOBODY,
+            revision: 0,
             store_cut_until: vec![0; count],
             sessions: (0..run.sessions as u32)
                 .map(|client| Session::new(client, run.keys))
@@ -103,11 +135,11 @@ impl<'a> World<'a> {
     pub(super) fn run(mut self) -> ClusterOutcome {
         for node in 0..self.nodes.len() {
             let at = self.random.below(5_000_000);
-            self.events.plan(at, Event::Start { node });
+            self.events.plan(at, Event::Start(node));
         }
         for session in 0..self.sessions.len() {
-            self.events
-                .plan(FORMED_NS + session as u64, Event::Next { session });
+            let at = FORMED_NS + session as u64;
+            self.events.plan(at, Event::Next(session));
         }
         self.plan_chances();
         self.safety();
@@ -140,11 +172,12 @@ impl<'a> World<'a> {
             return self.fail("nothing is left to happen".into());
         };
         self.now = self.now.max(at);
-        if let Some(node) = event.node()
-            && self.paused_until[node] > self.now
+        // Whatever comes to a node waits while that pauses.
+        if let Event::To { node, what, .. } = &event
+            && !matches!(what, What::StoreAsk(_))
+            && self.paused_until[*node] > self.now
         {
-            let until = self.paused_until[node];
-            return self.events.plan(until, event);
+            return self.events.plan(self.paused_until[*node], event);
         }
         self.happen(event);
         self.note_found();
@@ -152,41 +185,43 @@ impl<'a> World<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Arrive(parcel) => self.arrive(parcel),
-            Event::Demand { node, life, asked } => match self.is_alive(node, life) {
-                true => self.with(node, |node, at, keys| node.admit(at, keys, asked.demand)),
-                false => self.answered(asked.demand.number, Answer::Refused),
-            },
             Event::Reply { number, answer } => self.answered(number, answer),
-            Event::Wake { node, life } => {
-                if self.is_alive(node, life) && self.wakes[node] <= self.now {
-                    self.wakes[node] = u64::MAX;
-                    self.with(node, |node, at, keys| node.tick(at, keys));
-                }
-            }
-            Event::Next { session } => self.ask(session),
-            Event::Start { node } => self.start(node),
-            Event::Reset { node, life, peer } => {
-                if self.is_alive(node, life) {
-                    self.with(node, |node, at, keys| node.reset(at, keys, peer));
-                }
-            }
-            Event::StoreRead {
-                node,
-                life,
-                started,
-            } => self.read_store(node, life, started),
-            Event::StorePropose {
-                node,
-                life,
-                expected,
-                change,
-            } => {
-                self.propose_to_store(node, life, expected, change);
-            }
-            Event::StoreSays { node, life, said } => self.store_says(node, life, said),
-            Event::Chance(chance) => self.take_chance(chance),
+            Event::Next(session) => self.ask(session),
+            Event::Start(node) => self.start(node),
+            Event::Chance(fault) => self.take_chance(fault),
+            Event::To { node, life, what } => match what {
+                What::StoreAsk(ask) => self.ask_store(node, life, ask),
+                _ if self.is_alive(node, life) => self.come(node, what),
+                What::Demand(asked) => self.answered(asked.demand.number, Answer::Refused),
+                _ => {}
+            },
         }
+    }
+
+    fn come(&mut self, node: usize, what: What) {
+        match what {
+            What::Packet(from, packet) => self.with(node, |node| node.receive(from, packet)),
+            What::Demand(asked) => self.with(node, |node| node.admit(asked.demand)),
+            What::Wake if self.wakes[node] <= self.now => {
+                self.wakes[node] = u64::MAX;
+                self.with(node, Node::tick);
+            }
+            What::Reset(peer) => self.with(node, |node| node.reset(peer)),
+            What::StoreSays(said) => self.with(node, |node| node.member(said.input())),
+            What::Wake | What::StoreAsk(_) => {}
+        }
+    }
+
+    /// Plans what comes over the network outside of the links between nodes.
+    fn plan_soon(&mut self, event: Event) {
+        let at = self.now + Network::delay_ns(&mut self.random);
+        self.events.plan(at, event);
+    }
+
+    /// Something for a node as it is now.
+    fn event_to(&self, node: usize, what: What) -> Event {
+        let life = self.nodes[node].life;
+        Event::To { node, life, what }
     }
 
     fn is_alive(&self, node: usize, life: u64) -> bool {
@@ -194,62 +229,31 @@ impl<'a> World<'a> {
     }
 
     /// Lets a node do something, and carries out what it wants.
-    fn with(&mut self, node: usize, act: impl FnOnce(&mut Node, u64, &mut Keys)) {
-        act(&mut self.nodes[node], self.now, &mut self.keys);
-        let deeds = std::mem::take(&mut self.nodes[node].deeds);
-        for deed in &deeds {
-            self.carry_out(node, *deed);
-        }
-        let mut deeds = deeds;
-        deeds.clear();
-        if self.nodes[node].deeds.is_empty() {
-            self.nodes[node].deeds = deeds;
+    fn with(&mut self, node: usize, act: impl FnOnce(&mut Node<'a>)) {
+        self.nodes[node].now = self.now;
+        act(&mut self.nodes[node]);
+        self.nodes[node].settle();
+        for deed in std::mem::take(&mut self.nodes[node].deeds) {
+            self.carry_out(node, deed);
         }
         self.note_versions(node);
         let due = self.nodes[node].deadline().max(self.now);
         if due < self.wakes[node] {
             self.wakes[node] = due;
-            let life = self.nodes[node].life;
-            self.events.plan(due, Event::Wake { node, life });
+            self.events.plan(due, self.event_to(node, What::Wake));
         }
     }
 
     fn carry_out(&mut self, node: usize, deed: Deed) {
-        let life = self.nodes[node].life;
         match deed {
             Deed::Send { to, packet } => self.send(node, to, packet),
-            Deed::Reply { number, answer } => {
-                let at = self.now + Network::delay_ns(&mut self.random);
-                self.events.plan(at, Event::Reply { number, answer });
-            }
+            Deed::Reply { number, answer } => self.plan_soon(Event::Reply { number, answer }),
             Deed::Ran {
                 number,
                 from,
                 version,
             } => self.record.ran(number, from, version),
-            Deed::ReadStore { started } => {
-                let at = self.now + Network::delay_ns(&mut self.random);
-                self.events.plan(
-                    at,
-                    Event::StoreRead {
-                        node,
-                        life,
-                        started,
-                    },
-                );
-            }
-            Deed::Propose { expected, change } => {
-                let at = self.now + Network::delay_ns(&mut self.random);
-                self.events.plan(
-                    at,
-                    Event::StorePropose {
-                        node,
-                        life,
-                        expected,
-                        change,
-                    },
-                );
-            }
+            Deed::Ask(ask) => self.plan_soon(self.event_to(node, What::StoreAsk(ask))),
             Deed::Reborn => self.crash(node, 100_000),
             Deed::Broken(what) => self.fail(what.into()),
             Deed::Promoted { key, floor, before } => {
@@ -267,40 +271,14 @@ impl<'a> World<'a> {
         }
     }
 
-    fn send(&mut self, from: usize, to: NodeId, packet: super::packet::Packet) {
+    fn send(&mut self, from: usize, to: NodeId, packet: Packet) {
         self.outcome.packets += 1;
-        let from_id = NodeId(from as u8);
-        let link = [from_id, to];
-        let lives = [self.nodes[from].life, self.nodes[usize::from(to.0)].life];
-        let parcel = Parcel {
-            from: from_id,
-            to,
-            lives,
-            packet,
-        };
-        let loose = packet.is_loose();
-        for at in self
-            .network
-            .arrivals(self.now, link, loose, &mut self.random)
-            .into_iter()
-            .flatten()
-        {
-            self.events.plan(at, Event::Arrive(parcel));
-        }
-    }
-
-    fn arrive(&mut self, parcel: Parcel) {
-        let Parcel {
-            from,
-            to,
-            lives: [of, life],
-            packet,
-        } = parcel;
-        let node = usize::from(to.0);
-        if self.is_alive(node, life) {
-            self.with(node, |node, at, keys| {
-                node.receive(at, keys, (from, of), packet)
-            });
+        let sender = (NodeId(from as u8), self.nodes[from].life);
+        let (link, loose) = ([sender.0, to], packet.is_loose());
+        let arrivals = (self.network).arrivals(self.now, link, loose, &mut self.random);
+        for at in arrivals.into_iter().flatten() {
+            let what = What::Packet(sender, packet);
+            self.events.plan(at, self.event_to(usize::from(to.0), what));
         }
     }
 
@@ -310,9 +288,7 @@ impl<'a> World<'a> {
             return;
         }
         let Some(node) = self.choose_node(session) else {
-            return self
-                .events
-                .plan(self.now + IDLE_NS, Event::Next { session });
+            return self.events.plan(self.now + IDLE_NS, Event::Next(session));
         };
         self.begun += 1;
         let number = self.begun * self.sessions.len() as u64 + session as u64;
@@ -320,7 +296,7 @@ impl<'a> World<'a> {
         self.ask_of(session, node, demand);
     }
 
-    fn ask_of(&mut self, session: usize, node: NodeId, demand: super::packet::Demand) {
+    fn ask_of(&mut self, session: usize, node: NodeId, demand: Demand) {
         let client = self.sessions[session].client(demand.key);
         let asked = Asked {
             client,
@@ -329,9 +305,7 @@ impl<'a> World<'a> {
         };
         self.sessions[session].asked = Some((asked, node));
         let node = usize::from(node.0);
-        let life = self.nodes[node].life;
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, Event::Demand { node, life, asked });
+        self.plan_soon(self.event_to(node, What::Demand(asked)));
     }
 
     /// Under SC a session stays at its node (CC-11).
@@ -371,7 +345,7 @@ impl<'a> World<'a> {
                 self.sessions[session].saw(&asked.demand, &effect);
                 self.record.answered(asked, self.now, effect);
             }
-            Answer::Refused => {
+            Answer::Refused | Answer::Elsewhere => {
                 if self.record.has_run(number) {
                     self.fail(format!(
                         "{:?} ran and was refused as if it had not",
@@ -391,7 +365,7 @@ impl<'a> World<'a> {
             Answer::Carried(_) => self.random.below(THINK_NS),
             _ => IDLE_NS,
         };
-        self.events.plan(self.now + pause, Event::Next { session });
+        self.events.plan(self.now + pause, Event::Next(session));
     }
 
     /// A session ends, and its client begins another.
@@ -409,18 +383,15 @@ impl<'a> World<'a> {
     }
 
     fn start(&mut self, node: usize) {
-        if self.is_up[node] && self.nodes[node].view.number.0 == 0 && self.wakes[node] == u64::MAX {
-            self.with(node, |node, at, keys| node.start(at, keys));
+        if !self.is_up[node] {
+            let (life, clock) = (self.nodes[node].life + 1, self.nodes[node].clock);
+            self.nodes[node] = Node::new((self.run, self.keys), NodeId(node as u8), life, clock);
+            self.is_up[node] = true;
+            self.wakes[node] = u64::MAX;
+        } else if self.nodes[node].view.number.0 > 0 || self.wakes[node] < u64::MAX {
             return;
         }
-        if self.is_up[node] {
-            return;
-        }
-        let (life, clock) = (self.nodes[node].life + 1, self.nodes[node].clock);
-        self.nodes[node] = Node::new(self.run, NodeId(node as u8), life, clock);
-        self.is_up[node] = true;
-        self.wakes[node] = u64::MAX;
-        self.with(node, |node, at, keys| node.start(at, keys));
+        self.with(node, Node::start);
     }
 
     /// A node stops, forgets everything, and starts again after `down_ns`.
@@ -436,16 +407,7 @@ impl<'a> World<'a> {
         self.paused_until[node] = 0;
         let me = NodeId(node as u8);
         for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            let at = self.now + Network::delay_ns(&mut self.random);
-            let life = self.nodes[other].life;
-            self.events.plan(
-                at,
-                Event::Reset {
-                    node: other,
-                    life,
-                    peer: me,
-                },
-            );
+            self.plan_soon(self.event_to(other, What::Reset(me)));
         }
         for session in 0..self.sessions.len() {
             // A session ends with its node (CC-11).
@@ -455,72 +417,42 @@ impl<'a> World<'a> {
             if let Some((asked, at)) = self.sessions[session].asked
                 && at == me
             {
-                let at = self.now + Network::delay_ns(&mut self.random);
-                let number = asked.demand.number;
-                self.events.plan(
-                    at,
-                    Event::Reply {
-                        number,
-                        answer: Answer::Unknown,
-                    },
-                );
+                let (number, answer) = (asked.demand.number, Answer::Unknown);
+                self.plan_soon(Event::Reply { number, answer });
             }
         }
-        self.events.plan(self.now + down_ns, Event::Start { node });
+        self.events.plan(self.now + down_ns, Event::Start(node));
     }
 
-    fn read_store(&mut self, node: usize, life: u64, started: Instant) {
-        let said = match self.store_cut_until[node] > self.now {
-            true => Said::Nothing,
-            false => Said::Read {
+    /// A node asks the store of views.
+    fn ask_store(&mut self, node: usize, life: u64, ask: StoreAsk) {
+        let is_cut = self.store_cut_until[node] > self.now;
+        let said = match ask {
+            StoreAsk::Read(_) if is_cut => Said::Nothing,
+            StoreAsk::Read(started) => Said::Read {
                 started,
-                revision: self.store.revision,
-                members: Box::new(self.store.members),
+                revision: self.revision,
+                members: Box::new(self.members),
             },
+            StoreAsk::Propose { expected, change } => {
+                let before = self.members;
+                let (me, replicas) = (NodeId(node as u8), self.run.replicas);
+                let reached = !is_cut && expected == self.revision;
+                let after = reached.then(|| before.after(change, me, replicas));
+                if let Some(after) = after.flatten() {
+                    (self.members, self.revision) = (after, self.revision + 1);
+                }
+                self.note_change(&before);
+                let may_lose = self.run.faults.has(Fault::Loss) && !self.healed;
+                let is_lost = may_lose && self.random.below(20) == 0;
+                match after.flatten() {
+                    Some(_) if !is_lost => Said::Won(self.revision),
+                    _ => Said::Lost,
+                }
+            }
         };
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, Event::StoreSays { node, life, said });
-    }
-
-    fn propose_to_store(&mut self, node: usize, life: u64, expected: u64, change: Change) {
-        let me = NodeId(node as u8);
-        let reached = self.store_cut_until[node] <= self.now;
-        let before = self.store.members;
-        let written = reached.then(|| self.store.propose(expected, change, me, self.run.replicas));
-        self.note_change(&before);
-        let lost_answer =
-            self.run.faults.has(Fault::Loss) && !self.healed && self.random.below(20) == 0;
-        let said = match written.flatten() {
-            Some(revision) if !lost_answer => Said::Won(revision),
-            _ => Said::Lost,
-        };
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, Event::StoreSays { node, life, said });
-    }
-
-    fn store_says(&mut self, node: usize, life: u64, said: Said) {
-        if !self.is_alive(node, life) {
-            return;
-        }
-        self.with(node, |node, at, keys| {
-            let input = match &said {
-                Said::Nothing => membership::Input::ReadFailed,
-                Said::Won(revision) => membership::Input::Won {
-                    revision: *revision,
-                },
-                Said::Lost => membership::Input::Lost,
-                Said::Read {
-                    started,
-                    revision,
-                    members,
-                } => membership::Input::Read {
-                    started: *started,
-                    revision: *revision,
-                    members,
-                },
-            };
-            node.of_store(at, keys, input);
-        });
+        let what = What::StoreSays(said);
+        self.plan_soon(Event::To { node, life, what });
     }
 
     /// Shows what happens, if somebody wants to see a key.
@@ -546,6 +478,27 @@ enum Said {
         revision: u64,
         members: Box<Members>,
     },
+}
+
+impl Said {
+    fn input(&self) -> membership::Input<'_> {
+        match self {
+            Self::Nothing => membership::Input::ReadFailed,
+            Self::Won(revision) => membership::Input::Won {
+                revision: *revision,
+            },
+            Self::Lost => membership::Input::Lost,
+            Self::Read {
+                started,
+                revision,
+                members,
+            } => membership::Input::Read {
+                started: *started,
+                revision: *revision,
+                members,
+            },
+        }
+    }
 }
 
 /// When the clients begin.

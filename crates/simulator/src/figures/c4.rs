@@ -6,7 +6,11 @@ use curtail_workload::Ranks;
 use crate::{
     c4::{Balancer, C4Model, Mechanism, Rules},
     costs::FullCosts,
-    figures::{Choice, Figure, Parameter, Request, popularities::Popularities},
+    figures::{
+        Choice, Figure, Parameter,
+        popularities::Popularities,
+        request::{Case, Request, first_beyond},
+    },
     queueing::Outcome,
     rows::Row,
 };
@@ -25,17 +29,10 @@ pub(super) const FIG3: Figure = Figure {
             worker holds goes to it in a batch, and neighbouring writes of a turn are one.",
     series: &["erew", "crew", "d-crew", "ideal", "shipped"],
     series_default: 5,
-    parameters: &[
-        cores(),
+    parameters: &highest_loads(
         Parameter::each(Choice::Gamma, GAMMAS, &[0.0]).papers(&[0.0]),
-        Parameter::each(Choice::Writes, PERCENT, &FIG3_WRITES).axis(),
-        LOADS_TRIED,
-        DEPTH,
-        Parameter::name(Choice::Rules, &["reference"]).papers_named(&["reference"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+        &FIG3_WRITES,
+    ),
     run: fig3,
 };
 
@@ -49,17 +46,10 @@ pub(super) const FIG4: Figure = Figure {
             comp are the paper's mechanism, shipped is the server's (c4-fig3).",
     series: &["crew", "comp", "shipped"],
     series_default: 3,
-    parameters: &[
-        cores(),
+    parameters: &highest_loads(
         Parameter::each(Choice::Gamma, GAMMAS, &[0.9, 0.99, 1.0, 1.1, 1.2, 1.3, 1.4]).any(),
-        Parameter::each(Choice::Writes, PERCENT, &FIG4_WRITES).axis(),
-        LOADS_TRIED,
-        DEPTH,
-        Parameter::name(Choice::Rules, &["reference"]).papers_named(&["reference"]),
-        balancer(),
-        Parameter::requests(&[200_000.0]),
-        Parameter::seed(),
-    ],
+        &FIG4_WRITES,
+    ),
     run: fig4,
 };
 
@@ -114,16 +104,6 @@ pub(super) const CURVE: Figure = Figure {
     run: curves,
 };
 
-/// One curve of one setting, of which the load is still open.
-#[derive(Clone, Debug)]
-struct Setting {
-    series: &'static str,
-    /// Per cent; the ideal's own model has none.
-    writes: f64,
-    balancer: Balancer,
-    model: C4Model,
-}
-
 /// The policy and the window of a series.
 pub(super) fn model(series: &str, rules: Rules) -> C4Model {
     let (policy, closing) = match series {
@@ -159,217 +139,152 @@ pub(super) fn grid() -> Vec<f64> {
 /// The highest load whose p99 is within the limit, by halving, and what was measured there. If
 /// even the lowest load fails it is taken nevertheless, as the authors do.
 pub(super) fn highest(model: &C4Model, ranks: &Ranks, loads: &[f64]) -> Option<(f64, Outcome)> {
-    let at = |load: f64| C4Model {
-        load,
-        ..model.clone()
+    let at = |load: f64| {
+        C4Model {
+            load,
+            ..model.clone()
+        }
+        .run(ranks)
     };
-    let (mut low, mut high) = (0, loads.len());
     let mut best = None;
-    while low < high {
-        let middle = (low + high) / 2;
-        let load = *loads.get(middle)?;
-        let outcome = at(load).run(ranks);
-        if outcome.meets(model.limit_ns() as f64) {
+    first_beyond(0, loads.len() as u32, |index| {
+        let load = loads[index as usize];
+        let outcome = at(load);
+        let meets = outcome.meets(model.limit_ns() as f64);
+        if meets {
             best = Some((load, outcome));
-            low = middle + 1;
-        } else {
-            high = middle;
         }
-    }
-    match (best, loads.first()) {
-        (None, Some(load)) => Some((*load, at(*load).run(ranks))),
-        (best, _) => best,
-    }
+        meets
+    });
+    best.or_else(|| loads.first().map(|load| (*load, at(*load))))
 }
 
-/// Every combination of balancer, series, cores, gamma and writes.
-fn settings(request: &Request<'_>) -> Vec<Setting> {
-    let rules = match request
-        .names(Choice::Rules)
-        .iter()
-        .any(|name| name == "paper")
-    {
-        true => Rules::Paper,
-        false => Rules::Reference,
+/// Every combination of balancer, series, cores, gamma and writes, of which the load is still open.
+fn systems(request: &Request<'_>) -> Vec<(Case, C4Model)> {
+    let cases = request.cases(&[Choice::Balancer, Choice::Depth, Choice::Rules]);
+    let cases = request.under_series(&cases);
+    let cases = request.sweep(cases, &[Choice::Cores, Choice::Gamma, Choice::Writes]);
+    let system = |case: Case| {
+        let base = model(case.series, case.name(Choice::Rules));
+        let model = C4Model {
+            workers: case.count(Choice::Cores),
+            gamma: case.number(Choice::Gamma),
+            write_percent: match base.policy {
+                Policy::Ideal => 0.0,
+                _ => case.number(Choice::Writes),
+            },
+            depth: case.count(Choice::Depth),
+            requests: request.requests(),
+            seed: request.seed(),
+            ..base
+        };
+        let model = balanced(model, case.name(Choice::Balancer), FullCosts::measured());
+        (case, model)
     };
-    let mut settings = Vec::new();
-    for balancer in balancers(request) {
-        for series in &request.series {
-            for cores in request.counts(Choice::Cores) {
-                for gamma in request.numbers(Choice::Gamma) {
-                    for writes in request.numbers(Choice::Writes) {
-                        let base = model(series, rules);
-                        let model = C4Model {
-                            workers: cores,
-                            gamma,
-                            write_percent: match base.policy {
-                                Policy::Ideal => 0.0,
-                                _ => writes,
-                            },
-                            depth: request.number(Choice::Depth) as u16,
-                            requests: request.requests(),
-                            seed: request.seed(),
-                            ..base
-                        };
-                        let dispatch_ns = FullCosts::measured().dispatch_ns();
-                        settings.push(Setting {
-                            series,
-                            writes,
-                            balancer,
-                            model: balanced(model, balancer, dispatch_ns),
-                        });
-                    }
-                }
-            }
-        }
-    }
-    settings
-}
-
-/// Who balances; none, if it is not asked for and the figure has no default.
-pub(super) fn balancers(request: &Request<'_>) -> Vec<Balancer> {
-    let names = request.names(Choice::Balancer);
-    let named = |balancer: &Balancer| names.iter().any(|name| name == balancer.name());
-    let all = [Balancer::Card, Balancer::Core];
-    all.into_iter().filter(named).collect()
+    cases.into_iter().map(system).collect()
 }
 
 /// The model with this balancer, at the same number of cores.
-pub(super) fn balanced(model: C4Model, balancer: Balancer, dispatch_ns: f64) -> C4Model {
+pub(super) fn balanced(model: C4Model, balancer: Balancer, costs: &FullCosts) -> C4Model {
     match balancer {
         Balancer::Card => model,
-        Balancer::Core => model.with_dispatcher(dispatch_ns.round().max(1.0) as u64),
+        Balancer::Core => model.with_dispatcher(costs.dispatch_ns().round().max(1.0) as u64),
     }
 }
 
-fn popularities(settings: &[Setting]) -> Popularities {
-    Popularities::of_models(settings.iter().map(|setting| &setting.model))
-}
-
 fn fig3(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let popularities = popularities(&settings);
-    let loads = loads_tried(request);
-    let highest = highest_of_all(request, &settings, &popularities, &loads);
-    let ideals: Vec<C4Model> = settings
-        .iter()
-        .zip(&highest)
-        .filter_map(|(setting, (load, _))| load.map(|load| ideal(&setting.model, load)))
-        .collect();
-    let ideals = unique(&ideals);
-    let tails = request
-        .threads
-        .map("c4-fig3, the ideal's tails", &ideals, |model| {
-            tail_ns(&model.run(popularities.of(model)))
-        });
+    let systems = systems(request);
+    let (ranks, highest) = highest_of_all(request, systems.iter().map(|(_, model)| model));
+    let found = systems.iter().zip(&highest);
+    let ideals = found.map(|((_, model), found)| Some(ideal(model, (*found)?.0)));
+    let ideals: Vec<Option<C4Model>> = ideals.collect();
+    let what = "c4-fig3, the ideal's tails";
+    let tails = once(request, what, &ideals, |model| {
+        let model = model.as_ref()?;
+        Some(tail_ns(&model.run(ranks.of(model))))
+    });
     let mut rows = Vec::new();
-    for (setting, (load, p99)) in settings.iter().zip(&highest) {
-        let known = known_fig3(setting);
-        let over = load.and_then(|load| {
-            let ideal = ideal(&setting.model, load);
-            let index = ideals.iter().position(|other| *other == ideal)?;
-            Some(*p99 as f64 / *tails.get(index)? as f64)
-        });
-        let throughput = load.map(|load| load * setting.model.capacity() / 1e6);
-        let all = [
-            ("throughput_mrps", throughput, known.map(|known| known.0)),
-            ("p99_over_ideal", over, known.map(|known| known.1)),
+    for (((case, model), highest), tail) in systems.iter().zip(&highest).zip(tails) {
+        let mrps = |load: f64| load * model.capacity() / 1e6;
+        let throughput = highest.map(|(load, _)| mrps(load));
+        let over = highest
+            .zip(tail)
+            .map(|((_, p99), tail)| p99 as f64 / tail as f64);
+        let x = case.number(Choice::Writes);
+        let found = [
+            (x, "throughput_mrps", throughput),
+            (x, "p99_over_ideal", over),
         ];
-        for (metric, value, paper) in all {
-            rows.push(row(request, setting, setting.writes, metric, value, paper));
-        }
+        let mut both = request.rows(case, found);
+        let known = known_fig3(case.series, x);
+        both[0].paper = known.map(|(load, _)| mrps(load));
+        both[1].paper = known.map(|(_, over)| over);
+        rows.extend(both);
     }
     rows
 }
 
 fn fig4(request: &Request<'_>) -> Vec<Row> {
-    let mut settings = settings(request);
-    let shown = settings.len();
+    let systems = systems(request);
     // The system without writes is what all are compared with; the authors' ideal is their CRCW.
-    for index in 0..shown {
-        let mut ideal = settings[index].clone();
-        ideal.model.policy = match ideal.model.rules {
+    let without = systems.iter().map(|(_, model)| C4Model {
+        policy: match model.rules {
             Rules::Reference => Policy::Crcw,
             Rules::Paper => Policy::Ideal,
-        };
-        ideal.model.mechanism = Mechanism::Paper;
-        ideal.model.write_percent = 0.0;
-        ideal.model.compaction = None;
-        ideal.model.workers = ideal.model.cores();
-        ideal.model.dispatch_ns = 0;
-        settings.push(ideal);
-    }
-    let popularities = popularities(&settings);
-    let loads = loads_tried(request);
-    let highest = highest_of_all(request, &settings, &popularities, &loads);
+        },
+        ..ideal(model, model.load)
+    });
+    let without: Vec<C4Model> = without.collect();
+    let all = systems.iter().map(|(_, model)| model).chain(&without);
+    let (_, highest) = highest_of_all(request, all);
     let mut rows = Vec::new();
-    for (index, setting) in settings.iter().take(shown).enumerate() {
-        let ideal = highest[shown + index].0;
-        let capacities = setting.model.capacity() / settings[shown + index].model.capacity();
-        let value = match (highest[index].0, ideal) {
-            (Some(load), Some(ideal)) => Some(load / ideal * capacities),
-            _ => None,
-        };
-        let paper = known_fig4(setting);
-        let metric = "throughput_over_ideal";
-        rows.push(row(request, setting, setting.writes, metric, value, paper));
+    for (index, (case, model)) in systems.iter().enumerate() {
+        let ideal = systems.len() + index;
+        let load = |index: usize| Some((*highest.get(index)?)?.0);
+        let capacities = model.capacity() / without[index].capacity();
+        let value = load(index)
+            .zip(load(ideal))
+            .map(|(load, ideal)| load / ideal * capacities);
+        let x = case.number(Choice::Writes);
+        let mut found = request.rows(case, [(x, "throughput_over_ideal", value)]);
+        found[0].paper = known_fig4(case.series, model.gamma, x);
+        rows.extend(found);
     }
     rows
-}
-
-/// The loads among which the highest is sought.
-fn loads_tried(request: &Request<'_>) -> Vec<f64> {
-    let mut loads = request.numbers(Choice::Load);
-    if loads.is_empty() {
-        loads = grid();
-    }
-    loads.sort_by(f64::total_cmp);
-    loads
 }
 
 fn curves(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let popularities = popularities(&settings);
     let mut points = Vec::new();
-    for setting in &settings {
+    for (case, model) in systems(request) {
         for load in request.numbers(Choice::Load) {
-            let model = C4Model {
-                load,
-                ..setting.model.clone()
-            };
-            points.push((setting, model));
+            points.push((
+                case.clone(),
+                C4Model {
+                    load,
+                    ..model.clone()
+                },
+            ));
         }
     }
-    let name = request.figure.name;
-    let outcomes = request.threads.map(name, &points, |(_, model)| {
-        model.run(popularities.of(model))
-    });
-    let mut rows = Vec::new();
-    for ((setting, model), outcome) in points.iter().zip(&outcomes) {
-        for (metric, value) in metrics(outcome) {
-            rows.push(row(request, setting, model.load, metric, value, None));
-        }
-    }
-    rows
-}
-
-/// All that is measured in one run; a saturated run has no tail that means anything.
-fn metrics(outcome: &Outcome) -> [(&'static str, Option<f64>); 8] {
-    let tail = |nanoseconds: Option<u64>| {
-        let known = nanoseconds.filter(|_| !outcome.saturated);
-        known.map(|nanoseconds| nanoseconds as f64)
-    };
-    let entries = (outcome.entries_max > 0).then_some(f64::from(outcome.entries_max));
-    [
-        ("p50_ns", tail(outcome.all.quantile(0.5))),
-        ("p99_ns", tail(outcome.all.quantile(0.99))),
-        ("write_p99_ns", tail(outcome.writes.quantile(0.99))),
-        ("throughput_mrps", Some(outcome.throughput_mrps())),
-        ("ewt_mean", outcome.entries_mean()),
-        ("ewt_max", entries),
-        ("batch_mean", outcome.batch_mean()),
-        ("retry_share", outcome.retry_share()),
-    ]
+    let ranks = Popularities::of_models(points.iter().map(|(_, model)| model));
+    request.draw(&points, |(case, model)| {
+        let outcome = model.run(ranks.of(model));
+        let entries = (outcome.entries_max > 0).then_some(f64::from(outcome.entries_max));
+        let found = [
+            ("p50_ns", outcome.stable(&outcome.all, 0.5)),
+            ("p99_ns", outcome.stable(&outcome.all, 0.99)),
+            ("write_p99_ns", outcome.stable(&outcome.writes, 0.99)),
+            ("throughput_mrps", Some(outcome.throughput_mrps())),
+            ("ewt_mean", outcome.entries_mean()),
+            ("ewt_max", entries),
+            ("batch_mean", outcome.batch_mean()),
+            ("retry_share", outcome.retry_share()),
+        ];
+        request.rows(
+            case,
+            found.map(|(metric, value)| (model.load, metric, value)),
+        )
+    })
 }
 
 /// The 99th percentile; beyond any limit if the run was saturated, for latencies grow then.
@@ -377,27 +292,45 @@ pub(super) fn tail_ns(outcome: &Outcome) -> u64 {
     outcome.all.quantile(0.99).unwrap_or(0)
 }
 
-/// The highest load within the limit, and the p99 there, of every setting. Settings whose models
-/// are the same are simulated once.
-fn highest_of_all(
+/// The highest load within the limit, and the p99 there, of every model, which are simulated once
+/// if they are the same; and the popularities that they have.
+fn highest_of_all<'a>(
     request: &Request<'_>,
-    settings: &[Setting],
-    popularities: &Popularities,
-    loads: &[f64],
-) -> Vec<(Option<f64>, u64)> {
-    let models: Vec<C4Model> = settings.iter().map(|one| canonical(&one.model)).collect();
-    let once = unique(&models);
-    let name = request.figure.name;
-    let found = request.threads.map(name, &once, |model| {
-        let found = highest(model, popularities.of(model), loads);
-        found.map(|(load, outcome)| (load, tail_ns(&outcome)))
+    models: impl Iterator<Item = &'a C4Model>,
+) -> (Popularities, Vec<Option<(f64, u64)>>) {
+    let models: Vec<C4Model> = models.map(canonical).collect();
+    let ranks = Popularities::of_models(models.iter());
+    let mut loads = request.numbers(Choice::Load);
+    if loads.is_empty() {
+        loads = grid();
+    }
+    loads.sort_by(f64::total_cmp);
+    let highest = once(request, request.figure.name, &models, |model| {
+        let (load, outcome) = highest(model, ranks.of(model), &loads)?;
+        Some((load, tail_ns(&outcome)))
     });
-    let of = |model: &C4Model| {
-        let index = once.iter().position(|other| other == model);
-        let found = index.and_then(|index| *found.get(index)?);
-        found.map_or((None, 0), |(load, p99)| (Some(load), p99))
+    (ranks, highest)
+}
+
+/// What each point gives, of those that are the same only one being simulated.
+fn once<P: PartialEq + Sync, A: Copy + Send>(
+    request: &Request<'_>,
+    what: &str,
+    points: &[P],
+    run: impl Fn(&P) -> Option<A> + Sync,
+) -> Vec<Option<A>> {
+    let mut unique: Vec<&P> = Vec::new();
+    for point in points {
+        if !unique.contains(&point) {
+            unique.push(point);
+        }
+    }
+    let found = request.threads.map(what, &unique, |point| run(point));
+    let of = |point: &P| {
+        let index = unique.iter().position(|other| *other == point)?;
+        *found.get(index)?
     };
-    models.iter().map(of).collect()
+    points.iter().map(of).collect()
 }
 
 /// EREW treats reads and writes alike, so one share of writes stands for all.
@@ -407,16 +340,6 @@ fn canonical(model: &C4Model) -> C4Model {
         model.write_percent = 50.0;
     }
     model
-}
-
-fn unique(models: &[C4Model]) -> Vec<C4Model> {
-    let mut once: Vec<C4Model> = Vec::new();
-    for model in models {
-        if !once.contains(model) {
-            once.push(model.clone());
-        }
-    }
-    once
 }
 
 /// The ideal system beside a model, with as many requests a second as it has at this load.
@@ -440,62 +363,23 @@ fn ideal(model: &C4Model, load: f64) -> C4Model {
     }
 }
 
-fn row(
-    request: &Request<'_>,
-    setting: &Setting,
-    x: f64,
-    metric: &'static str,
-    value: Option<f64>,
-    paper: Option<f64>,
-) -> Row {
-    let C4Model {
-        gamma,
-        depth,
-        rules,
-        ..
-    } = setting.model;
-    let (cores, rules) = (setting.model.cores(), rules.name());
-    let balancer = setting.balancer.name();
-    let mut params =
-        format!("gamma={gamma};cores={cores};depth={depth};rules={rules};balancer={balancer}");
-    if request.figure.x != WRITES {
-        params = format!("{params};writes={}", setting.writes);
-    }
-    Row {
-        figure: request.figure.name,
-        series: setting.series.into(),
-        params,
-        x,
-        metric,
-        value,
-        paper,
-    }
-}
-
-/// Throughput and tail over ideal of Fig. 3.
-fn known_fig3(setting: &Setting) -> Option<(f64, f64)> {
-    let model = &setting.model;
-    let mrps = |load: f64| load * model.capacity() / 1e6;
-    match setting.series {
-        "ideal" => return Some((mrps(IDEAL_LOAD), 1.0)),
+/// Highest load and tail over ideal of Fig. 3.
+fn known_fig3(series: &str, writes: f64) -> Option<(f64, f64)> {
+    let cells = cells(FIG3_DATA).find(|cells| cells[0] == Some(writes));
+    match series {
+        "ideal" => Some((IDEAL_LOAD, 1.0)),
         // The tail there is 6631 ns, the ideal's 1222.
-        "erew" => return Some((mrps(0.7522), 5.426)),
-        _ => {}
-    }
-    let cells = cells(FIG3_DATA).find(|cells| cells[0] == Some(setting.writes))?;
-    match setting.series {
-        "crew" => Some((mrps(cells[1]?), cells[2]?)),
-        "d-crew" => Some((mrps(cells[3]?), 1.0)),
+        "erew" => Some((0.7522, 5.426)),
+        "crew" => Some((cells?[1]?, cells?[2]?)),
+        "d-crew" => Some((cells?[3]?, 1.0)),
         _ => None,
     }
 }
 
 /// Throughput over ideal of Fig. 4.
-fn known_fig4(setting: &Setting) -> Option<f64> {
-    let model = &setting.model;
-    let wanted = [Some(model.gamma), Some(setting.writes)];
-    let cells = cells(FIG4_DATA).find(|cells| cells[..2] == wanted)?;
-    let load = match setting.series {
+fn known_fig4(series: &str, gamma: f64, writes: f64) -> Option<f64> {
+    let cells = cells(FIG4_DATA).find(|cells| cells[..2] == [Some(gamma), Some(writes)])?;
+    let load = match series {
         "crew" => cells[2],
         "comp" => cells[3],
         _ => None,
@@ -512,30 +396,49 @@ fn cells(data: &'static str) -> impl Iterator<Item = [Option<f64>; 4]> {
     })
 }
 
-/// Cores that the model is right for; the paper has 64.
-const fn cores() -> Parameter {
-    let cores = Parameter::each(Choice::Cores, CORES, &[64.0]);
-    cores.whole().papers(&[64.0])
-}
-
-/// What the figures of latency against load take.
-const fn curve(gamma: &'static [f64], rules: &'static [&'static str]) -> [Parameter; 9] {
+/// What all of these figures take: the paper has 64 cores, and its network card balances.
+const fn parameters(
+    gamma: Parameter,
+    rules: Parameter,
+    writes: Parameter,
+    load: Parameter,
+) -> [Parameter; 9] {
     [
-        cores(),
-        Parameter::each(Choice::Gamma, GAMMAS, gamma),
-        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
-        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+        gamma,
+        Parameter::each(Choice::Cores, CORES, &[64.0])
+            .whole()
+            .papers(&[64.0]),
         DEPTH,
-        Parameter::name(Choice::Rules, rules),
-        balancer(),
+        rules,
+        Parameter::names(Choice::Balancer, &["card"]).papers_named(&["card"]),
+        writes,
+        load,
         Parameter::requests(&[200_000.0]),
         Parameter::seed(),
     ]
 }
 
-/// Who balances: the paper's network card.
-const fn balancer() -> Parameter {
-    Parameter::names(Choice::Balancer, &["card"]).papers_named(&["card"])
+/// Over the share of writes: the highest of some loads that keeps the limit.
+const fn highest_loads(gamma: Parameter, writes: &'static [f64]) -> [Parameter; 9] {
+    let rules = Parameter::name(Choice::Rules, &["reference"]);
+    let writes = Parameter::each(Choice::Writes, PERCENT, writes);
+    let loads = Parameter::together(Choice::Load, LOADS);
+    parameters(
+        gamma,
+        rules.papers_named(&["reference"]),
+        writes.axis(),
+        loads,
+    )
+}
+
+/// Latency against load.
+const fn curve(gamma: &'static [f64], rules: &'static [&'static str]) -> [Parameter; 9] {
+    parameters(
+        Parameter::each(Choice::Gamma, GAMMAS, gamma),
+        Parameter::name(Choice::Rules, rules),
+        Parameter::each(Choice::Writes, PERCENT, &[50.0]),
+        Parameter::each(Choice::Load, LOADS, &CURVE_LOADS).axis(),
+    )
 }
 
 pub(super) const CORES: (f64, f64) = (1.0, 256.0);
@@ -550,29 +453,16 @@ pub(super) const DEPTH: Parameter = Parameter::one(
 )
 .whole()
 .papers(&[2.0]);
-/// Loads of which the highest that keeps the limit is sought.
-const LOADS_TRIED: Parameter = Parameter::together(Choice::Load, LOADS);
-const CURVE_LOADS: [f64; 19] = steps(0.05);
-const FIG3_WRITES: [f64; 21] = fives();
-const FIG4_WRITES: [f64; 17] = fives();
+const CURVE_LOADS: [f64; 19] = multiples(1, 0.05);
+const FIG3_WRITES: [f64; 21] = multiples(0, 5.0);
+const FIG4_WRITES: [f64; 17] = multiples(0, 5.0);
 
-/// 0, 5, 10 and so on.
-const fn fives<const N: usize>() -> [f64; N] {
+/// Multiples of `step`, from `first` of them on.
+const fn multiples<const N: usize>(first: usize, step: f64) -> [f64; N] {
     let mut all = [0.0; N];
     let mut index = 0;
     while index < N {
-        all[index] = (index * 5) as f64;
-        index += 1;
-    }
-    all
-}
-
-/// Multiples of `step` from itself on.
-const fn steps<const N: usize>(step: f64) -> [f64; N] {
-    let mut all = [0.0; N];
-    let mut index = 0;
-    while index < N {
-        all[index] = (index + 1) as f64 * step;
+        all[index] = (first + index) as f64 * step;
         index += 1;
     }
     all

@@ -10,14 +10,14 @@ use curtail_workload::Ranks;
 
 use crate::{
     c4::{
-        Balancer, C4Model, Rules,
+        C4Model, Rules,
         system_costs::{Calibration, FullSystem, Items},
     },
-    costs::FullCosts,
     figures::{
-        Choice, Figure, Parameter, Request, c4,
+        Choice, Figure, Parameter, c4,
         parameters::{and, with},
         popularities::Popularities,
+        request::{Case, Found, Request},
     },
     queueing::Outcome,
     rows::Row,
@@ -48,7 +48,7 @@ pub(super) const FIG9: Figure = Figure {
         ),
         &[10.0],
     ),
-    run: fig9,
+    run: |request| draw(request, over_load),
 };
 
 pub(super) const FIG10: Figure = Figure {
@@ -66,7 +66,7 @@ pub(super) const FIG10: Figure = Figure {
         Parameter::each(Choice::Gamma, c4::GAMMAS, &[0.0]).papers(&[0.0]),
         Parameter::each(Choice::Writes, c4::PERCENT, &FIG10_WRITES).axis(),
     ),
-    run: fig10,
+    run: |request| draw(request, over_writes),
 };
 
 pub(super) const FIG11: Figure = Figure {
@@ -84,7 +84,7 @@ pub(super) const FIG11: Figure = Figure {
     series: SERIES,
     series_default: 6,
     parameters: &with_limit(POPULAR_READS, &[10.0, 20.0]),
-    run: fig11,
+    run: |request| draw(request, over_load),
 };
 
 pub(super) const FIG12: Figure = Figure {
@@ -97,7 +97,7 @@ pub(super) const FIG12: Figure = Figure {
     series: SERIES,
     series_default: 3,
     parameters: &with_limit(POPULAR_READS, &[10.0]),
-    run: fig12,
+    run: |request| draw(request, of_each_worker),
 };
 
 pub(super) const FIG13: Figure = Figure {
@@ -133,7 +133,7 @@ pub(super) const FIG13: Figure = Figure {
         ),
         &[10.0, 20.0],
     ),
-    run: fig13,
+    run: |request| draw(request, over_load),
 };
 
 pub(super) const TABLE2: Figure = Figure {
@@ -154,7 +154,7 @@ pub(super) const TABLE2: Figure = Figure {
         POPULAR_READS,
         Parameter::names(Choice::Items, &["tiny", "medium", "large"]).axis(),
     ),
-    run: table2,
+    run: |request| draw(request, over_sizes),
 };
 
 pub(super) const SCALING: Figure = Figure {
@@ -196,379 +196,222 @@ pub(super) const SCALING: Figure = Figure {
         .whole()
         .axis(),
     ),
-    run: scaling,
+    run: |request| draw(request, over_cores),
 };
 
-/// One curve of one system, of which the load is still open.
-#[derive(Clone, Debug)]
-struct Setting {
-    series: &'static str,
-    calibration: Calibration,
-    items: Items,
-    /// Per cent; the ideal's own model has none.
-    writes: f64,
-    balancer: Balancer,
-    /// What a request takes of a core that balances.
-    dispatch_ns: f64,
-    model: C4Model,
+/// A system, of which the load is still open.
+struct System<'a> {
+    request: &'a Request<'a>,
+    case: &'a Case,
+    model: &'a C4Model,
+    ranks: &'a Ranks,
+    /// Loads that are asked for.
+    loads: Vec<f64>,
 }
 
-/// The highest load of a setting within a limit, and the run there.
-struct Highest {
-    mrps: Option<f64>,
-    outcome: Outcome,
-}
-
-fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    curves(request, &settings, |setting, limit| {
-        match (setting.series, limit) {
-            ("d-crew" | "crew", 10) => Some(91.0),
-            ("erew", 10) => Some(76.0),
-            ("ideal", 10) => Some(95.0),
-            ("comp", 10) => Some(87.0),
-            _ => None,
-        }
+/// Numbers of every combination of costs, balancer, items, series, cores, gamma and writes.
+fn draw(request: &Request<'_>, of: impl Fn(&System<'_>) -> Vec<Found> + Sync) -> Vec<Row> {
+    let cases = request.cases(&[
+        Choice::Calibration,
+        Choice::Items,
+        Choice::Cores,
+        Choice::Balancer,
+        Choice::Gamma,
+        Choice::Writes,
+    ]);
+    let points = request.under_series(&cases).into_iter().map(|case| {
+        // The paper's costs have its network card, and ours a core.
+        let usual = match case.name(Choice::Calibration) {
+            Calibration::Paper => "card",
+            Calibration::Measured => "core",
+        };
+        let case = match case.value(Choice::Balancer) {
+            Some(_) => case,
+            None => case.with(Choice::Balancer, usual),
+        };
+        let model = model(request, &case, case.series);
+        (case, model)
+    });
+    let points: Vec<(Case, C4Model)> = points.collect();
+    let ranks = Popularities::of_models(points.iter().map(|(_, model)| model));
+    request.draw(&points, |(case, model)| {
+        let system = System {
+            request,
+            case,
+            model,
+            ranks: ranks.of(model),
+            loads: request.numbers(Choice::Load),
+        };
+        request.rows(case, of(&system))
     })
 }
 
-fn fig10(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let ranks = popularities(&settings);
-    let name = request.figure.name;
-    let rows = request.threads.map(name, &settings, |setting| {
-        let ranks = ranks.of(&setting.model);
-        let highest = setting.highest(10, ranks, &setting.loads(request));
-        let over = highest.mrps.map(|mrps| {
-            let ideal = setting.ideal().at_mrps(mrps).run(ranks);
-            c4::tail_ns(&highest.outcome) as f64 / c4::tail_ns(&ideal).max(1) as f64
-        });
-        let paper = |metric| match (setting.series, setting.writes, metric) {
-            ("crew" | "d-crew", 50.0, "mrps_under_limit") => Some(91.0),
-            ("d-crew", 85.0, "mrps_under_limit") => Some(87.0),
-            ("crew", 85.0, "mrps_under_limit") => Some(83.0),
-            ("crew", 85.0, "p99_over_ideal") => Some(5.0),
-            ("d-crew", 50.0, "ewt_mean_at_90") => Some(30.0),
-            ("d-crew", 50.0, "ewt_max_at_90") => Some(64.0),
-            ("d-crew", 85.0, "ewt_mean_at_90") => Some(52.0),
-            ("d-crew", 85.0, "ewt_max_at_90") => Some(90.0),
-            _ => None,
-        };
-        let mut values = vec![("mrps_under_limit", highest.mrps), ("p99_over_ideal", over)];
-        if setting.series == "d-crew" && setting.model.capacity() > 90e6 {
-            let outcome = Setting::at_mrps(setting, 90.0).run(ranks);
-            values.push(("ewt_mean_at_90", outcome.entries_mean()));
-            let most = f64::from(outcome.entries_max);
-            values.push(("ewt_max_at_90", Some(most)));
+/// The system of a case under a series' policy.
+fn model(request: &Request<'_>, case: &Case, series: &str) -> C4Model {
+    let (costs, _) = request.costs();
+    let items: Items = case.name(Choice::Items);
+    let system = match case.name(Choice::Calibration) {
+        Calibration::Paper => FullSystem::paper(items),
+        Calibration::Measured => {
+            let batch = request.options.batch.unwrap_or(costs.request.batch);
+            FullSystem::measured(costs, items, batch)
         }
-        let row =
-            |(metric, value)| setting.row(request, setting.writes, (metric, value), paper(metric));
-        values.into_iter().map(row).collect::<Vec<Row>>()
-    });
-    rows.into_iter().flatten().collect()
-}
-
-fn fig11(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    curves(request, &settings, |setting, limit| {
-        match (setting.series, limit) {
-            ("crew", 10) => Some(76.0),
-            ("comp", 10) => Some(125.0),
-            ("comp", 20) => Some(142.0),
-            _ => None,
-        }
-    })
-}
-
-fn fig12(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let ranks = popularities(&settings);
-    let limits = request.counts(Choice::Limit);
-    let name = request.figure.name;
-    let rows = request.threads.map(name, &settings, |setting| {
-        let one = |limit: &u16| {
-            let loads = setting.loads(request);
-            let highest = setting.highest(*limit, ranks.of(&setting.model), &loads);
-            let outcome = &highest.outcome;
-            let hot = setting.model.hot_worker();
-            let others = |of: &dyn Fn(usize) -> f64| Some(setting.mean_of_others(of));
-            let values = [
-                ("mrps_under_limit", highest.mrps),
-                ("hot_mrps", hot.map(|worker| outcome.core_mrps(worker))),
-                ("hot_busy", hot.map(|worker| outcome.utilization(worker))),
-                ("others_mrps", others(&|worker| outcome.core_mrps(worker))),
-                ("others_busy", others(&|worker| outcome.utilization(worker))),
-            ];
-            let paper = |metric| match (setting.series, metric, *limit) {
-                ("crew", "hot_mrps", 10) => Some(0.92),
-                ("crew", "others_mrps", 10) => Some(1.28),
-                ("comp", "hot_mrps", 10) => Some(1.66),
-                ("comp", "hot_busy", 10) => Some(0.47),
-                ("comp", "others_mrps", 10) => Some(2.3),
-                _ => None,
-            };
-            let row = |(metric, value)| {
-                setting.row(request, f64::from(*limit), (metric, value), paper(metric))
-            };
-            values.map(row)
-        };
-        limits.iter().flat_map(one).collect::<Vec<Row>>()
-    });
-    rows.into_iter().flatten().collect()
-}
-
-fn fig13(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    curves(request, &settings, |setting, limit| {
-        match (setting.series, limit) {
-            ("crew", 10) => Some(56.0),
-            ("comp", 10) => Some(58.0),
-            ("comp", 20) => Some(100.0),
-            _ => None,
-        }
-    })
-}
-
-fn table2(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let ranks = popularities(&settings);
-    let name = request.figure.name;
-    let rows = request.threads.map(name, &settings, |setting| {
-        let (ranks, loads) = (ranks.of(&setting.model), setting.loads(request));
-        let highest = setting.highest(10, ranks, &loads);
-        let outcome = &highest.outcome;
-        let mut values = vec![("mrps_under_limit", highest.mrps)];
-        if setting.series == "comp" {
-            let base = setting.like("crew").highest(10, ranks, &loads).outcome;
-            let hot = setting.model.hot_worker();
-            let gain = |worker| outcome.core_mrps(worker) / base.core_mrps(worker);
-            let of =
-                |outcome: &Outcome| setting.mean_of_others(&|worker| outcome.core_mrps(worker));
-            values.push(("hot_gain", hot.map(gain)));
-            values.push(("others_gain", Some(of(outcome) / of(&base))));
-        }
-        let paper = |metric| match (setting.items, setting.series, metric) {
-            (Items::Tiny, "crew", "mrps_under_limit") => Some(266.0),
-            (Items::Medium, "crew", "mrps_under_limit") => Some(142.0),
-            (Items::Large, "crew", "mrps_under_limit") => Some(76.0),
-            (Items::Tiny, "comp", "mrps_under_limit") => Some(363.0),
-            (Items::Medium, "comp", "mrps_under_limit") => Some(190.0),
-            (Items::Large, "comp", "mrps_under_limit") => Some(125.0),
-            (Items::Tiny, _, "hot_gain") => Some(1.1),
-            (Items::Medium, _, "hot_gain" | "others_gain") => Some(1.3),
-            (Items::Tiny, _, "others_gain") => Some(1.3),
-            (Items::Large, _, "hot_gain" | "others_gain") => Some(1.6),
-            _ => None,
-        };
-        let bytes = setting.items.value_bytes() as f64;
-        let row = |(metric, value)| setting.row(request, bytes, (metric, value), paper(metric));
-        values.into_iter().map(row).collect::<Vec<Row>>()
-    });
-    rows.into_iter().flatten().collect()
-}
-
-fn scaling(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request);
-    let ranks = popularities(&settings);
-    let name = request.figure.name;
-    let highest = request.threads.map(name, &settings, |setting| {
-        let (ranks, loads) = (ranks.of(&setting.model), setting.loads(request));
-        let one = Setting {
-            model: C4Model {
-                workers: 1,
-                dispatch_ns: 0,
-                ..setting.model.clone()
-            },
-            ..setting.clone()
-        };
-        let many = setting.highest(10, ranks, &loads).mrps;
-        (many, one.highest(10, ranks, &loads).mrps)
-    });
-    let mut rows = Vec::new();
-    for (setting, (mrps, one)) in settings.iter().zip(highest) {
-        let cores = f64::from(setting.model.cores());
-        let over = mrps.zip(one).map(|(mrps, one)| mrps / one);
-        for value in [("mrps_under_limit", mrps), ("over_one", over)] {
-            rows.push(setting.row(request, cores, value, None));
-        }
-    }
-    rows
-}
-
-/// Latencies over load of every setting, and its highest loads.
-fn curves(
-    request: &Request<'_>,
-    settings: &[Setting],
-    paper: impl Fn(&Setting, u16) -> Option<f64> + Sync,
-) -> Vec<Row> {
-    let ranks = popularities(settings);
-    let limits = request.counts(Choice::Limit);
-    let asked = request.numbers(Choice::Load);
-    let name = request.figure.name;
-    let rows = request.threads.map(name, settings, |setting| {
-        let ranks = ranks.of(&setting.model);
-        let mut rows = Vec::new();
-        let loads = if asked.is_empty() {
-            curve_loads()
-        } else {
-            asked.clone()
-        };
-        for load in loads {
-            let model = C4Model {
-                load,
-                ..setting.model.clone()
-            };
-            let outcome = model.run(ranks);
-            // Beyond what the system can carry, latencies say how long the run was.
-            let limit = model.limit_ns() * TOO_LONG;
-            if asked.is_empty() && c4::tail_ns(&outcome) > limit {
-                break;
-            }
-            let mrps = load * model.capacity() / 1e6;
-            rows.extend(setting.curve_rows(request, mrps, &outcome));
-        }
-        for limit in &limits {
-            let highest = setting.highest(*limit, ranks, &setting.loads(request));
-            let paper = paper(setting, *limit);
-            let value = ("mrps_under_limit", highest.mrps);
-            rows.push(setting.row(request, f64::from(*limit), value, paper));
-        }
-        rows
-    });
-    rows.into_iter().flatten().collect()
-}
-
-/// Every combination of costs, balancer, items, series, cores, gamma and writes.
-fn settings(request: &Request<'_>) -> Vec<Setting> {
-    let options = request.options;
-    let costs = options.costs.as_ref().map(|given| &given.costs);
-    let costs = costs.unwrap_or(FullCosts::measured());
-    let mut settings = Vec::new();
-    for calibration in request.calibrations() {
-        for items in items(request) {
-            let system = match calibration {
-                Calibration::Paper => FullSystem::paper(items),
-                Calibration::Measured => {
-                    let batch = options.batch.unwrap_or(costs.request.batch);
-                    FullSystem::measured(costs, items, batch)
-                }
-            };
-            for (cores, balancer) in cores(request, calibration) {
-                for gamma in request.numbers(Choice::Gamma) {
-                    for writes in request.numbers(Choice::Writes) {
-                        for series in &request.series {
-                            let open = Setting {
-                                series,
-                                calibration,
-                                items,
-                                writes,
-                                balancer,
-                                dispatch_ns: costs.dispatch_ns(),
-                                model: C4Model {
-                                    workers: cores,
-                                    gamma,
-                                    depth: request.number(Choice::Depth) as u16,
-                                    requests: request.requests(),
-                                    seed: request.seed(),
-                                    ..C4Model::of_system(Policy::Ideal, system)
-                                },
-                            };
-                            settings.push(open.like(series));
-                        }
-                    }
-                }
-            }
-        }
-    }
-    settings
-}
-
-fn items(request: &Request<'_>) -> Vec<Items> {
-    let names = request.names(Choice::Items);
-    let named = |items: &Items| names.iter().any(|name| name == items.name());
-    let all = [Items::Tiny, Items::Medium, Items::Large];
-    all.into_iter().filter(named).collect()
-}
-
-/// Numbers of cores with each balancer: as asked for; else the paper's costs have its network card
-/// and ours a core.
-fn cores(request: &Request<'_>, calibration: Calibration) -> Vec<(u16, Balancer)> {
-    let balancers = match (c4::balancers(request), calibration) {
-        (asked, _) if !asked.is_empty() => asked,
-        (_, Calibration::Paper) => vec![Balancer::Card],
-        (_, Calibration::Measured) => vec![Balancer::Core],
     };
-    let with = |cores| balancers.iter().map(move |balancer| (cores, *balancer));
-    let all = request.counts(Choice::Cores).into_iter();
-    all.flat_map(with).collect()
+    let of_series = c4::model(series, Rules::Paper);
+    let model = C4Model {
+        policy: of_series.policy,
+        mechanism: of_series.mechanism,
+        compaction: of_series.compaction,
+        write_percent: match of_series.policy {
+            Policy::Ideal => 0.0,
+            _ => case.number(Choice::Writes),
+        },
+        workers: case.count(Choice::Cores),
+        gamma: case.number(Choice::Gamma),
+        depth: request.number(Choice::Depth) as u16,
+        requests: request.requests(),
+        seed: request.seed(),
+        ..C4Model::of_system(of_series.policy, system)
+    };
+    c4::balanced(model, case.name(Choice::Balancer), costs)
 }
 
-fn popularities(settings: &[Setting]) -> Popularities {
-    Popularities::of_models(settings.iter().map(|setting| &setting.model))
+/// Over the share of writes: highest loads, their tails, and the exclusive-writer table.
+fn over_writes(system: &System<'_>) -> Vec<Found> {
+    let x = system.case.number(Choice::Writes);
+    let (mrps, outcome) = system.highest(10);
+    let ideal = system.at_mrps(&system.like("ideal"), mrps);
+    let over = c4::tail_ns(&outcome) as f64 / c4::tail_ns(&ideal).max(1) as f64;
+    let mut found = vec![
+        (x, "mrps_under_limit", Some(mrps)),
+        (x, "p99_over_ideal", Some(over)),
+    ];
+    if system.case.series == "d-crew" && system.model.capacity() > 90e6 {
+        let outcome = system.at_mrps(system.model, 90.0);
+        let most = f64::from(outcome.entries_max);
+        found.push((x, "ewt_mean_at_90", outcome.entries_mean()));
+        found.push((x, "ewt_max_at_90", Some(most)));
+    }
+    found
 }
 
-impl Setting {
+/// Over the limit: what each worker carries.
+fn of_each_worker(system: &System<'_>) -> Vec<Found> {
+    let one = |limit: u16| {
+        let (highest, outcome) = system.highest(limit);
+        let hot = system.model.hot_worker();
+        let mrps = |worker| outcome.core_mrps(worker);
+        let busy = |worker| outcome.utilization(worker);
+        let found = [
+            ("mrps_under_limit", Some(highest)),
+            ("hot_mrps", hot.map(mrps)),
+            ("hot_busy", hot.map(busy)),
+            ("others_mrps", Some(system.mean_of_others(mrps))),
+            ("others_busy", Some(system.mean_of_others(busy))),
+        ];
+        found.map(|(metric, value)| (f64::from(limit), metric, value))
+    };
+    let limits = system.request.counts(Choice::Limit).into_iter();
+    limits.flat_map(one).collect()
+}
+
+/// Over the size of items: highest loads, and what compaction gains.
+fn over_sizes(system: &System<'_>) -> Vec<Found> {
+    let x = system.case.name::<Items>(Choice::Items).value_bytes() as f64;
+    let (mrps, outcome) = system.highest(10);
+    let mut found = vec![(x, "mrps_under_limit", Some(mrps))];
+    if system.case.series == "comp" {
+        let (_, base) = system.highest_of(&system.like("crew"), 10);
+        let hot = system.model.hot_worker();
+        let gain = |worker| outcome.core_mrps(worker) / base.core_mrps(worker);
+        let of = |outcome: &Outcome| system.mean_of_others(|worker| outcome.core_mrps(worker));
+        found.push((x, "hot_gain", hot.map(gain)));
+        found.push((x, "others_gain", Some(of(&outcome) / of(&base))));
+    }
+    found
+}
+
+/// Over cores: highest loads, and how many times one core's they are.
+fn over_cores(system: &System<'_>) -> Vec<Found> {
+    let x = f64::from(system.model.cores());
+    let one = C4Model {
+        workers: 1,
+        dispatch_ns: 0,
+        ..system.model.clone()
+    };
+    let (mrps, _) = system.highest(10);
+    let (one, _) = system.highest_of(&one, 10);
+    vec![
+        (x, "mrps_under_limit", Some(mrps)),
+        (x, "over_one", Some(mrps / one)),
+    ]
+}
+
+/// Latencies over load, and highest loads.
+fn over_load(system: &System<'_>) -> Vec<Found> {
+    let model = system.model;
+    let mut found = Vec::new();
+    let loads = match &system.loads[..] {
+        [] => (1..=32).map(|n| f64::from(n) * 0.03).collect(),
+        asked => asked.to_vec(),
+    };
+    for load in loads {
+        let outcome = C4Model {
+            load,
+            ..model.clone()
+        }
+        .run(system.ranks);
+        // Beyond what the system can carry, latencies say how long the run was.
+        let limit = model.limit_ns() * TOO_LONG;
+        if system.loads.is_empty() && c4::tail_ns(&outcome) > limit {
+            break;
+        }
+        found.extend(system.latencies(load * model.capacity() / 1e6, &outcome));
+    }
+    for limit in system.request.counts(Choice::Limit) {
+        let (mrps, _) = system.highest(limit);
+        found.push((f64::from(limit), "mrps_under_limit", Some(mrps)));
+    }
+    found
+}
+
+impl System<'_> {
     /// The same system under another series' policy.
-    fn like(&self, series: &'static str) -> Self {
-        let of_series = c4::model(series, Rules::Paper);
-        let model = C4Model {
-            policy: of_series.policy,
-            mechanism: of_series.mechanism,
-            compaction: of_series.compaction,
-            write_percent: match of_series.policy {
-                Policy::Ideal => 0.0,
-                _ => self.writes,
-            },
-            workers: self.model.cores(),
-            dispatch_ns: 0,
-            ..self.model.clone()
-        };
-        Self {
-            series,
-            model: c4::balanced(model, self.balancer, self.dispatch_ns),
-            ..self.clone()
-        }
+    fn like(&self, series: &str) -> C4Model {
+        model(self.request, self.case, series)
     }
 
-    fn ideal(&self) -> Self {
-        self.like("ideal")
-    }
-
-    /// At so many million requests a second.
-    fn at_mrps(&self, mrps: f64) -> C4Model {
+    /// A run at so many million requests a second.
+    fn at_mrps(&self, model: &C4Model, mrps: f64) -> Outcome {
+        let load = mrps * 1e6 / model.capacity();
         C4Model {
-            load: mrps * 1e6 / self.model.capacity(),
-            ..self.model.clone()
+            load,
+            ..model.clone()
         }
+        .run(self.ranks)
     }
 
-    /// The loads among which the highest is sought.
-    fn loads(&self, request: &Request<'_>) -> Vec<f64> {
-        let grid: Vec<f64> = (1..100).map(|n| f64::from(n) / 100.0).collect();
-        let asked = request.numbers(Choice::Load);
-        let mut loads = if asked.is_empty() { grid } else { asked };
-        loads.sort_by(f64::total_cmp);
-        loads
+    /// The most that it carries within a limit, and the run there.
+    fn highest(&self, limit: u16) -> (f64, Outcome) {
+        self.highest_of(self.model, limit)
     }
 
-    fn highest(&self, limit: u16, ranks: &Ranks, loads: &[f64]) -> Highest {
+    fn highest_of(&self, model: &C4Model, limit: u16) -> (f64, Outcome) {
         let model = C4Model {
             limit,
-            ..self.model.clone()
+            ..model.clone()
         };
-        match c4::highest(&model, ranks, loads) {
-            Some((load, outcome)) => Highest {
-                mrps: Some(load * model.capacity() / 1e6),
-                outcome,
-            },
-            None => Highest {
-                mrps: None,
-                outcome: model.run(ranks),
-            },
+        let mut loads = self.loads.clone();
+        if loads.is_empty() {
+            loads = (1..100).map(|n| f64::from(n) / 100.0).collect();
         }
+        loads.sort_by(f64::total_cmp);
+        let found = c4::highest(&model, self.ranks, &loads);
+        let (load, outcome) = found.unwrap_or_else(|| unreachable!("there is no load"));
+        (load * model.capacity() / 1e6, outcome)
     }
 
-    fn mean_of_others(&self, of: &dyn Fn(usize) -> f64) -> f64 {
+    fn mean_of_others(&self, of: impl Fn(usize) -> f64) -> f64 {
         let hot = self.model.hot_worker();
         let workers = 0..usize::from(self.model.workers);
         let others = workers.filter(|worker| Some(*worker) != hot).map(of);
@@ -576,62 +419,20 @@ impl Setting {
         all.iter().sum::<f64>() / all.len().max(1) as f64
     }
 
-    fn curve_rows(&self, request: &Request<'_>, mrps: f64, outcome: &Outcome) -> Vec<Row> {
-        let tail = |ns: Option<u64>| ns.filter(|_| !outcome.saturated).map(|ns| ns as f64);
-        let hot = self.model.hot_worker();
-        let hot_ns = hot.map(|worker| outcome.core_service_ns(worker));
-        let others = self.mean_of_others(&|worker| outcome.core_service_ns(worker));
-        let values = [
-            ("p50_ns", tail(outcome.all.quantile(0.5))),
-            ("p99_ns", tail(outcome.all.quantile(0.99))),
-            ("write_p99_ns", tail(outcome.writes.quantile(0.99))),
-            ("hot_service_ns", hot_ns),
-            ("other_service_ns", Some(others)),
+    fn latencies(&self, mrps: f64, outcome: &Outcome) -> impl Iterator<Item = Found> {
+        let service = |worker| outcome.core_service_ns(worker);
+        let found = [
+            ("p50_ns", outcome.stable(&outcome.all, 0.5)),
+            ("p99_ns", outcome.stable(&outcome.all, 0.99)),
+            ("write_p99_ns", outcome.stable(&outcome.writes, 0.99)),
+            ("hot_service_ns", self.model.hot_worker().map(service)),
+            ("other_service_ns", Some(self.mean_of_others(service))),
             ("ewt_mean", outcome.entries_mean()),
             ("batch_mean", outcome.batch_mean()),
         ];
-        let known = values.into_iter().filter(|(_, value)| value.is_some());
-        known
-            .map(|value| self.row(request, mrps, value, None))
-            .collect()
+        let known = found.into_iter().filter(|(_, value)| value.is_some());
+        known.map(move |(metric, value)| (mrps, metric, value))
     }
-
-    fn row(
-        &self,
-        request: &Request<'_>,
-        x: f64,
-        (metric, value): (&'static str, Option<f64>),
-        paper: Option<f64>,
-    ) -> Row {
-        let model = &self.model;
-        let figure = request.figure;
-        let (costs, balancer) = (self.calibration.name(), self.balancer.name());
-        let mut params = format!("costs={costs};balancer={balancer};gamma={}", model.gamma);
-        let is_x = |axis: &Figure| axis.name == figure.name;
-        if !is_x(&FIG10) {
-            params += &format!(";writes={}", self.writes);
-        }
-        if !is_x(&TABLE2) {
-            params += &format!(";items={}", self.items.name());
-        }
-        if !is_x(&SCALING) {
-            params += &format!(";cores={}", model.cores());
-        }
-        Row {
-            figure: figure.name,
-            series: self.series.into(),
-            params,
-            x,
-            metric,
-            value,
-            paper,
-        }
-    }
-}
-
-/// Shares of the capacity at which latencies are drawn.
-fn curve_loads() -> Vec<f64> {
-    (1..=32).map(|n| f64::from(n) * 0.03).collect()
 }
 
 /// What all of these figures take; the paper's setting is 64 cores and items of 512 bytes.

@@ -8,13 +8,9 @@
 //! the production protocol ([`crate::WholeCluster`]). Hit ratios are exact (`hits=` says them);
 //! where the paper states another, its own stands beside in a chart of its own.
 
-mod ours;
-mod popularity;
-mod read_only;
-mod scaling;
-mod sizes;
 pub(super) mod stated;
-mod writes;
+mod sums;
+mod throughput;
 
 use curtail_consistency::symmetric::Model;
 
@@ -27,12 +23,8 @@ use crate::{
     rows::Row,
 };
 
-pub(super) use ours::{COPIES, CORES};
-pub(super) use popularity::{FIG1, FIG3};
-pub(super) use read_only::{FIG8, FIG9};
-pub(super) use scaling::{FIG14, FIG15};
-pub(super) use sizes::{FIG12, FIG13};
-pub(super) use writes::{FIG10, FIG11};
+pub(super) use sums::{COPIES, CORES, FIG1, FIG3, FIG15};
+pub(super) use throughput::{FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG14};
 
 /// What a series is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -203,18 +195,11 @@ impl Setting {
 
 impl From<WholeOutcome> for Measured {
     fn from(outcome: WholeOutcome) -> Self {
-        let sent = outcome.sent;
         Self {
             mrps: outcome.mrps,
             hits_mrps: outcome.hits_mrps,
             gigabits: outcome.link_gigabits,
-            shares: TrafficShares {
-                misses: sent.misses.bytes,
-                updates: sent.updates.bytes,
-                invalidations: sent.validations.bytes,
-                acknowledgements: sent.acknowledgements.bytes,
-                credits: sent.credits.bytes,
-            },
+            shares: outcome.sent.bytes(),
         }
     }
 }
@@ -273,6 +258,72 @@ struct Point {
     setting: Setting,
 }
 
+impl Point {
+    fn curve(&self) -> (&str, &str) {
+        (self.series, &self.params)
+    }
+}
+
+/// Every series along `axis` with the exact hit ratio and with the paper's, and along nodes with
+/// that of the paper's estimates, for each number of nodes.
+fn points(request: &Request<'_>, axis: Choice) -> Vec<Point> {
+    let is_declared = |choice| request.figure.parameter(choice).is_some();
+    let counts = match axis {
+        Choice::Nodes => vec![0.0],
+        _ => request.numbers(Choice::Nodes),
+    };
+    let (series, numbers) = (request.series.iter().copied(), request.numbers(axis));
+    let mut places: Vec<(f64, &'static str)> = series
+        .flat_map(|series| numbers.iter().map(move |x| (*x, series)))
+        .collect();
+    if axis == Choice::ValueBytes {
+        // What is set beside another of its size stands next to it.
+        places.sort_by_key(|(x, _)| numbers.iter().position(|other| other == x));
+    }
+    let mut points = Vec::new();
+    for count in counts {
+        for (index, kind) in ["exact", "stated", "estimate"].into_iter().enumerate() {
+            for (x, series) in places.iter().copied() {
+                let number = |choice| match choice {
+                    _ if choice == axis => x,
+                    Choice::Nodes => count,
+                    _ => request.number(choice),
+                };
+                let mut all = hit_ratios(number(Choice::Gamma));
+                all.extend((axis == Choice::Nodes).then_some(0.66));
+                let Some(hits) = all.get(index).copied() else {
+                    continue;
+                };
+                let mut setting = Setting::new(series, request);
+                setting.hits = hits;
+                setting.nodes = number(Choice::Nodes) as u16;
+                setting.gamma = number(Choice::Gamma);
+                setting.value_bytes = number(Choice::ValueBytes) as u32;
+                let mut params = String::new();
+                for choice in [Choice::Nodes, Choice::Gamma, Choice::Writes] {
+                    if choice != axis && is_declared(choice) {
+                        params += &format!("{}={};", choice.key(), number(choice));
+                    }
+                }
+                if is_declared(Choice::Writes) {
+                    setting.writes_percent = number(Choice::Writes);
+                }
+                params += &match axis {
+                    Choice::Gamma => format!("hits={kind}"),
+                    _ => hits_text(hits),
+                };
+                points.push(Point {
+                    series,
+                    params,
+                    x,
+                    setting,
+                });
+            }
+        }
+    }
+    points
+}
+
 /// Rows of every point: the numbers that `of` takes from what it gives.
 fn rows<const N: usize>(
     request: &Request<'_>,
@@ -283,8 +334,7 @@ fn rows<const N: usize>(
     let mut rows = Vec::new();
     for (point, measured) in points.iter().zip(measured(request, &settings)) {
         let numbers = measured.iter().flat_map(&of);
-        let curve = (point.series, point.params.as_str());
-        rows.extend(numbers.map(|number| row(request, curve, point.x, number)));
+        rows.extend(numbers.map(|number| row(request, point.curve(), point.x, number)));
     }
     rows
 }
@@ -316,6 +366,7 @@ const fn value() -> Parameter {
 }
 
 const NODES_RANGE: (f64, f64) = (2.0, 1_000.0);
+const NODES_DRAWN: [f64; 9] = [5.0, 7.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0];
 const GAMMAS: (f64, f64) = (0.0, 20.0);
 const VALUES: (f64, f64) = (1.0, 1e6);
 /// The paper's cluster.

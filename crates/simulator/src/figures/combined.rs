@@ -1,14 +1,15 @@
 //! Sizes, writes and skew at once: what size-aware sharding and d-CREW do alone and together.
 
-use std::collections::BTreeMap;
-
 use curtail_dispatch::{Closing, Policy};
 
 use crate::{
     c4::{Mechanism, system_costs::Calibration},
     combined::{Combined, CombinedPrices},
-    costs::FullCosts,
-    figures::{Choice, Figure, Parameter, Request, at_loads, minos_system::workload},
+    figures::{
+        Choice, Figure, Parameter, at_loads,
+        minos_system::workload,
+        request::{Case, Found, Request, last_within, over_best},
+    },
     minos::PlanCost,
     queueing::Outcome,
     rows::Row,
@@ -65,8 +66,7 @@ pub(super) const COMBINED: Figure = Figure {
 
 #[derive(Clone, Debug)]
 struct Setting {
-    series: &'static str,
-    params: String,
+    case: Case,
     core_ns: f64,
     model: Combined,
 }
@@ -98,63 +98,44 @@ fn of_series(series: &str, model: Combined) -> Combined {
 }
 
 fn settings(request: &Request<'_>) -> Vec<Setting> {
-    let options = request.options;
-    let measured = match &options.costs {
-        Some(given) => CombinedPrices::of(&given.costs, "given"),
-        None => CombinedPrices::of(FullCosts::measured(), "measured"),
-    };
-    let of = |calibration: Calibration| match calibration {
-        Calibration::Paper => CombinedPrices::paper(),
-        Calibration::Measured => measured.clone(),
-    };
-    let prices = request.calibrations().into_iter().map(of);
-    let mut settings = Vec::new();
-    for prices in prices {
-        for cores in request.counts(Choice::Cores) {
-            for gamma in request.numbers(Choice::Gamma) {
-                for writes in request.numbers(Choice::Writes) {
-                    for percent in request.numbers(Choice::LargeFraction) {
-                        for kilobytes in request.numbers(Choice::LargeMaxKb) {
-                            let name = prices.serve.name;
-                            let workload = workload(percent, kilobytes, writes, gamma);
-                            let params = format!(
-                                "prices={name};cores={cores};gamma={gamma};writes={writes};\
-                                 large={percent};max_kb={kilobytes}"
-                            );
-                            let model = Combined {
-                                cores,
-                                depth: request.number(Choice::Depth) as u16,
-                                requests: request.requests(),
-                                seed: request.seed(),
-                                ..Combined::new(prices.clone(), workload)
-                            };
-                            settings.push(Setting {
-                                series: "",
-                                params,
-                                core_ns: 0.0,
-                                model,
-                            });
-                        }
-                    }
-                }
+    let cases = request.cases(&[
+        Choice::Calibration,
+        Choice::Cores,
+        Choice::Gamma,
+        Choice::Writes,
+        Choice::LargeFraction,
+        Choice::LargeMaxKb,
+    ]);
+    let open = cases.into_iter().map(|case| {
+        let prices = match case.name(Choice::Calibration) {
+            Calibration::Paper => CombinedPrices::paper(),
+            Calibration::Measured => {
+                let (costs, name) = request.costs();
+                CombinedPrices::of(costs, name)
             }
-        }
-    }
-    let core_ns = request
-        .threads
-        .map("workloads", &settings, |setting| setting.model.core_ns());
-    for (setting, core_ns) in settings.iter_mut().zip(core_ns) {
-        setting.core_ns = core_ns;
-    }
-    let with_series = |setting: &Setting| {
+        };
+        let case = case.with(Choice::Calibration, prices.serve.name);
+        let model = Combined {
+            cores: case.count(Choice::Cores),
+            depth: request.number(Choice::Depth) as u16,
+            requests: request.requests(),
+            seed: request.seed(),
+            ..Combined::new(prices, workload(&case))
+        };
+        (case, model)
+    });
+    let open: Vec<(Case, Combined)> = open.collect();
+    let threads = request.threads;
+    let core_ns = threads.map("workloads", &open, |(_, model)| model.core_ns());
+    let of_series = |((case, model), core_ns): (&(Case, Combined), f64)| {
         let of = |series: &&'static str| Setting {
-            series,
-            model: of_series(series, setting.model.clone()),
-            ..setting.clone()
+            case: case.under(series),
+            core_ns,
+            model: of_series(series, model.clone()),
         };
         request.series.iter().map(of).collect::<Vec<_>>()
     };
-    settings.iter().flat_map(with_series).collect()
+    open.iter().zip(core_ns).flat_map(of_series).collect()
 }
 
 impl Setting {
@@ -166,98 +147,56 @@ impl Setting {
         model.run(self.core_ns)
     }
 
-    fn row(&self, request: &Request<'_>, x: f64, metric: &'static str, value: Option<f64>) -> Row {
-        request.row((self.series, &self.params), x, (metric, value), None)
-    }
-
     /// The highest loads within ten and twenty mean service times, by halving.
-    fn highest(&self) -> [Option<f64>; 2] {
-        let mut known = BTreeMap::new();
-        LIMITS.map(|times| {
-            let (mut low, mut high) = (1, STEPS);
-            while low < high {
-                let middle = (low + high) / 2;
-                let load = f64::from(middle) / f64::from(STEPS);
-                let p99 = known
-                    .entry(middle)
-                    .or_insert_with(|| self.at(load).p99_ns());
-                match p99.is_some_and(|p99| p99 as f64 <= times * self.core_ns) {
-                    true => low = middle + 1,
-                    false => high = middle,
-                }
-            }
-            (low > 1).then(|| f64::from(low - 1) / f64::from(STEPS))
-        })
+    fn highest(&self) -> [Found; 2] {
+        let load = |step: u32| f64::from(step) / f64::from(STEPS);
+        let limits_ns = LIMITS.map(|times| times * self.core_ns);
+        let found = last_within(limits_ns, 1..STEPS, |step| self.at(load(step)));
+        [0, 1].map(|index| (LIMITS[index], "slo_load", found[index].map(load)))
     }
 }
 
 fn combined(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request);
     let points = at_loads(&settings, &request.numbers(Choice::Load));
-    let name = request.figure.name;
-    let outcomes = request
-        .threads
-        .map(name, &points, |(setting, load)| setting.at(*load));
-    let mut rows = Vec::new();
-    for ((setting, load), outcome) in points.iter().zip(&outcomes) {
-        for (metric, value) in measured(outcome) {
-            rows.push(setting.row(request, *load, metric, value));
-        }
-    }
-    let highest = request.threads.map(name, &settings, Setting::highest);
-    for (setting, highest) in settings.iter().zip(&highest) {
-        for (times, load) in LIMITS.into_iter().zip(highest) {
-            rows.push(setting.row(request, times, "slo_load", *load));
-        }
-    }
-    rows.extend(over_best_alone(request, &settings, &highest));
+    let mut rows = request.draw(&points, |(setting, load)| {
+        let found = measured(&setting.at(*load));
+        request.rows(
+            &setting.case,
+            found.map(|(metric, value)| (*load, metric, value)),
+        )
+    });
+    let highest = request.draw(&settings, |setting| {
+        request.rows(&setting.case, setting.highest())
+    });
+    let together = highest
+        .iter()
+        .filter(|row| row.series == "size-aware-d-crew-comp");
+    let over = together.filter_map(|row| {
+        Some(Row {
+            metric: "over_best_alone",
+            value: over_best(row, &highest, &["size-aware", "d-crew", "d-crew-comp"])?,
+            ..row.clone()
+        })
+    });
+    let over: Vec<Row> = over.collect();
+    rows.extend(highest);
+    rows.extend(over);
     rows
 }
 
 fn measured(outcome: &Outcome) -> [(&'static str, Option<f64>); 7] {
-    let p99 = |histogram: &crate::histogram::Histogram| {
-        let p99 = histogram.quantile(0.99).filter(|_| !outcome.saturated);
-        p99.map(|ns| ns as f64 / 1e3)
-    };
-    let share = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let p99 = |histogram| outcome.stable(histogram, 0.99).map(|ns| ns / 1e3);
+    let behind = outcome.behind_large as f64 / outcome.small_served as f64;
     [
         ("p99_us", p99(&outcome.all)),
         ("small_p99_us", p99(&outcome.small)),
         ("write_p99_us", p99(&outcome.writes)),
         ("large_p99_us", p99(&outcome.large)),
-        (
-            "behind_large",
-            share(outcome.behind_large, outcome.small_served),
-        ),
+        ("behind_large", Some(behind)),
         ("batch_mean", outcome.batch_mean()),
         ("retry_share", outcome.retry_share()),
     ]
-}
-
-fn over_best_alone(
-    request: &Request<'_>,
-    settings: &[Setting],
-    highest: &[[Option<f64>; 2]],
-) -> Vec<Row> {
-    let both = settings.iter().zip(highest);
-    let defaults = both
-        .clone()
-        .filter(|(setting, _)| setting.series == "size-aware-d-crew-comp");
-    let mut rows = Vec::new();
-    for (setting, together) in defaults {
-        let alone = both.clone().filter(|(other, _)| {
-            let alone = ["size-aware", "d-crew", "d-crew-comp"].contains(&other.series);
-            alone && other.params == setting.params
-        });
-        let alone: Vec<&[Option<f64>; 2]> = alone.map(|(_, highest)| highest).collect();
-        for (limit, times) in LIMITS.into_iter().enumerate() {
-            let best = alone.iter().filter_map(|highest| highest[limit]);
-            let best = best.max_by(f64::total_cmp);
-            let over = together[limit].zip(best).map(|(own, best)| own / best);
-            rows.push(setting.row(request, times, "over_best_alone", over));
-        }
-    }
-    rows
 }
 
 const LIMITS: [f64; 2] = [10.0, 20.0];

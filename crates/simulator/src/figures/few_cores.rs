@@ -1,10 +1,11 @@
 //! Small requests beside large ones on few cores, as the server serves them over TCP.
 
 use crate::{
-    costs::FullCosts,
     few_cores::{FewCores, Serving},
-    figures::{Choice, Figure, Parameter, Request},
-    histogram::Histogram,
+    figures::{
+        Choice, Figure, Parameter,
+        request::{Case, Request},
+    },
     queueing::Outcome,
     rows::Row,
 };
@@ -58,13 +59,6 @@ struct Company {
     small_bytes: (u32, u32),
 }
 
-struct Point {
-    series: &'static str,
-    params: String,
-    load: f64,
-    model: FewCores,
-}
-
 impl Company {
     /// So many per cent of the requests, beside values of 14 to 1400 bytes (Minos, section 5.3).
     const fn share(percent: f64, kilobytes: f64) -> Self {
@@ -86,9 +80,12 @@ impl Company {
         }
     }
 
-    fn name(&self) -> String {
+    /// A case with these large requests.
+    fn beside(&self, case: &Case) -> Case {
         let unit = if self.is_share { "%" } else { "/s" };
-        format!("large={}{unit};kb={}", self.amount, self.kilobytes)
+        let large = format!("{}{unit}", self.amount);
+        let case = case.clone().with(Choice::LargeFraction, &*large);
+        case.with(Choice::LargeMaxKb, self.kilobytes)
     }
 
     fn rate(&self, small: f64) -> f64 {
@@ -100,58 +97,36 @@ impl Company {
 }
 
 fn beside(request: &Request<'_>) -> Vec<Row> {
-    let points = points(request);
-    let outcomes = request.threads.map(request.figure.name, &points, |point| {
-        let alone = FewCores {
-            large_rate: 0.0,
-            ..point.model.clone()
-        };
-        (point.model.run(), alone.run())
-    });
-    let mut rows = Vec::new();
-    for (point, (outcome, alone)) in points.iter().zip(&outcomes) {
-        for (metric, value) in measured(outcome, alone) {
-            let of = (point.series, point.params.as_str());
-            rows.push(request.row(of, point.load, (metric, value), None));
-        }
-    }
-    rows
-}
-
-fn points(request: &Request<'_>) -> Vec<Point> {
-    let options = request.options;
-    let costs = options.costs.as_ref().map(|given| &given.costs);
-    let costs = costs.unwrap_or(FullCosts::measured());
     let mut points = Vec::new();
-    for cores in request.counts(Choice::Cores) {
+    for case in request.cases(&[Choice::Cores]) {
         for company in companies(request) {
-            for series in &request.series {
-                for load in request.numbers(Choice::Load) {
-                    let mut model = FewCores {
-                        serving: serving(series),
-                        cores,
-                        costs: costs.clone(),
-                        batch: request.number(Choice::Batch) as u32,
-                        rate: 0.0,
-                        small_bytes: company.small_bytes,
-                        large_rate: 0.0,
-                        large_bytes: (company.kilobytes * 1e3) as u32,
-                        requests: request.requests(),
-                        seed: request.seed(),
-                    };
-                    model.rate = model.peak() * load;
-                    model.large_rate = company.rate(model.rate);
-                    points.push(Point {
-                        series,
-                        params: format!("cores={cores};{}", company.name()),
-                        load,
-                        model,
-                    });
-                }
-            }
+            let cases = request.under_series(&[company.beside(&case)]);
+            let cases = request.sweep(cases, &[Choice::Load]).into_iter();
+            points.extend(cases.map(|case| (company, case)));
         }
     }
-    points
+    request.draw(&points, |(company, case)| {
+        let load = case.number(Choice::Load);
+        let mut model = FewCores {
+            serving: serving(case.series),
+            cores: case.count(Choice::Cores),
+            costs: request.costs().0.clone(),
+            batch: request.number(Choice::Batch) as u32,
+            rate: 0.0,
+            small_bytes: company.small_bytes,
+            large_rate: 0.0,
+            large_bytes: (company.kilobytes * 1e3) as u32,
+            requests: request.requests(),
+            seed: request.seed(),
+        };
+        model.rate = model.peak() * load;
+        let beside = FewCores {
+            large_rate: company.rate(model.rate),
+            ..model.clone()
+        };
+        let found = measured(&beside.run(), &model.run());
+        request.rows(case, found.map(|(metric, value)| (load, metric, value)))
+    })
 }
 
 /// The default ones, or every combination of what is asked for.
@@ -176,24 +151,17 @@ fn serving(series: &str) -> Serving {
 }
 
 fn measured(outcome: &Outcome, alone: &Outcome) -> [(&'static str, Option<f64>); 6] {
-    let quantile = |outcome: &Outcome, histogram: &Histogram, share| {
-        let found = histogram.quantile(share).filter(|_| !outcome.saturated);
-        found.map(|value| value as f64 / 1e3)
-    };
-    let p99 = quantile(outcome, &outcome.small, 0.99);
-    let alone_p99 = quantile(alone, &alone.small, 0.99);
+    let thousandth = |value: f64| value / 1e3;
+    let small = |outcome: &Outcome, share| outcome.stable(&outcome.small, share).map(thousandth);
+    let p99_of = |histogram| outcome.stable(histogram, 0.99).map(thousandth);
+    let (p99, alone_p99) = (small(outcome, 0.99), small(alone, 0.99));
+    let over = p99.zip(alone_p99).map(|(p99, alone)| p99 / alone);
     [
-        ("small_p50_us", quantile(outcome, &outcome.small, 0.5)),
+        ("small_p50_us", small(outcome, 0.5)),
         ("small_p99_us", p99),
         ("small_p99_alone_us", alone_p99),
-        (
-            "small_p99_over_alone",
-            p99.zip(alone_p99).map(|(p99, alone)| p99 / alone),
-        ),
-        ("large_p99_us", quantile(outcome, &outcome.large, 0.99)),
-        (
-            "kilobytes_ahead_p99",
-            quantile(outcome, &outcome.bytes_ahead, 0.99),
-        ),
+        ("small_p99_over_alone", over),
+        ("large_p99_us", p99_of(&outcome.large)),
+        ("kilobytes_ahead_p99", p99_of(&outcome.bytes_ahead)),
     ]
 }

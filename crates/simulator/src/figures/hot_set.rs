@@ -12,7 +12,7 @@ use curtail_types::{HotSetEpoch, Instant, Key, KeyHash, KeyName};
 use curtail_workload::{Change, HotSet as Places, Pattern, Period, Popularity, Random, Ranks, mix};
 
 use crate::{
-    figures::{Choice, Figure, Parameter, Request},
+    figures::{Choice, Figure, Parameter, request::Request},
     rows::Row,
 };
 
@@ -41,33 +41,27 @@ pub(super) const HOT_SET: Figure = Figure {
 };
 
 fn run(request: &Request<'_>) -> Vec<Row> {
-    let mut points = Vec::new();
-    for gamma in request.numbers(Choice::Gamma) {
-        points.extend(request.series.iter().map(|&series| (series, gamma)));
-    }
-    let drawn = request
-        .threads
-        .map(request.figure.name, &points, |&(series, gamma)| {
-            Model::new(change(series), gamma, request.seed()).run(request.requests())
-        });
-    let mut rows = Vec::new();
-    for ((series, gamma), seconds) in points.iter().zip(drawn) {
-        for (x, second) in (1..).map(f64::from).zip(seconds) {
+    let points = request.under_series(&request.cases(&[Choice::Gamma]));
+    request.draw(&points, |case| {
+        let model = Model::new(
+            change(case.series),
+            case.number(Choice::Gamma),
+            request.seed(),
+        );
+        let mut rows = Vec::new();
+        for (x, second) in (1..).map(f64::from).zip(model.run(request.requests())) {
             for (set, seen) in [("hot", second.hot), ("listed", second.listed)] {
-                let params = format!("gamma={gamma};set={set}");
-                let numbers = [
-                    ("hits_percent_of_best", seen.hits_percent),
-                    ("keys_that_came", seen.came as f64),
+                let mut case = case.clone();
+                case.more = format!(";set={set}");
+                let found = [
+                    (x, "hits_percent_of_best", Some(seen.hits_percent)),
+                    (x, "keys_that_came", Some(seen.came as f64)),
                 ];
-                let curve = (*series, &*params);
-                rows.extend(
-                    numbers
-                        .map(|(metric, value)| request.row(curve, x, (metric, Some(value)), None)),
-                );
+                rows.extend(request.rows(&case, found));
             }
         }
-    }
-    rows
+        rows
+    })
 }
 
 /// What a series changes, and when.
@@ -135,10 +129,11 @@ impl Model {
         if let Some(places) = &mut self.places {
             places.advance((second - 1) * SECOND_NS, 0);
         }
-        let hits = (
-            self.hits_percent(&self.hot),
-            self.hits_percent(&self.listed),
-        );
+        let seen = |set| Seen {
+            hits_percent: self.hits_percent(set),
+            came: 0,
+        };
+        let (mut hot, mut listed) = (seen(&self.hot), seen(&self.listed));
         for _ in 0..samples {
             let rank = self.ranks.rank(&mut self.random);
             let place = self.place(rank);
@@ -147,17 +142,8 @@ impl Model {
                 self.tracker.see(KeyHash(mix(place)), key, Access::Read);
             }
         }
-        let (hot, listed) = self.end_epoch(second);
-        Second {
-            hot: Seen {
-                hits_percent: hits.0,
-                came: hot,
-            },
-            listed: Seen {
-                hits_percent: hits.1,
-                came: listed,
-            },
-        }
+        (hot.came, listed.came) = self.end_epoch(second);
+        Second { hot, listed }
     }
 
     /// How many keys came to the two sets.

@@ -14,7 +14,7 @@ use curtail_workload::{Mix, Popularity, Sizes, Workload};
 
 use crate::{
     c4::system_costs::Calibration,
-    figures::{Choice, Options, Parameter, Request},
+    figures::{Choice, Options, Parameter, Request, at_loads},
     histogram::Histogram,
     juneberry::{
         ClientLoad, DatagramPrices, DatagramTable, Datapath, Juneberry, JuneberryOutcome, Reads,
@@ -166,41 +166,56 @@ const CALIBRATIONS: Parameter =
 const COMMON: usize = 7;
 const LOADS: (f64, f64) = (0.001, 10.0);
 
-/// What prices, workers and losses add to a row's parameters.
-fn tail_params(model: &Juneberry) -> String {
-    let work_us = model.prices.work_ns / 1e3;
-    format!(";cores={};work_us={work_us}", model.workers)
+/// A workload under all series that are asked for; `head` are the parameters of its own.
+fn settings(
+    request: &Request<'_>,
+    head: &str,
+    of: impl Fn(&'static str) -> Juneberry,
+) -> Vec<Setting> {
+    let capacity = of("raw-rpc").capacity_mops();
+    let setting = |series: &&'static str| {
+        let model = of(series);
+        let work_us = model.prices.work_ns / 1e3;
+        // Packets are lost only where somebody sends them again: with queues and eRPC.
+        let loss = match model.system.survives_loss() {
+            true => model.loss,
+            false => 0.0,
+        };
+        let cores = model.workers;
+        Setting {
+            series,
+            params: format!("{head};cores={cores};work_us={work_us};loss={loss}"),
+            capacity,
+            model: Juneberry { loss, ..model },
+        }
+    };
+    request.series.iter().map(setting).collect()
+}
+
+/// All settings at all loads.
+fn outcomes<'a>(
+    request: &Request<'_>,
+    settings: &'a [Setting],
+    loads: &[f64],
+) -> Vec<(&'a Setting, f64, JuneberryOutcome)> {
+    let points = at_loads(settings, loads);
+    let name = request.figure.name;
+    let outcomes = request
+        .threads
+        .map(name, &points, |(setting, load)| setting.at(*load));
+    let all = points.iter().zip(outcomes);
+    all.map(|((setting, load), outcome)| (*setting, *load, outcome))
+        .collect()
 }
 
 impl Setting {
     fn at(&self, load: f64) -> JuneberryOutcome {
+        let mops = load * self.capacity;
         let model = Juneberry {
-            load: ClientLoad::Open {
-                mops: load * self.capacity,
-            },
-            loss: self.loss(),
+            load: ClientLoad::Open { mops },
             ..self.model.clone()
         };
         model.run()
-    }
-
-    /// Packets are lost only where somebody sends them again: with queues and eRPC.
-    fn loss(&self) -> f64 {
-        match self.model.system.survives_loss() {
-            true => self.model.loss,
-            false => 0.0,
-        }
-    }
-
-    fn like(&self, series: &'static str) -> Self {
-        Self {
-            series,
-            model: Juneberry {
-                system: system(series),
-                ..self.model.clone()
-            },
-            ..self.clone()
-        }
     }
 
     fn row(
@@ -210,8 +225,7 @@ impl Setting {
         value: (&'static str, Option<f64>),
         paper: Option<f64>,
     ) -> Row {
-        let params = format!("{};loss={}", self.params, self.loss());
-        request.row((self.series, &params), x, value, paper)
+        request.row((self.series, &self.params), x, value, paper)
     }
 }
 

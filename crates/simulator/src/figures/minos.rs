@@ -1,10 +1,8 @@
 //! Minos's Fig. 2, with the size-aware modes beside the paper's baselines.
 
-use curtail_dispatch::pull::Binding;
-
 use crate::{
-    figures::{Choice, Figure, Parameter, Request},
-    minos::{MinosModel, Sharding, Stealing, UNIT},
+    figures::{Choice, Figure, Parameter, minos_system::system, request::Request},
+    minos::{MinosModel, UNIT},
     rows::Row,
 };
 
@@ -38,72 +36,29 @@ pub(super) const FIG2: Figure = Figure {
     run: fig2,
 };
 
-/// The sharding that a series is about.
-pub(super) fn sharding(series: &str) -> Sharding {
-    let aware = |stealing, extra_large| Sharding::SizeAware {
-        stealing,
-        extra_large,
-    };
-    match series {
-        "early" => Sharding::Bound(Binding::Early),
-        "late" => Sharding::Bound(Binding::Late { hand_off: 0 }),
-        "steal" => Sharding::Bound(Binding::EarlyStealing),
-        "minos-steal" => aware(Stealing::SmallCores, false),
-        "minos-extra" => aware(Stealing::Off, true),
-        "minos-naive" => aware(Stealing::NaiveStandby, false),
-        _ => aware(Stealing::Off, false),
-    }
-}
-
 fn fig2(request: &Request<'_>) -> Vec<Row> {
-    let mut points = Vec::new();
-    for k in request.numbers(Choice::K) {
-        for cores in request.counts(Choice::Cores) {
-            for large_percent in request.numbers(Choice::LargeFraction) {
-                for series in &request.series {
-                    for load in request.numbers(Choice::Load) {
-                        let model = MinosModel {
-                            cores,
-                            large_percent,
-                            requests: request.requests(),
-                            seed: request.seed(),
-                            ..MinosModel::new(sharding(series), k as u32, load)
-                        };
-                        points.push((*series, model));
-                    }
-                }
-            }
-        }
-    }
-    let measured = request
-        .threads
-        .map(request.figure.name, &points, |(_, model)| model.run());
-    let mut rows = Vec::new();
-    for ((series, model), outcome) in points.iter().zip(measured) {
-        let params = format!(
-            "k={};cores={};large={}",
-            model.large_cost, model.cores, model.large_percent
-        );
-        let all = [
+    let cases = request.cases(&[Choice::K, Choice::Cores, Choice::LargeFraction]);
+    let cases = request.under_series(&cases);
+    let points = request.sweep(cases, &[Choice::Load]);
+    request.draw(&points, |case| {
+        let (k, load) = (case.number(Choice::K) as u32, case.number(Choice::Load));
+        let model = MinosModel {
+            cores: case.count(Choice::Cores),
+            large_percent: case.number(Choice::LargeFraction),
+            requests: request.requests(),
+            seed: request.seed(),
+            ..MinosModel::new(system(case.series, || 0), k, load)
+        };
+        let outcome = model.run();
+        let found = [
             ("p99", &outcome.all),
             ("small_p99", &outcome.small),
             ("large_p99", &outcome.large),
         ];
-        for (metric, histogram) in all {
-            // A queue that grew without end has no percentile.
-            let p99 = histogram.quantile(0.99).filter(|_| !outcome.saturated);
-            rows.push(Row {
-                figure: request.figure.name,
-                series: (*series).into(),
-                params: params.clone(),
-                x: model.load,
-                metric,
-                value: p99.map(|p99| p99 as f64 / UNIT as f64),
-                paper: None,
-            });
-        }
-    }
-    rows
+        let p99 = |histogram| Some(outcome.stable(histogram, 0.99)? / UNIT as f64);
+        let found = found.map(|(metric, histogram)| (load, metric, p99(histogram)));
+        request.rows(case, found)
+    })
 }
 
 const LOADS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];

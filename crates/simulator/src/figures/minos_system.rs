@@ -13,13 +13,12 @@ use curtail_workload::{Mix, Phases, Popularity, SizeClass, Sizes, Workload};
 
 use crate::{
     c4::system_costs::Calibration,
-    costs::FullCosts,
     figures::{
-        Choice, Parameter, Request,
+        Choice, Parameter,
         parameters::{and, with},
+        request::{Case, Request},
     },
     minos::{self, LargeReplies, MinosSystem, Prices, SizeAware, Stealing, System},
-    rows::Row,
 };
 
 pub(super) use curves::{FIG3, FIG4, FIG5, FIG8};
@@ -29,12 +28,7 @@ pub(super) use roles::{FIG9, FIG10};
 /// One curve of one setting, of which the load is still open.
 #[derive(Clone, Debug)]
 struct Setting {
-    series: &'static str,
-    params: String,
-    /// Large requests, per cent.
-    percent: f64,
-    /// The largest value in KB.
-    kilobytes: f64,
+    case: Case,
     /// What the node could serve, in millions of requests a second.
     capacity: f64,
     /// Ten mean reads of the default workload.
@@ -49,8 +43,8 @@ const fn parameters(requests: &'static [f64]) -> [Parameter; COMMON] {
         Parameter::each(Choice::Cores, (2.0, 64.0), &[8.0])
             .whole()
             .papers(&[8.0]),
-        Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]).papers(&[0.99]),
         Parameter::each(Choice::Writes, (0.0, 100.0), &[5.0]).papers(&[5.0]),
+        Parameter::each(Choice::Gamma, (0.0, 20.0), &[0.99]).papers(&[0.99]),
         Parameter::each(Choice::LargeFraction, (0.0, 100.0), &[0.125]).papers(&[0.125]),
         Parameter::each(Choice::LargeMaxKb, (2.0, 100_000.0), &[500.0]).papers(&[500.0]),
         Parameter::one(Choice::Gigabits, (0.1, 8_000.0), &[]).follows(),
@@ -69,9 +63,19 @@ const COMMON: usize = 10;
 /// Of runs of which each is drawn.
 const REQUESTS: &[f64] = &[2_000_000.0];
 
-/// ETC with these shares (section 5.3). What is not between 1.5 KB and 128 MB, or no share, keeps
-/// the default.
-pub(super) fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
+/// ETC with a case's shares (section 5.3).
+pub(super) fn workload(case: &Case) -> Workload {
+    let number = |choice| case.number(choice);
+    etc(
+        number(Choice::LargeFraction),
+        number(Choice::LargeMaxKb),
+        number(Choice::Writes),
+        number(Choice::Gamma),
+    )
+}
+
+/// What is not between 1.5 KB and 128 MB, or no share, keeps the default.
+fn etc(percent: f64, kilobytes: f64, writes: f64, gamma: f64) -> Workload {
     let mut etc = minos::etc();
     let bytes_max = (kilobytes * 1_000.0) as u32;
     if let Some(large) = &mut etc.large {
@@ -90,127 +94,100 @@ pub(super) fn workload(percent: f64, kilobytes: f64, writes: f64, gamma: f64) ->
     etc
 }
 
-/// The system of a series. How many cores of SHO hand off is chosen for the workload, as the
-/// authors did: the number of 1 to 3 that carries most.
-fn system(series: &str, model: &MinosSystem) -> System {
+/// How requests come to cores in a series; `hand_off` cores of SHO hand off.
+pub(super) fn system(series: &str, hand_off: impl Fn() -> u16) -> System {
     let bound = |binding, erew| System::Bound { binding, erew };
-    let aware = |change: fn(&mut SizeAware)| {
-        let mut settings = SizeAware::PAPER;
-        change(&mut settings);
-        System::SizeAware(settings)
+    let mut form = match series {
+        "early" | "hkh" => return bound(Binding::Early, false),
+        "hkh-erew" => return bound(Binding::Early, true),
+        "steal" | "hkh-ws" => return bound(Binding::EarlyStealing, false),
+        "late" | "sho" => {
+            let hand_off = hand_off();
+            return bound(Binding::Late { hand_off }, false);
+        }
+        "curtail" | "curtail-static" => SizeAware::SHIPPED,
+        _ => SizeAware::PAPER,
     };
     match series {
-        "hkh" => bound(Binding::Early, false),
-        "hkh-erew" => bound(Binding::Early, true),
-        "hkh-ws" => bound(Binding::EarlyStealing, false),
-        "sho" => {
-            let hand_off = best_hand_off(model);
-            bound(Binding::Late { hand_off }, false)
-        }
-        "minos-static" => aware(|settings| settings.learned = false),
-        "curtail" => System::SizeAware(SizeAware::SHIPPED),
-        "curtail-static" => System::SizeAware(SizeAware {
-            learned: false,
-            ..SizeAware::SHIPPED
-        }),
-        "minos-steal" => aware(|settings| settings.stealing = Stealing::SmallCores),
-        "minos-extra" => aware(|settings| settings.extra_large = true),
-        "minos-at-once" => aware(|settings| settings.large_replies = LargeReplies::InLine),
-        "minos-naive" => aware(|settings| settings.stealing = Stealing::NaiveStandby),
-        _ => aware(|_| ()),
+        "minos-static" | "curtail-static" => form.learned = false,
+        "minos-steal" => form.stealing = Stealing::SmallCores,
+        "minos-extra" => form.extra_large = true,
+        "minos-at-once" => form.large_replies = LargeReplies::InLine,
+        "minos-naive" => form.stealing = Stealing::NaiveStandby,
+        _ => (),
     }
+    System::SizeAware(form)
 }
 
+/// How many cores of SHO hand off is chosen for the workload, as the authors did: the number of 1
+/// to 3 that carries most.
 fn best_hand_off(model: &MinosSystem) -> u16 {
-    let prices = &model.prices;
-    let serve_ns = model.demand().core_ns + prices.take_ns;
+    let steps = &model.prices.steps;
+    let serve_ns = model.demand().core_ns + steps.take_ns;
     let carried = |hand_off: u16| {
         let workers = f64::from(model.cores - hand_off) / serve_ns;
-        workers.min(f64::from(hand_off) / prices.give_ns)
+        workers.min(f64::from(hand_off) / steps.give_ns)
     };
     let candidates = 1..=3.min(model.cores.saturating_sub(1)).max(1);
     let best = candidates.max_by(|one, other| carried(*one).total_cmp(&carried(*other)));
     best.unwrap_or(1)
 }
 
-/// The sets of prices to be drawn.
-fn prices(request: &Request<'_>) -> Vec<Prices> {
-    let options = request.options;
-    let measured = match &options.costs {
-        Some(given) => Prices::of(&given.costs, "given"),
-        None => Prices::of(FullCosts::measured(), "measured"),
-    };
-    let of = |calibration: &Calibration| match calibration {
+/// The prices of a case.
+fn prices(request: &Request<'_>, case: &Case) -> Prices {
+    let mut prices = match case.name(Choice::Calibration) {
         Calibration::Paper => Prices::paper(),
-        Calibration::Measured => measured.clone(),
-    };
-    let mut prices: Vec<Prices> = request.calibrations().iter().map(of).collect();
-    if let Some(gigabits) = options.gigabits {
-        for prices in &mut prices {
-            prices.link.gigabits = gigabits;
+        Calibration::Measured => {
+            let (costs, name) = request.costs();
+            Prices::of(costs, name)
         }
+    };
+    if let Some(gigabits) = request.options.gigabits {
+        prices.link.gigabits = gigabits;
     }
     prices
 }
 
 /// Every combination of prices, cores, skew, writes, sizes, replies and series.
 fn settings(request: &Request<'_>, all_replies: &[f64]) -> Vec<Setting> {
-    let requests = request.requests();
-    let mut settings = Vec::new();
-    for prices in prices(request) {
-        for cores in request.counts(Choice::Cores) {
-            for gamma in request.numbers(Choice::Gamma) {
-                for writes in request.numbers(Choice::Writes) {
-                    for percent in request.numbers(Choice::LargeFraction) {
-                        for kilobytes in request.numbers(Choice::LargeMaxKb) {
-                            for replies in all_replies {
-                                settings.push(Setting {
-                                    series: "",
-                                    params: format!(
-                                        "prices={};cores={cores};writes={writes};gamma={gamma};\
-                                         large={percent};max_kb={kilobytes}",
-                                        prices.name
-                                    ),
-                                    percent,
-                                    kilobytes,
-                                    capacity: 0.0,
-                                    limit_ns: 0.0,
-                                    model: MinosSystem {
-                                        cores,
-                                        replies: *replies,
-                                        requests,
-                                        seed: request.seed(),
-                                        ..MinosSystem::new(
-                                            HKH,
-                                            prices.clone(),
-                                            workload(percent, kilobytes, writes, gamma),
-                                            1.0,
-                                        )
-                                    },
-                                });
-                            }
-                        }
-                    }
-                }
-            }
+    let cases = request.cases(&[
+        Choice::Calibration,
+        Choice::Cores,
+        Choice::Gamma,
+        Choice::Writes,
+        Choice::LargeFraction,
+        Choice::LargeMaxKb,
+    ]);
+    let mut open = Vec::new();
+    for case in cases {
+        let prices = prices(request, &case);
+        for &replies in all_replies {
+            let model = MinosSystem {
+                cores: case.count(Choice::Cores),
+                replies,
+                requests: request.requests(),
+                seed: request.seed(),
+                ..MinosSystem::new(HKH, prices.clone(), workload(&case), 1.0)
+            };
+            open.push((case.clone().with(Choice::Calibration, prices.name), model));
         }
     }
-    let measured = request.threads.map("workloads", &settings, |setting| {
-        (setting.model.capacity_mops(), limit_ns(&setting.model))
+    let known = request.threads.map("workloads", &open, |(_, model)| {
+        (model.capacity_mops(), limit_ns(model))
     });
-    for (setting, (capacity, limit_ns)) in settings.iter_mut().zip(measured) {
-        (setting.capacity, setting.limit_ns) = (capacity, limit_ns);
-    }
-    let of_series = |setting: &Setting| {
-        let of = |series: &&'static str| {
-            let mut setting = setting.clone();
-            setting.series = series;
-            setting.model.system = system(series, &setting.model);
-            setting
+    let of_series = |((case, model), (capacity, limit_ns)): (&(Case, MinosSystem), (f64, f64))| {
+        let of = |series: &&'static str| Setting {
+            case: case.under(series),
+            capacity,
+            limit_ns,
+            model: MinosSystem {
+                system: system(series, || best_hand_off(model)),
+                ..model.clone()
+            },
         };
         request.series.iter().map(of).collect::<Vec<_>>()
     };
-    settings.iter().flat_map(of_series).collect()
+    open.iter().zip(known).flat_map(of_series).collect()
 }
 
 /// Ten mean reads of the default workload (section 5.4: 50 us).
@@ -219,7 +196,7 @@ fn limit_ns(model: &MinosSystem) -> f64 {
         return 50_000.0;
     }
     let model = MinosSystem {
-        workload: workload(0.125, 500.0, 5.0, 0.99),
+        workload: etc(0.125, 500.0, 5.0, 0.99),
         ..model.clone()
     };
     10.0 * model.demand().get_ns
@@ -233,25 +210,10 @@ impl Setting {
         }
     }
 
-    fn row(
-        &self,
-        request: &Request<'_>,
-        x: f64,
-        metric: &'static str,
-        value: Option<f64>,
-        paper: Option<f64>,
-    ) -> Row {
-        request.row((self.series, &self.params), x, (metric, value), paper)
-    }
-
     /// Whether this is the paper's machine.
     fn is_the_papers(&self) -> bool {
         self.model.prices == Prices::paper() && self.model.cores == 8
     }
-}
-
-fn microseconds(ns: Option<u64>) -> Option<f64> {
-    ns.map(|ns| ns as f64 / 1e3)
 }
 
 const HKH: System = System::Bound {

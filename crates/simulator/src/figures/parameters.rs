@@ -10,68 +10,12 @@ use std::fmt;
 
 use crate::{
     c4::system_costs::Calibration,
-    figures::{Figure, Options},
+    figures::{
+        Figure,
+        options::{Choice, Options},
+    },
     rows::{Row, words},
 };
-
-/// Declares the options: what each is called on the command line, and in a row.
-macro_rules! choices {
-    ($($choice:ident $flag:literal $key:literal,)*) => {
-        /// An option of the command line that figures may take.
-        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-        pub enum Choice {
-            $(#[doc = $flag] $choice,)*
-        }
-
-        impl Choice {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$choice,)*];
-
-            /// What it is called on the command line.
-            pub fn flag(self) -> &'static str {
-                match self {
-                    $(Self::$choice => $flag,)*
-                }
-            }
-
-            const fn key(self) -> &'static str {
-                match self {
-                    $(Self::$choice => $key,)*
-                }
-            }
-        }
-    };
-}
-
-choices! {
-    Cores "--cores" "cores",
-    Load "--load" "load",
-    Writes "--writes" "writes",
-    Gamma "--gamma" "gamma",
-    K "--k" "k",
-    LargeFraction "--large-fraction" "large",
-    LargeMaxKb "--large-max-kb" "max_kb",
-    Gigabits "--gigabits" "gigabits",
-    Requests "--requests" "requests",
-    Seed "--seed" "seed",
-    Rules "--rules" "rules",
-    Depth "--depth" "depth",
-    Balancer "--balancer" "balancer",
-    Costs "--costs" "costs_file",
-    Calibration "--calibration" "prices",
-    Items "--items" "items",
-    Limit "--limit" "limit",
-    Batch "--batch" "batch",
-    Prices "--prices" "prices_file",
-    WorkUs "--work-us" "work_us",
-    Cluster "--cluster" "cluster",
-    ValueBytes "--value-bytes" "value",
-    Turn "--turn" "turn",
-    Loss "--loss" "loss",
-    Nodes "--nodes" "nodes",
-    ClusterCosts "--cluster-costs" "cluster_costs",
-    ClusterHardware "--cluster-hardware" "cluster_hardware",
-}
 
 /// A parameter of a figure.
 #[derive(Clone, Copy, Debug)]
@@ -79,11 +23,11 @@ pub struct Parameter {
     /// The option that sets it.
     pub choice: Choice,
     /// What it is called in a row's `params`.
-    key: &'static str,
+    pub(super) key: &'static str,
     takes: Takes,
     range: Range,
-    default: Otherwise,
-    place: Place,
+    pub(super) default: Otherwise,
+    pub(super) place: Place,
     papers: Papers,
     /// It has an effect on series that end so only.
     only: &'static str,
@@ -113,7 +57,7 @@ enum Range {
 
 /// What it is if nobody sets it.
 #[derive(Clone, Copy, Debug)]
-enum Otherwise {
+pub(super) enum Otherwise {
     Numbers(&'static [f64]),
     Names(&'static [&'static str]),
     /// It follows from other parameters.
@@ -122,7 +66,7 @@ enum Otherwise {
 
 /// Where a row shows it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
+pub(super) enum Place {
     Params,
     /// It is, or decides, the x axis.
     Axis,
@@ -142,9 +86,11 @@ enum Papers {
 
 /// A value as a row shows it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub(super) enum Value {
     Number(f64),
     Name(String),
+    /// Its path.
+    File(String),
 }
 
 /// A list of parameters with another declaration of one of them.
@@ -174,21 +120,6 @@ pub(super) const fn and<const N: usize, const MORE: usize>(
         index += 1;
     }
     list
-}
-
-/// Why options are not what a figure takes.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Refused {
-    /// The figure does not take this option.
-    Option(Choice),
-    /// It takes one value, not several.
-    List(Choice),
-    /// A value is given twice.
-    Twice(Choice, String),
-    /// A value that it cannot take, and what it can.
-    Value(Choice, String, String),
-    /// The option changes nothing without this.
-    Idle(Choice, &'static str),
 }
 
 /// Declaring.
@@ -262,83 +193,67 @@ impl Parameter {
     }
 
     /// If nobody sets it, it follows from other parameters.
-    pub(super) const fn follows(self) -> Self {
-        Self {
-            default: Otherwise::Follows,
-            ..self
-        }
+    pub(super) const fn follows(mut self) -> Self {
+        self.default = Otherwise::Follows;
+        self
     }
 
     /// Without a fraction.
-    pub(super) const fn whole(self) -> Self {
-        let range = match self.range {
-            Range::Number(low, high) => Range::Whole(low, high),
-            other => other,
-        };
-        Self { range, ..self }
+    pub(super) const fn whole(mut self) -> Self {
+        if let Range::Number(low, high) = self.range {
+            self.range = Range::Whole(low, high);
+        }
+        self
     }
 
     /// 1, 2, 4 and so on, up to the highest.
-    pub(super) const fn power_of_two(self) -> Self {
-        let range = match self.range {
-            Range::Number(_, high) => Range::PowerOfTwo(high),
-            other => other,
-        };
-        Self { range, ..self }
+    pub(super) const fn power_of_two(mut self) -> Self {
+        if let Range::Number(_, high) = self.range {
+            self.range = Range::PowerOfTwo(high);
+        }
+        self
     }
 
     /// Those that are drawn by default, and no others.
-    pub(super) const fn one_of(self, values: &'static [f64]) -> Self {
-        Self {
-            range: Range::OneOf(values),
-            ..self
-        }
+    pub(super) const fn one_of(mut self, values: &'static [f64]) -> Self {
+        self.range = Range::OneOf(values);
+        self
     }
 
     /// Called something else in the rows of this figure.
-    pub(super) const fn called(self, key: &'static str) -> Self {
-        Self { key, ..self }
+    pub(super) const fn called(mut self, key: &'static str) -> Self {
+        self.key = key;
+        self
     }
 
     /// It is, or decides, the x axis.
-    pub(super) const fn axis(self) -> Self {
-        Self {
-            place: Place::Axis,
-            papers: Papers::Any,
-            ..self
-        }
+    pub(super) const fn axis(mut self) -> Self {
+        self.place = Place::Axis;
+        self.any()
     }
 
     /// The paper's numbers are for these values of it.
-    pub(super) const fn papers(self, values: &'static [f64]) -> Self {
-        Self {
-            papers: Papers::Numbers(values),
-            ..self
-        }
+    pub(super) const fn papers(mut self, values: &'static [f64]) -> Self {
+        self.papers = Papers::Numbers(values);
+        self
     }
 
     /// The paper's numbers are for these.
-    pub(super) const fn papers_named(self, names: &'static [&'static str]) -> Self {
-        Self {
-            papers: Papers::Names(names),
-            ..self
-        }
+    pub(super) const fn papers_named(mut self, names: &'static [&'static str]) -> Self {
+        self.papers = Papers::Names(names);
+        self
     }
 
     /// It has an effect on series that end so only.
-    pub(super) const fn only(self, ending: &'static str) -> Self {
-        Self {
-            only: ending,
-            ..self
-        }
+    pub(super) const fn only(mut self, ending: &'static str) -> Self {
+        self.only = ending;
+        self
     }
 
     /// The figure itself knows the paper's numbers for each value.
-    pub(super) const fn any(self) -> Self {
-        Self {
-            papers: Papers::Any,
-            ..self
-        }
+    pub(super) const fn any(mut self) -> Self {
+        self.papers = Papers::Any;
+        self
     }
 }
 
@@ -374,53 +289,53 @@ impl Parameter {
         }
     }
 
-    /// Why a value is refused, in the option's own unit: the value, and what it could be.
-    fn refuses(&self, value: &Value) -> Option<Refused> {
+    /// Why a value is refused, in the option's own unit.
+    fn refuses(&self, value: &Value) -> Result<(), String> {
         let Value::Number(number) = *value else {
-            return None;
+            return Ok(());
         };
-        let whole = number.fract() == 0.0;
         // Rows have large requests in per cent, the option as a fraction.
         let unit = match self.choice {
             Choice::LargeFraction => 100.0,
             _ => 1.0,
         };
+        let is_whole = number.fract() == 0.0;
+        let is_within = |low, high| (low..=high).contains(&number);
         let (right, expected) = match self.range {
-            Range::Name => (true, String::new()),
+            Range::Name => return Ok(()),
             Range::Number(low, high) => (
-                (low..=high).contains(&number),
+                is_within(low, high),
                 format!("{} to {}", low / unit, high / unit),
             ),
             Range::Whole(low, high) => (
-                whole && (low..=high).contains(&number),
+                is_whole && is_within(low, high),
                 format!("whole numbers of {low} to {high}"),
             ),
             Range::PowerOfTwo(high) => (
-                (1.0..=high).contains(&number) && whole && (number as u64).is_power_of_two(),
+                is_within(1.0, high) && is_whole && (number as u64).is_power_of_two(),
                 format!("powers of two up to {high}, because hashes choose among queues"),
             ),
             Range::OneOf(values) => {
                 let all = values.iter().map(|value| (value / unit).to_string());
-                (
-                    values.contains(&number),
-                    all.collect::<Vec<String>>().join(", "),
-                )
+                (values.contains(&number), all.collect::<Vec<_>>().join(", "))
             }
         };
-        let value = (number / unit).to_string();
-        (!right).then_some(Refused::Value(self.choice, value, expected))
+        let (flag, value) = (self.choice.flag(), number / unit);
+        let refused = || format!("takes {flag} of {expected}; {value} is none");
+        right.then_some(()).ok_or_else(refused)
     }
 
-    fn check(&self, given: &[Value]) -> Result<(), Refused> {
+    fn check(&self, given: &[Value]) -> Result<(), String> {
+        let flag = self.choice.flag();
         if given.len() > 1 && self.takes == Takes::One {
-            return Err(Refused::List(self.choice));
+            return Err(format!("takes one {flag} for all its rows, not a list"));
         }
         for (index, value) in given.iter().enumerate() {
-            if let Some(refused) = self.refuses(value) {
-                return Err(refused);
-            }
+            self.refuses(value)?;
             if given[..index].contains(value) {
-                return Err(Refused::Twice(self.choice, value.to_string()));
+                return Err(format!(
+                    "takes a list of different values; {flag} has {value} twice"
+                ));
             }
         }
         Ok(())
@@ -467,29 +382,28 @@ impl Figure {
     }
 
     /// Says which option is none that it takes.
-    pub(crate) fn check(&self, options: &Options, series: &[&str]) -> Result<(), Refused> {
+    pub(crate) fn check(&self, options: &Options, series: &[&str]) -> Result<(), String> {
+        let asked = &options.calibration;
+        let is_measured = asked.is_empty() || asked.contains(&Calibration::Measured);
         for &choice in Choice::ALL {
-            let given = options.given(choice);
-            match self.parameter(choice) {
-                Some(parameter) => parameter.check(&given)?,
-                None if given.is_empty() => {}
-                None => return Err(Refused::Option(choice)),
+            let (flag, given) = (choice.flag(), options.given(choice));
+            let idle =
+                |what| format!("takes {flag} with {what} only; here it would change nothing");
+            let Some(parameter) = self.parameter(choice) else {
+                match given.is_empty() {
+                    true => continue,
+                    false => return Err(format!("does not take {flag}")),
+                }
+            };
+            parameter.check(&given)?;
+            if given.is_empty() {
+                continue;
             }
-            let of_measured = matches!(choice, Choice::Costs | Choice::Batch);
-            let calibrations = &options.calibrations;
-            if of_measured
-                && !given.is_empty()
-                && !calibrations.is_empty()
-                && !calibrations.contains(&Calibration::Measured)
-            {
-                return Err(Refused::Idle(choice, "--calibration measured"));
+            if matches!(choice, Choice::Costs | Choice::Batch) && !is_measured {
+                return Err(idle("--calibration measured"));
             }
-        }
-        for parameter in self.parameters {
-            let ending = parameter.only;
-            let given = !options.given(parameter.choice).is_empty();
-            if given && !series.iter().any(|series| series.ends_with(ending)) {
-                return Err(Refused::Idle(parameter.choice, ending));
+            if !series.iter().any(|series| series.ends_with(parameter.only)) {
+                return Err(idle(parameter.only));
             }
         }
         Ok(())
@@ -532,71 +446,15 @@ impl Figure {
     }
 }
 
-impl super::Request<'_> {
-    /// The numbers of a parameter: what is given, else the default.
-    pub(super) fn numbers(&self, choice: Choice) -> Vec<f64> {
-        let given = self.options.given(choice);
-        let numbers = given.iter().filter_map(|value| match value {
-            Value::Number(number) => Some(*number),
-            Value::Name(_) => None,
-        });
-        match (given.is_empty(), self.declared(choice).default) {
-            (true, Otherwise::Numbers(numbers)) => numbers.to_vec(),
-            _ => numbers.collect(),
-        }
+impl From<f64> for Value {
+    fn from(number: f64) -> Self {
+        Self::Number(number)
     }
+}
 
-    /// The names of a parameter: what is given, else the default.
-    pub(super) fn names(&self, choice: Choice) -> Vec<String> {
-        let given = self.options.given(choice);
-        match (given.is_empty(), self.declared(choice).default) {
-            (true, Otherwise::Names(names)) => names.iter().map(|name| (*name).into()).collect(),
-            _ => given.iter().map(Value::to_string).collect(),
-        }
-    }
-
-    /// Whose costs are drawn: costs that are given are in place of the measured ones, so that they
-    /// alone are drawn unless something else is asked for.
-    pub(super) fn calibrations(&self) -> Vec<Calibration> {
-        let names = self.names(Choice::Calibration);
-        let all = [Calibration::Paper, Calibration::Measured];
-        let options = self.options;
-        let of_measured = options.costs.is_some() || options.batch.is_some();
-        let wanted = |calibration: &Calibration| match options.calibrations.is_empty() {
-            true if of_measured => *calibration == Calibration::Measured,
-            _ => names.iter().any(|name| name == calibration.name()),
-        };
-        all.into_iter().filter(wanted).collect()
-    }
-
-    /// The only number of a parameter.
-    pub(super) fn number(&self, choice: Choice) -> f64 {
-        match self.numbers(choice)[..] {
-            [number] => number,
-            _ => unreachable!("{} has no single {}", self.figure.name, choice.flag()),
-        }
-    }
-
-    /// Whole numbers of a parameter that is declared to have no others.
-    pub(super) fn counts(&self, choice: Choice) -> Vec<u16> {
-        self.numbers(choice).iter().map(|n| *n as u16).collect()
-    }
-
-    /// Requests of a run.
-    pub(super) fn requests(&self) -> u64 {
-        self.number(Choice::Requests) as u64
-    }
-
-    /// Of all randomness.
-    pub(super) fn seed(&self) -> u64 {
-        self.number(Choice::Seed) as u64
-    }
-
-    fn declared(&self, choice: Choice) -> &'static Parameter {
-        match self.figure.parameter(choice) {
-            Some(parameter) => parameter,
-            None => unreachable!("{} declares no {}", self.figure.name, choice.flag()),
-        }
+impl From<&str> for Value {
+    fn from(name: &str) -> Self {
+        Self::Name(name.into())
     }
 }
 
@@ -605,36 +463,8 @@ impl fmt::Display for Value {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Name(name) => f.write_str(name),
-        }
-    }
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Option(choice) => write!(f, "does not take {}", choice.flag()),
-            Self::List(choice) => write!(
-                f,
-                "takes one {} for all its rows, not a list",
-                choice.flag()
-            ),
-            Self::Twice(choice, value) => {
-                write!(
-                    f,
-                    "takes a list of different values; {} has {value} twice",
-                    choice.flag()
-                )
-            }
-            Self::Value(choice, value, expected) => {
-                write!(f, "takes {} of {expected}; {value} is none", choice.flag())
-            }
-            Self::Idle(choice, what) => {
-                write!(
-                    f,
-                    "takes {} with {what} only; here it would change nothing",
-                    choice.flag()
-                )
-            }
+            // A row's parameters have these signs between them.
+            Self::File(path) => f.write_str(&path.replace([';', ',', '='], "_")),
         }
     }
 }

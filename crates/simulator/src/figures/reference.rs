@@ -8,7 +8,7 @@
 
 use crate::{
     c4::{C4Model, Rules},
-    figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos},
+    figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos_system::system},
     minos::{MinosModel, UNIT},
     queueing::Outcome,
     rows::Row,
@@ -84,7 +84,7 @@ impl Known {
                 let model = MinosModel {
                     requests,
                     seed,
-                    ..MinosModel::new(minos::sharding(series), k, load)
+                    ..MinosModel::new(system(series, || 0), k, load)
                 };
                 let outcome = model.run();
                 let histogram = match self.metric {

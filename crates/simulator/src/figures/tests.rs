@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::*;
+use super::{parameters::Value, *};
 
 /// Options with what a figure takes of these: a small run.
 fn small(figure: &Figure, requests: u64) -> Options {
@@ -34,7 +34,7 @@ fn one_point(figure: &Figure, requests: u64) -> Options {
     for (choice, value) in given {
         let takes = figure.parameter(choice).is_some();
         if takes && !(choice == Choice::Load && figure.name.starts_with("juneberry")) {
-            set(&mut options, choice, value);
+            options.set(choice, value);
         }
     }
     options
@@ -45,53 +45,13 @@ fn one_point(figure: &Figure, requests: u64) -> Options {
 fn reduced(figure: &Figure) -> Options {
     let mut options = small(figure, 60);
     match figure.name {
-        "juneberry-fig7" => options.clusters = vec![19],
+        "juneberry-fig7" => options.cluster = vec![19],
         "juneberry-fig9" => options.writes = vec![100.0],
         "juneberry-fig11" => options.value_bytes = vec![100],
         _ => return options,
     }
     options.series = vec!["raw-rpc".into(), "oq-paper".into()];
     options
-}
-
-/// Sets a number.
-fn set(options: &mut Options, choice: Choice, value: f64) {
-    match choice {
-        Choice::Cores => options.cores = vec![value as u16],
-        Choice::Load => options.loads = vec![value],
-        Choice::Writes => options.writes = vec![value],
-        Choice::Gamma => options.gammas = vec![value],
-        Choice::K => options.ks = vec![value as u32],
-        Choice::LargeFraction => options.large_percents = vec![value],
-        Choice::LargeMaxKb => options.large_max_kb = vec![value],
-        Choice::Gigabits => options.gigabits = Some(value),
-        Choice::Requests => options.requests = Some(value as u64),
-        Choice::Seed => options.seed = Some(value as u64),
-        Choice::Depth => options.depth = Some(value as u16),
-        Choice::Limit => options.limits = vec![value as u16],
-        Choice::Batch => options.batch = Some(value as u32),
-        Choice::WorkUs => options.work_us = Some(value),
-        Choice::Cluster => options.clusters = vec![value as u16],
-        Choice::ValueBytes => options.value_bytes = vec![value as u32],
-        Choice::Turn => options.turn = Some(value as usize),
-        Choice::Loss => options.loss = Some(value),
-        Choice::Nodes => options.nodes = vec![value as u16],
-        Choice::Rules => options.rules = Some(Rules::Paper),
-        Choice::Balancer => options.balancers = vec![Balancer::Core],
-        Choice::Calibration => options.calibrations = vec![Calibration::Measured],
-        Choice::Items => options.items = vec![Items::Tiny],
-        Choice::Costs => options.costs = Some(given(FullCosts::measured())),
-        Choice::Prices => options.prices = Some(given(DatagramTable::built_in())),
-        Choice::ClusterCosts => options.cluster_costs = Some(given(ClusterCosts::built_in())),
-        Choice::ClusterHardware => options.cluster_hardware = Some(given(Hardware::paper())),
-    }
-}
-
-fn given<T: Clone>(costs: &T) -> Given<T> {
-    Given {
-        path: "a-file".into(),
-        costs: costs.clone(),
-    }
 }
 
 fn drawn() -> impl Iterator<Item = &'static Figure> {
@@ -156,9 +116,9 @@ fn extreme_values_are_drawn_or_refused() {
                 .collect();
                 if figure.parameter(Choice::Load).is_some() {
                     // Without the search for a peak.
-                    options.loads = vec![0.3];
+                    options.load = vec![0.3];
                 }
-                set(&mut options, choice, value);
+                options.set(choice, value);
                 let context = format!("{} {} {value}", figure.name, choice.flag());
                 match figure.rows(&options, &Threads::new(2)) {
                     Ok(rows) => {
@@ -189,16 +149,16 @@ fn lists_are_swept_or_refused() {
             let mut options = one_point(figure, 150);
             match parameter.choice {
                 Choice::Cores => options.cores = vec![2, 4],
-                Choice::Load => options.loads = vec![0.2, 0.4],
+                Choice::Load => options.load = vec![0.2, 0.4],
                 Choice::Writes => options.writes = vec![10.0, 60.0],
-                Choice::Gamma => options.gammas = vec![0.5, 0.9],
-                Choice::K => options.ks = vec![3, 9],
+                Choice::Gamma => options.gamma = vec![0.5, 0.9],
+                Choice::K => options.k = vec![3, 9],
                 Choice::LargeFraction if figure.name != "minos-fig10" => {
-                    options.large_percents = vec![0.5, 1.0];
+                    options.large_fraction = vec![0.5, 1.0];
                 }
                 Choice::LargeMaxKb => options.large_max_kb = vec![100.0, 300.0],
-                Choice::Limit => options.limits = vec![10, 30],
-                Choice::Cluster => options.clusters = vec![19, 31],
+                Choice::Limit => options.limit = vec![10, 30],
+                Choice::Cluster => options.cluster = vec![19, 31],
                 Choice::ValueBytes => options.value_bytes = vec![64, 100],
                 Choice::Nodes => options.nodes = vec![3, 6],
                 _ => continue,
@@ -217,7 +177,7 @@ fn lists_are_swept_or_refused() {
                         assert!(both, "{context}: {}", rows[0].params);
                         continue;
                     }
-                    set(&mut single, parameter.choice, first);
+                    single.set(parameter.choice, first);
                     let alone = figure.rows(&single, &Threads::new(2)).unwrap();
                     assert!(rows.len() > alone.len(), "{context}: values were lost");
                 }
@@ -247,7 +207,7 @@ fn the_papers_numbers_stand_beside_its_parameters_only() {
             let numbers = parameter.extremes();
             let other = |value: &f64| {
                 let mut options = reduced(figure);
-                set(&mut options, parameter.choice, *value);
+                options.set(parameter.choice, *value);
                 figure.check(&options, figure.series).is_ok()
             };
             let usual = [3.0, 4.0, 70.0, 300.0, 0.25];
@@ -259,7 +219,7 @@ fn the_papers_numbers_stand_beside_its_parameters_only() {
                 continue;
             };
             let mut options = reduced(figure);
-            set(&mut options, parameter.choice, value);
+            options.set(parameter.choice, value);
             let rows = figure.rows(&options, &threads).unwrap();
             let shown = rows.iter().find(|row| row.paper.is_some());
             assert!(shown.is_none(), "{} {shown:?}", parameter.choice.flag());

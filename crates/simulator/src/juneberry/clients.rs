@@ -14,12 +14,11 @@ use curtail_ordered_queue::{SessionName, layout};
 
 use crate::juneberry::{
     ClientLoad, Datapath, Juneberry, WhenFull,
-    events::{Answer, Event, Tells},
-    run::{Packet, Request, Run, goes_back, one_way_ns},
+    run::{Answer, Event, Packet, Request, Run, Tells, goes_back, one_way_ns},
 };
 
 /// One connection, at the client.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Connection {
     pub(super) session: SessionName,
     waiting: VecDeque<u32>,
@@ -48,17 +47,10 @@ impl Connection {
         };
         Self {
             session,
-            waiting: VecDeque::new(),
-            outstanding: 0,
             window,
             credits: u32::MAX,
-            narrowed_ns: 0,
             free_slots: (0..layout::SESSION_SLOTS as u8).rev().collect(),
-            sequence: 0,
-            flight: VecDeque::new(),
-            still_until: 0,
-            gap_ns: 0.0,
-            broken: None,
+            ..Self::default()
         }
     }
 
@@ -81,7 +73,8 @@ impl Run<'_> {
         self.send_waiting(now, connection);
     }
 
-    fn send_waiting(&mut self, now: u64, index: u32) {
+    /// Sends what the connection's window, slots and rate let it.
+    pub(super) fn send_waiting(&mut self, now: u64, index: u32) {
         loop {
             let connection = &mut self.connections[index as usize];
             let Some(id) = connection.waiting.front().copied() else {
@@ -118,18 +111,13 @@ impl Run<'_> {
             request.slot = connection.free_slots.pop().unwrap_or_default();
             request.needs = needs;
         }
-        let value_bytes = if request.write {
-            request.value_bytes
-        } else {
-            0
-        };
         let packet = Packet {
             id,
             serial: request.serial,
             connection: request.connection,
             slot: request.slot,
             write: request.write,
-            bytes: value_bytes
+            bytes: u32::from(request.write) * request.value_bytes
                 + self.model.workload.key_bytes as u32
                 + self.model.prices.header_bytes,
             hash: request.hash,
@@ -139,17 +127,8 @@ impl Run<'_> {
         let at = now + one_way_ns(self.model) + (f64::from(packet.bytes) * prices.byte_ns) as u64;
         self.outcome.counts.packets += 1;
         if self.model.loss > 0.0 {
-            let attempt = request.attempt;
-            let wait = prices.resend_ns << attempt.min(4);
-            let serial = packet.serial;
-            self.events.plan(
-                now + wait,
-                Event::Resend {
-                    id,
-                    serial,
-                    attempt,
-                },
-            );
+            let wait = prices.resend_ns << request.attempt.min(4);
+            self.plan_resend(now + wait, id);
         }
         if !self.is_lost() {
             self.events.plan(at, Event::AtCard(packet));
@@ -161,7 +140,7 @@ impl Run<'_> {
     }
 
     pub(super) fn at_client(&mut self, now: u64, answer: Answer) {
-        if !self.requests.is(answer.id, answer.serial) || self.requests.get(answer.id).answered {
+        if !self.is_under_way(answer.id, answer.serial) || self.requests.get(answer.id).answered {
             return;
         }
         match answer.tells {
@@ -256,27 +235,26 @@ impl Run<'_> {
             connection.narrowed_ns = now;
             connection.window = (connection.window / 2.0).max(1.0);
         }
-        let pause = self
-            .random
-            .below(round_ns << attempt.min(PAUSE_DOUBLINGS_MAX))
-            + 1;
-        let Answer { id, serial, .. } = answer;
+        let longest = round_ns << attempt.min(PAUSE_DOUBLINGS_MAX);
+        let pause = self.random.below(longest) + 1;
+        self.plan_resend(now + pause, answer.id);
+    }
+
+    fn plan_resend(&mut self, at: u64, id: u32) {
+        let Request {
+            serial, attempt, ..
+        } = *self.requests.get(id);
         let again = Event::Resend {
             id,
             serial,
             attempt,
         };
-        self.events.plan(now + pause, again);
-    }
-
-    /// A connection that stood still goes on.
-    pub(super) fn resume(&mut self, now: u64, connection: u32) {
-        self.send_waiting(now, connection);
+        self.events.plan(at, again);
     }
 
     /// A request's time has come, if it still waits with this attempt.
     pub(super) fn resend(&mut self, now: u64, (id, serial): (u32, u32), attempt: u8) {
-        if !self.requests.is(id, serial) {
+        if !self.is_under_way(id, serial) {
             return;
         }
         let request = self.requests.get_mut(id);

@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::costs::{CostsError, FullCosts, SizeCosts, between};
+use crate::costs::{
+    CostsError, FullCosts, SizeCosts, between, built_in, check, check_times, parse,
+};
 
 /// The three sets of prices.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -23,7 +25,7 @@ pub struct DatagramTable {
 }
 
 /// What each step costs, in nanoseconds unless said otherwise.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DatagramPrices {
     /// A client's sending and receiving.
@@ -91,7 +93,7 @@ pub struct DatagramPrices {
 }
 
 /// Persistent memory behind a store and behind receive buffers.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PersistentCosts {
     /// Each byte written.
@@ -112,26 +114,30 @@ impl DatagramTable {
     /// The built-in one.
     pub fn built_in() -> &'static Self {
         static TABLE: LazyLock<DatagramTable> =
-            LazyLock::new(|| match DatagramTable::parse(BUILT_IN) {
-                Ok(table) => table,
-                Err(error) => unreachable!("juneberry.toml: {error}"),
-            });
+            LazyLock::new(|| built_in(DatagramTable::parse(BUILT_IN)));
         &TABLE
     }
 
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Self, CostsError> {
-        let mut table: Self =
-            toml::from_str(text).map_err(|error| CostsError::Syntax(error.to_string()))?;
-        table.paper.check("paper")?;
-        table.pmemkv.check("pmemkv")?;
-        table.measured.check("measured")?;
+        let mut table = parse(text, Self::check)?;
         for prices in [&mut table.paper, &mut table.pmemkv, &mut table.measured] {
             let ours = FullCosts::measured();
             fill(&mut prices.get, &ours.get, ours.request.base_ns);
             fill(&mut prices.set, &ours.set, ours.request.base_ns);
         }
         Ok(table)
+    }
+
+    fn check(&self) -> Result<(), CostsError> {
+        check_times(self)?;
+        [&self.paper, &self.pmemkv, &self.measured]
+            .into_iter()
+            .try_for_each(|prices| {
+                check("spread", prices.spread <= 1.0)?;
+                check("rx_cores", prices.rx_cores > 0)?;
+                check("io_threads", prices.io_threads > 0)
+            })
     }
 }
 
@@ -144,83 +150,16 @@ fn fill(own: &mut Vec<(f64, f64)>, store: &SizeCosts, around_ns: f64) {
 }
 
 impl DatagramPrices {
-    fn check(&self, name: &'static str) -> Result<(), CostsError> {
-        let persistent = self.persistent.unwrap_or(PersistentCosts::NONE);
-        let times = [
-            self.client_ns,
-            self.delegation_ns,
-            self.wire_ns,
-            self.byte_ns,
-            self.card_ns,
-            self.card_byte_ns,
-            self.descriptor_ns,
-            self.descriptor_queue_ns,
-            self.connection_ns,
-            self.connections_cached,
-            self.flush_card_ns,
-            self.admit_ns,
-            self.admit_byte_ns,
-            self.receive_ns,
-            self.reply_ns,
-            self.take_ns,
-            self.reserve_ns,
-            self.forward_ns,
-            self.erpc_ns,
-            self.work_ns,
-            self.not_ready_ns as f64,
-            self.resend_ns as f64,
-            persistent.byte_ns,
-            persistent.amplification,
-            persistent.fetch_ns,
-            persistent.fetch_worker_ns,
-            persistent.put_worker_ns,
-            persistent.flush_ns,
-        ];
-        let ascend = |points: &[(f64, f64)]| {
-            let ascend = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-            ascend && points.iter().all(|(x, ns)| *x >= 0.0 && is_time(ns))
-        };
-        let is_right = times.iter().all(is_time)
-            && ascend(&self.get)
-            && ascend(&self.set)
-            && (0.0..=1.0).contains(&self.spread)
-            && self.rx_cores > 0
-            && self.io_threads > 0;
-        is_right.then_some(()).ok_or(CostsError::Number(name))
-    }
-
     /// Nothing but a round trip and executions costs anything: the example of section 4.
     pub fn bare(wire_ns: f64, get_ns: f64, set_ns: f64) -> Self {
         Self {
-            client_ns: 0.0,
-            delegation_ns: 0.0,
             wire_ns,
-            byte_ns: 0.0,
-            header_bytes: 0,
-            card_ns: 0.0,
-            card_byte_ns: 0.0,
-            descriptor_ns: 0.0,
-            descriptor_queue_ns: 0.0,
-            connection_ns: 0.0,
-            connections_cached: 0.0,
-            flush_card_ns: 0.0,
-            admit_ns: 0.0,
-            admit_byte_ns: 0.0,
             rx_cores: 1,
-            receive_ns: 0.0,
-            reply_ns: 0.0,
-            take_ns: 0.0,
-            reserve_ns: 0.0,
             forward_ns: get_ns,
             io_threads: 1,
-            erpc_ns: 0.0,
             get: vec![(8.0, get_ns)],
             set: vec![(8.0, set_ns)],
-            work_ns: 0.0,
-            spread: 0.0,
-            not_ready_ns: 0,
-            resend_ns: 0,
-            persistent: None,
+            ..Self::default()
         }
     }
 
@@ -244,21 +183,6 @@ impl DatagramPrices {
             + self.descriptor_ns / requests_per_buffer
             + self.connection_ns * uncached
     }
-}
-
-impl PersistentCosts {
-    const NONE: Self = Self {
-        byte_ns: 0.0,
-        amplification: 0.0,
-        fetch_ns: 0.0,
-        fetch_worker_ns: 0.0,
-        put_worker_ns: 0.0,
-        flush_ns: 0.0,
-    };
-}
-
-fn is_time(ns: &f64) -> bool {
-    (0.0..=1e9).contains(ns)
 }
 
 const BUILT_IN: &str = include_str!("../../juneberry.toml");

@@ -4,17 +4,63 @@ use curtail_ordered_queue::Ingress;
 use curtail_workload::{Generator, Kind, Phases, Poisson, Random, Stream, mix};
 
 use crate::{
-    histogram::Histogram,
+    event_queue::EventQueue,
     juneberry::{
-        ClientLoad, Counts, Datapath, Juneberry, JuneberryOutcome, UNDER_WAY_MAX, WhenFull, Wrong,
+        ClientLoad, Datapath, Juneberry, JuneberryOutcome, UNDER_WAY_MAX, WhenFull,
         audit::Audit,
         clients::Connection,
-        events::{Answer, Event, Events, Tells},
         memory::{self, Memory},
         place,
         server::{Server, queues},
     },
+    queueing::requests::Slab,
 };
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    /// The next request of an open load.
+    Arrival,
+    /// A packet is past the card.
+    AtServer(Packet),
+    /// A packet comes to the card.
+    AtCard(Packet),
+    /// An input thread has dealt with a packet.
+    PastInput(Packet),
+    /// A worker has finished what it does.
+    WorkerDone(u16),
+    /// An answer is with the client.
+    AtClient(Answer),
+    /// A connection may send again.
+    Resume(u32),
+    /// A client sends a request again, if it still waits with this attempt.
+    Resend { id: u32, serial: u32, attempt: u8 },
+}
+
+/// An answer on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) id: u32,
+    pub(super) serial: u32,
+    pub(super) tells: Tells,
+    /// Free places of the queue.
+    pub(super) credits: u32,
+}
+
+/// What an answer tells.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Tells {
+    /// The write has its place.
+    Accepted,
+    /// It is executed; the value, of a read.
+    Done,
+    /// The queue is full.
+    Full,
+    /// No buffer was ready.
+    NotReady,
+    /// The packet is in a buffer: a card's acknowledgement of what a worker will answer.
+    Received,
+}
 
 /// Runs one point.
 pub(super) fn run(model: &Juneberry) -> JuneberryOutcome {
@@ -52,9 +98,9 @@ pub(super) struct Packet {
 }
 
 /// A request under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Request {
-    /// Tells it from the next request in the same place.
+    /// Tells it from the next request in the same place; 0: it is over.
     pub(super) serial: u32,
     /// When it was meant to be sent.
     pub(super) at: u64,
@@ -78,41 +124,25 @@ pub(super) struct Request {
     pub(super) held: bool,
     pub(super) executed: bool,
     pub(super) answered: bool,
-    alive: bool,
 }
 
 pub(super) struct Run<'a> {
     pub(super) model: &'a Juneberry,
     pub(super) ingress: Ingress<'a>,
-    pub(super) events: Events,
-    pub(super) requests: Requests,
+    pub(super) events: EventQueue<Event>,
+    pub(super) requests: Slab<Request>,
     pub(super) connections: Vec<Connection>,
     pub(super) server: Server<'a>,
     pub(super) random: Random,
     pub(super) audit: Audit,
     pub(super) outcome: JuneberryOutcome,
-    /// Until arrivals end, from when they are measured.
-    pub(super) measured_ns: (u64, u64),
-    pub(super) done: u64,
-    source: Source,
-    answer_ns: u64,
-}
-
-/// All requests under way.
-#[derive(Debug, Default)]
-pub(super) struct Requests {
-    all: Vec<Request>,
-    free: Vec<u32>,
-    serials: u32,
-}
-
-/// Where requests come from.
-struct Source {
-    times: Option<Poisson>,
+    /// When requests come, of an open load, and what they ask for.
+    arrivals: Option<Poisson>,
     generator: Generator,
-    random: Random,
-    drawn: u64,
-    script: std::vec::IntoIter<(bool, u64)>,
+    choices: Random,
+    /// Until arrivals end, from when they are measured.
+    measured_ns: (u64, u64),
+    done: u64,
 }
 
 fn connections(model: &Juneberry) -> usize {
@@ -132,36 +162,27 @@ impl<'a> Run<'a> {
             let session = has_queues.then(|| memory::session(ingress.sessions, index));
             Connection::new(model, session.unwrap_or_default())
         };
-        let times = match model.load {
+        let arrivals = match model.load {
             ClientLoad::Open { mops } => {
                 Some(Poisson::new(Phases::fixed(mops * 1e6), mix(model.seed)))
             }
             _ => None,
         };
-        let script = match &model.load {
-            ClientLoad::Script(script) => script.clone(),
-            _ => Vec::new(),
-        };
         Self {
             model,
             ingress,
-            events: Events::default(),
-            requests: Requests::default(),
+            events: EventQueue::default(),
+            requests: Slab::default(),
             connections: (0..connections).map(connection).collect(),
             server: Server::new(model),
             random: Random::of_stream(model.seed, 5),
             audit: Audit::new(),
-            outcome: JuneberryOutcome::empty(),
+            outcome: JuneberryOutcome::default(),
+            arrivals,
+            generator: model.workload.generator(mix(model.seed), Stream::ONLY),
+            choices: Random::of_stream(model.seed, 6),
             measured_ns: (0, u64::MAX),
             done: 0,
-            source: Source {
-                times,
-                generator: model.workload.generator(mix(model.seed), Stream::ONLY),
-                random: Random::of_stream(model.seed, 6),
-                drawn: 0,
-                script: script.into_iter(),
-            },
-            answer_ns: one_way_ns(model),
         }
     }
 
@@ -186,7 +207,7 @@ impl<'a> Run<'a> {
             Event::PastInput(packet) => self.admit(now, packet),
             Event::WorkerDone(worker) => self.worker_done(now, worker),
             Event::AtClient(answer) => self.at_client(now, answer),
-            Event::Resume(connection) => self.resume(now, connection),
+            Event::Resume(connection) => self.send_waiting(now, connection),
             Event::Resend {
                 id,
                 serial,
@@ -196,35 +217,35 @@ impl<'a> Run<'a> {
     }
 
     fn plan_arrival(&mut self) {
-        if self.source.drawn < self.model.requests
-            && let Some(at) = self.source.times.as_mut().and_then(Iterator::next)
+        if self.outcome.counts.requests < self.model.requests
+            && let Some(at) = self.arrivals.as_mut().and_then(Iterator::next)
         {
             self.events.plan(at, Event::Arrival);
         }
     }
 
     fn arrive(&mut self, now: u64) {
-        let drawn = self.source.generator.draw(now);
-        let write = drawn.kind != Kind::Get;
-        let machine = self.source.random.below(u64::from(self.model.machines)) as u32;
+        let drawn = self.generator.draw(now);
+        let machine = self.choices.below(u64::from(self.model.machines)) as u32;
         let key = (mix(drawn.key), drawn.item.value_bytes);
-        self.enter(now, write, key, machine);
+        self.enter(now, drawn.kind != Kind::Get, key, machine);
         self.plan_arrival();
     }
 
     /// A closed loop's next request, to a random worker.
     pub(super) fn arrive_closed(&mut self, now: u64, machine: u32) {
-        if self.source.drawn < self.model.requests {
-            let drawn = self.source.generator.draw(now);
-            let hash = self.source.random.next();
-            let key = (hash, drawn.item.value_bytes);
+        if self.outcome.counts.requests < self.model.requests {
+            let drawn = self.generator.draw(now);
+            let key = (self.choices.next(), drawn.item.value_bytes);
             self.enter(now, drawn.kind != Kind::Get, key, machine);
         }
     }
 
     pub(super) fn arrive_script(&mut self, now: u64) {
-        if let Some((write, key)) = self.source.script.next() {
-            self.enter(now, write, (mix(key), 0), 0);
+        if let ClientLoad::Script(script) = &self.model.load
+            && let Some((write, key)) = script.get(self.outcome.counts.requests as usize)
+        {
+            self.enter(now, *write, (mix(*key), 0), 0);
         }
     }
 
@@ -232,8 +253,7 @@ impl<'a> Run<'a> {
     fn enter(&mut self, now: u64, write: bool, (hash, value_bytes): (u64, u32), machine: u32) {
         let model = self.model;
         let sixth = model.requests / 6;
-        let number = self.source.drawn;
-        self.source.drawn += 1;
+        let number = self.outcome.counts.requests;
         if number == sixth {
             self.measured_ns.0 = now;
             self.done = 0;
@@ -242,41 +262,29 @@ impl<'a> Run<'a> {
             self.measured_ns.1 = now;
         }
         let spread = model.prices.spread;
-        let share = 1.0 - spread + 2.0 * spread * self.source.random.unit();
+        let share = 1.0 - spread + 2.0 * spread * self.choices.unit();
         let mean = model.prices.execution_ns(write, value_bytes);
-        let thread = self.source.random.below(u64::from(model.threads)) as u32;
-        let sender = match model.system {
-            Datapath::Erpc => machine * u32::from(model.threads) + thread,
+        let thread = self.choices.below(u64::from(model.threads)) as u32;
+        let sender = match (&model.load, model.system) {
+            (ClientLoad::Script(_), _) => 0,
+            (_, Datapath::Erpc) => machine * u32::from(model.threads) + thread,
             _ => machine,
         };
-        let sender = match model.load {
-            ClientLoad::Script(_) => 0,
-            _ => sender,
-        };
-        let connection = sender * u32::from(model.workers) + place(hash, model.workers) as u32;
         let whole = model.requests < 6;
+        self.outcome.counts.requests += 1;
+        self.outcome.counts.writes += u64::from(write);
         let request = Request {
-            serial: 0,
+            serial: (self.outcome.counts.requests as u32).max(1),
             at: now,
             sent: now,
             hash,
             execution_ns: (mean * share).round() as u32,
             value_bytes,
-            connection,
+            connection: sender * u32::from(model.workers) + place(hash, model.workers) as u32,
             write,
             measured: whole || (sixth..model.requests - sixth).contains(&number),
-            sequence: 0,
-            slot: 0,
-            attempt: 0,
-            pos: None,
-            needs: 0,
-            held: false,
-            executed: false,
-            answered: false,
-            alive: true,
+            ..Request::default()
         };
-        self.outcome.counts.requests += 1;
-        self.outcome.counts.writes += u64::from(write);
         self.give_to_connection(now, request);
     }
 
@@ -297,16 +305,14 @@ impl<'a> Run<'a> {
         };
         let late = self.durable_ns(tells) + (f64::from(value) * self.model.prices.byte_ns) as u64;
         if !self.is_lost() {
-            let at = ns + self.answer_ns + late;
+            let at = ns + one_way_ns(self.model) + late;
             self.events.plan(at, Event::AtClient(answer));
         }
     }
 
     /// What persistent buffers add to an answer.
     fn durable_ns(&self, tells: Tells) -> u64 {
-        let Some(costs) = self.model.prices.persistent.filter(|_| self.model.durable) else {
-            return 0;
-        };
+        let costs = self.model.durable_costs();
         match tells {
             Tells::Accepted => costs.flush_ns as u64,
             Tells::Done => (costs.fetch_ns - costs.fetch_worker_ns).max(0.0) as u64,
@@ -327,23 +333,28 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Whether this place still holds this request.
+    #[inline]
+    pub(super) fn is_under_way(&self, id: u32, serial: u32) -> bool {
+        self.requests.get(id).serial == serial
+    }
+
     /// Frees a request that is over for client and server.
     pub(super) fn free_if_over(&mut self, id: u32) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         if request.answered && (request.executed || !request.write) {
-            self.requests.free(id);
+            request.serial = 0;
+            self.requests.remove(id);
         }
     }
 
     fn end(mut self) -> JuneberryOutcome {
-        for request in self.requests.all.iter().filter(|request| request.alive) {
-            let wrong = &mut self.audit.wrong;
-            wrong.never_answered += u64::from(!request.answered);
-            wrong.never_executed += u64::from(request.write && !request.executed);
-        }
-        if self.outcome.saturated {
-            self.audit.wrong.never_answered = 0;
-            self.audit.wrong.never_executed = 0;
+        if !self.outcome.saturated {
+            for request in self.requests.iter().filter(|request| request.serial > 0) {
+                let wrong = &mut self.audit.wrong;
+                wrong.never_answered += u64::from(!request.answered);
+                wrong.never_executed += u64::from(request.write && !request.executed);
+            }
         }
         let (from, to) = self.measured_ns;
         let microseconds = to.saturating_sub(from).max(1) as f64 / 1e3;
@@ -352,67 +363,6 @@ impl<'a> Run<'a> {
         let sixth = self.model.requests / 6;
         self.outcome.offered_mops = (self.model.requests - sixth) as f64 / microseconds;
         self.outcome
-    }
-}
-
-impl Requests {
-    pub(super) fn insert(&mut self, mut request: Request) -> u32 {
-        self.serials = self.serials.wrapping_add(1);
-        request.serial = self.serials;
-        match self.free.pop() {
-            Some(id) => {
-                self.all[id as usize] = request;
-                id
-            }
-            None => {
-                self.all.push(request);
-                self.all.len() as u32 - 1
-            }
-        }
-    }
-
-    #[inline]
-    pub(super) fn get(&self, id: u32) -> &Request {
-        &self.all[id as usize]
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, id: u32) -> &mut Request {
-        &mut self.all[id as usize]
-    }
-
-    /// Whether this place still holds this request.
-    #[inline]
-    pub(super) fn is(&self, id: u32, serial: u32) -> bool {
-        let request = &self.all[id as usize];
-        request.alive && request.serial == serial
-    }
-
-    pub(super) fn used(&self) -> usize {
-        self.all.len() - self.free.len()
-    }
-
-    fn free(&mut self, id: u32) {
-        self.all[id as usize].alive = false;
-        self.free.push(id);
-    }
-}
-
-impl JuneberryOutcome {
-    fn empty() -> Self {
-        Self {
-            ack: Histogram::new(),
-            read: Histogram::new(),
-            commit: Histogram::new(),
-            executed: Histogram::new(),
-            backlog: Histogram::new(),
-            script_ns: Vec::new(),
-            done_mops: 0.0,
-            offered_mops: 0.0,
-            counts: Counts::default(),
-            wrong: Wrong::default(),
-            saturated: false,
-        }
     }
 }
 

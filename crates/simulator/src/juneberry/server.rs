@@ -6,10 +6,8 @@ use std::collections::VecDeque;
 use curtail_ordered_queue::Verdict;
 
 use crate::juneberry::{
-    Datapath, Juneberry, Reads, WhenFull,
-    events::{Event, Tells},
-    memory, place,
-    run::{Packet, Run},
+    Datapath, Juneberry, Reads, WhenFull, memory, place,
+    run::{Event, Packet, Run, Tells},
     workers::Worker,
 };
 
@@ -79,9 +77,10 @@ impl<'a> Run<'a> {
             let free = &mut self.server.descriptors_free[queue];
             at = at.max(serve(free, now, list_ns));
         }
-        if let Some(costs) = prices.persistent.filter(|_| model.durable && packet.write) {
+        if model.durable && packet.write {
             let bytes = f64::from(packet.bytes);
-            let there = self.server.persist(now as f64, bytes, costs.byte_ns);
+            let byte_ns = model.durable_costs().byte_ns;
+            let there = self.server.persist(now as f64, bytes, byte_ns);
             at = at.max(there.round() as u64);
         }
         if at > now {
@@ -97,11 +96,8 @@ impl<'a> Run<'a> {
         }
         let prices = &self.model.prices;
         match self.model.system {
-            Datapath::RawRpc | Datapath::DeferredExec | Datapath::Erpc => {
-                self.take_rpc(now, packet)
-            }
-            Datapath::Card(_) if self.goes_through_queue(&packet) => self.admit(now, packet),
-            Datapath::Card(_) => self.take_read(now, packet),
+            Datapath::RawRpc | Datapath::DeferredExec | Datapath::Erpc => self.take(now, packet),
+            Datapath::Card(_) => self.admit(now, packet),
             Datapath::IoAck(_) => {
                 let answer = if packet.write { prices.reply_ns } else { 0.0 };
                 let ns = prices.receive_ns + prices.reserve_ns + answer;
@@ -115,7 +111,7 @@ impl<'a> Run<'a> {
     /// A packet that is past whoever admits.
     pub(super) fn admit(&mut self, now: u64, packet: Packet) {
         if !self.goes_through_queue(&packet) {
-            return self.take_read(now, packet);
+            return self.take(now, packet);
         }
         let session = self.connections[packet.connection as usize].session;
         let payload = memory::payload(&packet);
@@ -123,30 +119,25 @@ impl<'a> Run<'a> {
         let number = self.ingress.queue_number(packet.hash);
         let backlog = self.ingress.queues[number].backlog();
         self.outcome.backlog.record(backlog.tail - backlog.head);
-        let is_alive = self.requests.is(packet.id, packet.serial);
+        let is_alive = self.is_under_way(packet.id, packet.serial);
         match self.ingress.admit(&arrival, now) {
-            Verdict::Accepted(pos) => {
-                self.hold(&packet, pos);
-                self.answer(now, packet.id, Tells::Accepted);
-                self.wake_for_entries(now, number);
-            }
-            Verdict::Queued(pos) => {
-                self.hold(&packet, pos);
-                if self.model.when_full == WhenFull::NotReady {
+            verdict @ (Verdict::Accepted(pos) | Verdict::Queued(pos)) => {
+                if is_alive {
+                    let request = self.requests.get_mut(packet.id);
+                    (request.pos, request.held) = (Some(pos), true);
+                }
+                if matches!(verdict, Verdict::Accepted(_)) {
+                    self.answer(now, packet.id, Tells::Accepted);
+                } else if self.model.when_full == WhenFull::NotReady {
                     self.answer(now, packet.id, Tells::Received);
                 }
                 self.wake_for_entries(now, number);
             }
-            Verdict::Repeated(_) | Verdict::Replay(_) if !is_alive => {
+            verdict @ (Verdict::Repeated(_) | Verdict::Replay(_)) => {
                 self.outcome.counts.repeated += 1;
-            }
-            Verdict::Repeated(_) => {
-                self.outcome.counts.repeated += 1;
-                self.answer(now, packet.id, Tells::Accepted);
-            }
-            Verdict::Replay(_) => {
-                self.outcome.counts.repeated += 1;
-                if self.requests.get(packet.id).executed {
+                if is_alive && matches!(verdict, Verdict::Repeated(_)) {
+                    self.answer(now, packet.id, Tells::Accepted);
+                } else if is_alive && self.requests.get(packet.id).executed {
                     self.answer(now, packet.id, Tells::Done);
                 }
             }
@@ -180,57 +171,31 @@ impl<'a> Run<'a> {
         packet.write || self.model.system.reads() == Some(Reads::InOrder)
     }
 
-    /// The request has its place, for the first time.
-    fn hold(&mut self, packet: &Packet, pos: u64) {
-        if self.requests.is(packet.id, packet.serial) {
-            let request = self.requests.get_mut(packet.id);
-            request.pos = Some(pos);
-            request.held = true;
-        }
-    }
-
-    fn take_rpc(&mut self, now: u64, packet: Packet) {
-        if !self.requests.is(packet.id, packet.serial) {
+    /// A request that does not go through a queue.
+    fn take(&mut self, now: u64, packet: Packet) {
+        if !self.is_under_way(packet.id, packet.serial) {
             return;
         }
         let worker = place(packet.hash, self.model.workers);
-        let waiting = self.server.workers[worker].inbox.len() as u64;
-        self.outcome.backlog.record(waiting);
+        let reads = self.model.system.reads();
+        if reads.is_none() {
+            let waiting = self.server.workers[worker].inbox.len() as u64;
+            self.outcome.backlog.record(waiting);
+        }
         let request = self.requests.get_mut(packet.id);
-        if request.held {
-            self.outcome.counts.repeated += 1;
-            if self.requests.get(packet.id).executed {
-                self.answer(now, packet.id, Tells::Done);
-            }
-            return;
-        }
-        request.held = true;
-        self.server.workers[worker].inbox.push_back(packet.id);
-        self.wake(now, worker);
-    }
-
-    /// A read that does not go through a queue.
-    fn take_read(&mut self, now: u64, packet: Packet) {
-        let is_known = self.requests.is(packet.id, packet.serial);
-        if !is_known || std::mem::replace(&mut self.requests.get_mut(packet.id).held, true) {
+        if std::mem::replace(&mut request.held, true) {
             // Sent again because the answer was lost: it is answered again as it was.
-            if is_known && self.requests.get(packet.id).executed {
+            let is_executed = request.executed;
+            self.outcome.counts.repeated += u64::from(reads.is_none());
+            if is_executed {
                 self.answer(now, packet.id, Tells::Done);
             }
-            return;
-        }
-        if self.model.system.reads() == Some(Reads::Shared) {
+        } else if reads == Some(Reads::Shared) {
             self.server.shared_reads.push_back(packet.id);
-            let all = self.server.workers.len();
-            let start = packet.id as usize;
-            let mut some = (0..all).map(|offset| (start + offset) % all);
-            if let Some(idle) = some.find(|worker| self.is_idle(*worker)) {
-                self.wake(now, idle);
-            }
-            return;
+            self.wake_idle(now, packet.id as usize);
+        } else {
+            self.server.workers[worker].inbox.push_back(packet.id);
+            self.wake(now, worker);
         }
-        let worker = place(packet.hash, self.model.workers);
-        self.server.workers[worker].inbox.push_back(packet.id);
-        self.wake(now, worker);
     }
 }

@@ -23,9 +23,8 @@ use curtail_ordered_queue::{
 
 use crate::juneberry::{
     Datapath, Reads,
-    events::{Event, Tells},
     memory::{self, PAYLOAD_BYTES},
-    run::{Request, Run},
+    run::{Event, Request, Run, Tells},
 };
 
 /// A worker.
@@ -95,7 +94,7 @@ impl<'a> Run<'a> {
         self.next_work(now, worker);
     }
 
-    pub(super) fn is_idle(&self, worker: usize) -> bool {
+    fn is_idle(&self, worker: usize) -> bool {
         matches!(self.server.workers[worker].work, Work::Idle)
     }
 
@@ -106,12 +105,16 @@ impl<'a> Run<'a> {
     }
 
     pub(super) fn wake_for_entries(&mut self, now: u64, queue: usize) {
-        let all = self.server.workers.len();
-        let owner = queue % all;
-        if self.model.system.reads() != Some(Reads::Shared) {
-            return self.wake(now, owner);
+        match self.model.system.reads() {
+            Some(Reads::Shared) => self.wake_idle(now, queue),
+            _ => self.wake(now, queue % self.server.workers.len()),
         }
-        let mut some = (0..all).map(|offset| (owner + offset) % all);
+    }
+
+    /// Wakes an idle worker, if there is one; looks at this one first.
+    pub(super) fn wake_idle(&mut self, now: u64, first: usize) {
+        let all = self.server.workers.len();
+        let mut some = (0..all).map(|offset| (first + offset) % all);
         if let Some(idle) = some.find(|worker| self.is_idle(*worker)) {
             self.wake(now, idle);
         }
@@ -130,10 +133,9 @@ impl<'a> Run<'a> {
         };
         let prices = &self.model.prices;
         let request = *self.requests.get(id);
-        let own = if self.model.system == Datapath::Erpc {
-            prices.erpc_ns
-        } else {
-            0.0
+        let own = match self.model.system {
+            Datapath::Erpc => prices.erpc_ns,
+            _ => 0.0,
         };
         let around =
             prices.receive_ns + prices.reply_ns + own + self.fetch_worker_ns(request.write);
@@ -288,7 +290,7 @@ impl<'a> Run<'a> {
             let (id, serial) = memory::owner(entry);
             owners.push((id, serial));
             end += self.model.prices.take_ns;
-            if !self.requests.is(id, serial) {
+            if !self.is_under_way(id, serial) {
                 self.audit.wrong.executed_twice += 1;
                 applied += 1;
                 continue;
@@ -340,12 +342,12 @@ impl<'a> Run<'a> {
         let head = lease.head();
         drop(lease);
         for (id, serial) in entries {
-            if self.requests.is(*id, *serial) {
+            if self.is_under_way(*id, *serial) {
                 self.execute(now, *id);
             }
         }
         for (id, serial) in answers {
-            if self.requests.is(id, serial) {
+            if self.is_under_way(id, serial) {
                 let request = *self.requests.get(id);
                 if !request.write {
                     self.audit.read(request.needs, head);
@@ -385,11 +387,9 @@ impl<'a> Run<'a> {
 
     /// What a worker spends on a persistent buffer.
     fn fetch_worker_ns(&self, write: bool) -> f64 {
-        match self.model.prices.persistent.filter(|_| self.model.durable) {
-            Some(costs) if write => costs.fetch_worker_ns + costs.put_worker_ns,
-            Some(costs) => costs.fetch_worker_ns,
-            None => 0.0,
-        }
+        let costs = self.model.durable_costs();
+        let put_ns = if write { costs.put_worker_ns } else { 0.0 };
+        costs.fetch_worker_ns + put_ns
     }
 
     /// When an execution ends that would end then: a write to persistent memory, begun now, may

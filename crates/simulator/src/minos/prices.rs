@@ -6,7 +6,7 @@
 
 use crate::{
     costs::{FullCosts, SizeCosts},
-    queueing::link::LinkSpeed,
+    queueing::{link::LinkSpeed, times::Steps},
 };
 
 /// The costs of a node's steps.
@@ -22,16 +22,8 @@ pub struct Prices {
     pub get: SizeCosts,
     /// Writing an item.
     pub set: SizeCosts,
-    /// Finding out how large an item is, before a request for it is handed on.
-    pub lookup_ns: f64,
-    /// Putting a request into another core's ring or into the shared queue.
-    pub give_ns: f64,
-    /// Taking a request from a ring or from the shared queue.
-    pub take_ns: f64,
-    /// Moving a request from the own receive queue into the own software queue.
-    pub move_ns: f64,
-    /// Taking from another core's queue.
-    pub steal_ns: f64,
+    /// Between queues.
+    pub steps: Steps,
     /// Counting a request's size, if the plan is learned.
     pub profile_ns: f64,
     /// Both directions of the network.
@@ -59,7 +51,8 @@ impl Prices {
     /// profiling gives 0.5 us for a frame and 0.08 us. SHO's 5.6 M, 10 % below the others and
     /// bound by its hand-off core (section 6.1), give 175 ns for a hand-off. A mean read takes 5 us
     /// end to end (section 5.4), of which a core has 1.1. What lookup, taking and stealing cost is
-    /// not in the paper: these are estimates of a few cache misses, and nothing hangs on them.
+    /// not in the paper: these are estimates of a few cache misses, and nothing hangs on them. What
+    /// is delegated is given and taken.
     pub fn paper() -> Self {
         let flat = |ns| SizeCosts {
             points: vec![(8.0, ns)],
@@ -70,11 +63,14 @@ impl Prices {
             frame_ns: 500.0,
             get: flat(0.0),
             set: flat(240.0),
-            lookup_ns: 200.0,
-            give_ns: 175.0,
-            take_ns: 100.0,
-            move_ns: 5.0,
-            steal_ns: 150.0,
+            steps: Steps {
+                lookup_ns: 200.0,
+                give_ns: 175.0,
+                take_ns: 100.0,
+                move_ns: 5.0,
+                steal_ns: 150.0,
+                delegate_ns: 275.0,
+            },
             profile_ns: 80.0,
             link: LinkSpeed {
                 gigabits: 40.0,
@@ -96,11 +92,14 @@ impl Prices {
             frame_ns: costs.network.frame_ns,
             get: costs.get.clone(),
             set: costs.set.clone(),
-            lookup_ns: costs.get.ns(0),
-            give_ns: half,
-            take_ns: half,
-            move_ns: 5.0,
-            steal_ns: costs.hand_off.ns,
+            steps: Steps {
+                lookup_ns: costs.get.ns(0),
+                give_ns: half,
+                take_ns: half,
+                move_ns: 5.0,
+                steal_ns: costs.hand_off.ns,
+                delegate_ns: costs.delegated_write.ns,
+            },
             profile_ns: 3.0,
             link: LinkSpeed {
                 gigabits: 100.0,

@@ -323,8 +323,8 @@ impl Learning {
         let owner = owner(self.control.plan(), request);
         let serves = match owner {
             None => self.prices.serve_ns(write, bytes),
-            Some(_) if write => self.prices.give_ns,
-            Some(_) => self.prices.lookup_ns + self.prices.give_ns,
+            Some(_) if write => self.prices.steps.give_ns,
+            Some(_) => self.prices.steps.lookup_ns + self.prices.steps.give_ns,
         };
         self.small_busy_ns += (serves + profile_ns) as u64;
         Look { owner, profile_ns }

@@ -47,9 +47,9 @@ pub(crate) enum Way {
 }
 
 /// All requests under way, by number.
-#[derive(Debug, Default)]
-pub(crate) struct Slab {
-    requests: Vec<Request>,
+#[derive(Debug)]
+pub(crate) struct Slab<R = Request> {
+    requests: Vec<R>,
     free: Vec<u32>,
 }
 
@@ -76,9 +76,16 @@ impl Request {
     }
 }
 
-impl Slab {
+impl<R> Default for Slab<R> {
+    fn default() -> Self {
+        let (requests, free) = (Vec::new(), Vec::new());
+        Self { requests, free }
+    }
+}
+
+impl<R: Copy> Slab<R> {
     #[inline]
-    pub(crate) fn insert(&mut self, request: Request) -> u32 {
+    pub(crate) fn insert(&mut self, request: R) -> u32 {
         match self.free.pop() {
             Some(id) => {
                 self.requests[id as usize] = request;
@@ -92,19 +99,24 @@ impl Slab {
     }
 
     #[inline]
-    pub(crate) fn remove(&mut self, id: u32) -> Request {
+    pub(crate) fn remove(&mut self, id: u32) -> R {
         self.free.push(id);
         self.requests[id as usize]
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: u32) -> &Request {
+    pub(crate) fn get(&self, id: u32) -> &R {
         &self.requests[id as usize]
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Request {
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut R {
         &mut self.requests[id as usize]
+    }
+
+    /// All requests, also those that were removed and not replaced.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &R> {
+        self.requests.iter()
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 
 use curtail_workload::Random;
 
-use crate::{c4::system_costs::FullSystem, minos::Prices, queueing::requests::Request};
+use crate::{c4::system_costs::FullSystem, combined::CombinedPrices, queueing::requests::Request};
 
 /// Times in nanoseconds. The event loop is compiled once for each kind, so that the queueing model
 /// does not pay for what it leaves out.
@@ -62,21 +62,21 @@ pub(crate) enum Publish {
     AtEnd { ns: u64 },
 }
 
-/// What the steps between queues cost a core.
+/// What the steps between queues cost a core, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Steps {
+pub struct Steps {
     /// Finding out how large an item is, before a request for it is handed on.
-    pub(crate) lookup_ns: f64,
+    pub lookup_ns: f64,
     /// Putting a request into another core's ring or into the shared queue.
-    pub(crate) give_ns: f64,
+    pub give_ns: f64,
     /// Taking a request from a ring or from the shared queue.
-    pub(crate) take_ns: f64,
+    pub take_ns: f64,
     /// Moving a request from the own receive queue into the own software queue.
-    pub(crate) move_ns: f64,
+    pub move_ns: f64,
     /// Taking from another core's queue.
-    pub(crate) steal_ns: f64,
+    pub steal_ns: f64,
     /// A write that goes to the core that holds its partition, as shipped: both cores' parts.
-    pub(crate) delegate_ns: f64,
+    pub delegate_ns: f64,
 }
 
 /// The queueing model's: uniform, whatever the request.
@@ -99,16 +99,7 @@ pub(crate) struct Whole {
 
 /// By size, and what the bucket's cache lines add.
 pub(crate) struct Priced {
-    pub(crate) prices: Prices,
-    pub(crate) put_aside_ns: f64,
-    pub(crate) answer_ns: f64,
-    /// Time at the end of a write in which its bucket's version is odd.
-    pub(crate) publish_ns: f64,
-    /// Reading a bucket whose line is not here, because another core has written it.
-    pub(crate) read_line_ns: f64,
-    /// Writing a bucket whose line others have.
-    pub(crate) write_line_ns: f64,
-    pub(crate) delegate_ns: f64,
+    pub(crate) prices: CombinedPrices,
     /// `None` where lines are not followed.
     pub(crate) lines: Option<Lines>,
 }
@@ -248,25 +239,18 @@ impl Times for Whole {
 }
 
 impl Priced {
-    /// Serving alone: no versions, no lines, nothing is put aside.
-    pub(crate) fn new(prices: Prices) -> Self {
-        Self {
-            prices,
-            put_aside_ns: 0.0,
-            answer_ns: 0.0,
-            publish_ns: 0.0,
-            read_line_ns: 0.0,
-            write_line_ns: 0.0,
-            delegate_ns: 0.0,
-            lines: None,
-        }
-    }
-
     /// What is left of the whole for the store.
     #[inline]
     fn ns(&self, request: &Request, more_ns: f64) -> u64 {
-        let whole = self.prices.serve_ns(request.write, request.value_bytes) + more_ns;
-        (whole as u64).saturating_sub(self.prices.request_ns as u64)
+        let serve = &self.prices.serve;
+        let whole = serve.serve_ns(request.write, request.value_bytes) + more_ns;
+        (whole as u64).saturating_sub(serve.request_ns as u64)
+    }
+
+    /// The line of a request's item, where lines are followed.
+    #[inline]
+    fn line(&mut self, core: usize, request: &Request) -> Option<&mut Line> {
+        self.lines.as_mut()?.get(request, core)
     }
 }
 
@@ -274,47 +258,34 @@ impl Times for Priced {
     fn around(&self) -> Around {
         let prices = &self.prices;
         Around {
-            fixed_ns: prices.request_ns as u64,
-            put_aside_ns: self.put_aside_ns as u64,
-            answer_ns: self.answer_ns as u64,
+            fixed_ns: prices.serve.request_ns as u64,
+            put_aside_ns: prices.put_aside_ns as u64,
+            answer_ns: prices.answer_ns as u64,
             publish: Publish::AtEnd {
-                ns: self.publish_ns as u64,
+                ns: prices.publish_ns as u64,
             },
-            steps: Steps {
-                lookup_ns: prices.lookup_ns,
-                give_ns: prices.give_ns,
-                take_ns: prices.take_ns,
-                move_ns: prices.move_ns,
-                steal_ns: prices.steal_ns,
-                delegate_ns: self.delegate_ns,
-            },
+            steps: prices.serve.steps,
         }
     }
 
     #[inline]
     fn read_ns(&mut self, core: usize, request: &Request, owed_ns: f64) -> u64 {
-        let line = self
-            .lines
-            .as_mut()
-            .and_then(|lines| lines.get(request, core));
+        let line = self.line(core, request);
         let travels = line.is_some_and(|line| line.read(core));
-        let line_ns = if travels { self.read_line_ns } else { 0.0 };
+        let line_ns = f64::from(u8::from(travels)) * self.prices.read_line_ns;
         self.ns(request, line_ns + owed_ns)
     }
 
     #[inline]
     fn write_ns(&mut self, core: usize, request: &Request, owed_ns: f64) -> u64 {
-        let line = self
-            .lines
-            .as_mut()
-            .and_then(|lines| lines.get(request, core));
+        let line = self.line(core, request);
         let travels = line.is_some_and(|line| line.write(core) > 0);
-        let line_ns = if travels { self.write_line_ns } else { 0.0 };
+        let line_ns = f64::from(u8::from(travels)) * self.prices.write_line_ns;
         self.ns(request, line_ns + owed_ns)
     }
 
     fn packets(&self, request: &Request) -> u64 {
-        u64::from(self.prices.packets(request.value_bytes))
+        u64::from(self.prices.serve.packets(request.value_bytes))
     }
 }
 

@@ -1,88 +1,56 @@
 //! ARC (Megiddo and Modha, FAST'03): two LRU lists whose shares adapt by the hits in the ghosts of
 //! either. It is here because two of the traces are its authors' and because it adapts.
 
-use crate::list::{Links, List};
 use crate::policy::Policy;
+use crate::queues::Queues;
 use crate::trace::{ObjectId, Trace};
 
-/// The four lists, and none.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Once = 0,
-    Often = 1,
-    OnceGhost = 2,
-    OftenGhost = 3,
-    Nowhere = 4,
-}
+const ONCE: usize = 0;
+const OFTEN: usize = 1;
+const ONCE_GHOST: usize = 2;
+const OFTEN_GHOST: usize = 3;
 
 /// A cache under ARC.
 pub(crate) struct Arc<'t> {
-    sizes: &'t [u32],
     capacity: u64,
     once_target: u64,
-    links: Links,
-    lists: [List; 4],
-    places: Vec<Place>,
+    lists: Queues<'t, 4>,
 }
 
 impl<'t> Arc<'t> {
     /// A cache that holds objects of `capacity` in sum.
     pub(crate) fn new(trace: &'t Trace, capacity: u64) -> Self {
-        let objects = trace.sizes.len();
         Self {
-            sizes: &trace.sizes,
             capacity,
             once_target: 0,
-            links: Links::new(objects),
-            lists: [List::new(), List::new(), List::new(), List::new()],
-            places: vec![Place::Nowhere; objects],
+            lists: Queues::new(trace),
         }
     }
 
-    fn size(&self, place: Place) -> u64 {
-        self.lists[place as usize].size()
-    }
-
-    fn take(&mut self, object: ObjectId) {
-        let place = self.places[object as usize];
-        if place != Place::Nowhere {
-            let size = self.sizes[object as usize];
-            self.lists[place as usize].remove(&mut self.links, object, size);
-        }
-    }
-
-    fn put(&mut self, object: ObjectId, place: Place) {
-        self.places[object as usize] = place;
-        if place != Place::Nowhere {
-            let size = self.sizes[object as usize];
-            self.lists[place as usize].push(&mut self.links, object, size);
-        }
-    }
-
-    fn shift(&mut self, from: Place, to: Place) {
-        if let Some(object) = self.lists[from as usize].pop(&mut self.links, self.sizes) {
-            self.put(object, to);
+    fn shift(&mut self, from: usize, to: usize) {
+        if let Some(object) = self.lists.oldest(from) {
+            self.lists.put(object, to);
         }
     }
 
     fn replace(&mut self, from_often_ghost: bool) {
-        let once = self.size(Place::Once);
+        let once = self.lists.size(ONCE);
         let over = once > self.once_target || (from_often_ghost && once == self.once_target);
-        if once > 0 && (over || self.size(Place::Often) == 0) {
-            self.shift(Place::Once, Place::OnceGhost);
+        if once > 0 && (over || self.lists.size(OFTEN) == 0) {
+            self.shift(ONCE, ONCE_GHOST);
         } else {
-            self.shift(Place::Often, Place::OftenGhost);
+            self.shift(OFTEN, OFTEN_GHOST);
         }
     }
 
-    fn adapt(&mut self, place: Place, size: u64) {
-        let (once, often) = (self.size(Place::OnceGhost), self.size(Place::OftenGhost));
+    fn adapt(&mut self, place: Option<usize>, size: u64) {
+        let [once, often] = [ONCE_GHOST, OFTEN_GHOST].map(|ghost| self.lists.size(ghost));
         match place {
-            Place::OnceGhost => {
+            Some(ONCE_GHOST) => {
                 let step = size * (often / once.max(1)).max(1);
                 self.once_target = (self.once_target + step).min(self.capacity);
             }
-            Place::OftenGhost => {
+            Some(OFTEN_GHOST) => {
                 let step = size * (once / often.max(1)).max(1);
                 self.once_target = self.once_target.saturating_sub(step);
             }
@@ -90,47 +58,35 @@ impl<'t> Arc<'t> {
         }
     }
 
-    fn trim_ghosts(&mut self) {
-        while self.size(Place::Once) + self.size(Place::OnceGhost) > self.capacity
-            && self.size(Place::OnceGhost) > 0
+    /// Forgets the oldest of a ghost while these lists together are larger than `size_max`.
+    fn trim(&mut self, ghost: usize, lists: &[usize], size_max: u64) {
+        while lists.iter().map(|&list| self.lists.size(list)).sum::<u64>() > size_max
+            && let Some(object) = self.lists.oldest(ghost)
         {
-            self.shift(Place::OnceGhost, Place::Nowhere);
-        }
-        while self.lists.iter().map(List::size).sum::<u64>() > 2 * self.capacity
-            && self.size(Place::OftenGhost) > 0
-        {
-            self.shift(Place::OftenGhost, Place::Nowhere);
+            self.lists.take(object);
         }
     }
 }
 
 impl Policy for Arc<'_> {
     fn request(&mut self, object: ObjectId) -> bool {
-        let place = self.places[object as usize];
-        let size = u64::from(self.sizes[object as usize]);
-        if matches!(place, Place::Once | Place::Often) {
-            self.take(object);
-            self.put(object, Place::Often);
+        let place = self.lists.place(object);
+        let size = self.lists.size_of(object);
+        if matches!(place, Some(ONCE | OFTEN)) {
+            self.lists.put(object, OFTEN);
             return true;
         }
         if size > self.capacity {
             return false;
         }
         self.adapt(place, size);
-        self.take(object);
-        self.places[object as usize] = Place::Nowhere;
-        while self.size(Place::Once) + self.size(Place::Often) + size > self.capacity {
-            self.replace(place == Place::OftenGhost);
+        self.lists.take(object);
+        while self.lists.size(ONCE) + self.lists.size(OFTEN) + size > self.capacity {
+            self.replace(place == Some(OFTEN_GHOST));
         }
-        self.put(
-            object,
-            if place == Place::Nowhere {
-                Place::Once
-            } else {
-                Place::Often
-            },
-        );
-        self.trim_ghosts();
+        self.lists.put(object, place.map_or(ONCE, |_| OFTEN));
+        self.trim(ONCE_GHOST, &[ONCE, ONCE_GHOST], self.capacity);
+        self.trim(OFTEN_GHOST, &[0, 1, 2, 3], 2 * self.capacity);
         false
     }
 }

@@ -5,6 +5,8 @@
 //! same share of the drops. Fingerprints of 16 bits mistake a stranger for a ghost once in 2,000
 //! look-ups; 12 bits (which would leave room for a time stamp) cost P2 half a point.
 
+use curtail_workload::mix;
+
 use crate::trace::ObjectId;
 
 /// What was dropped lately.
@@ -57,16 +59,8 @@ impl Ghost {
     }
 
     fn place(&self, object: ObjectId) -> (usize, u16) {
-        let hash = mix(u64::from(object));
+        let hash = mix((u64::from(object) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let bucket = ((hash >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, (hash as u16).max(1))
     }
-}
-
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA'14).
-fn mix(value: u64) -> u64 {
-    let value = (value + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    value ^ (value >> 31)
 }

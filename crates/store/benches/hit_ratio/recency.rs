@@ -1,7 +1,7 @@
 //! The policies of one queue: FIFO, LRU, CLOCK (FIFO with reinsertion) and SIEVE.
 
-use crate::list::{Links, List, NONE};
 use crate::policy::Policy;
+use crate::queues::Queues;
 use crate::trace::{ObjectId, Trace};
 
 /// Which of the policies a `OneQueue` is.
@@ -21,76 +21,57 @@ pub(crate) enum Rule {
 
 /// A cache of one queue.
 pub(crate) struct OneQueue<'t> {
-    sizes: &'t [u32],
     capacity: u64,
     rule: Rule,
-    links: Links,
-    queue: List,
-    present: Vec<bool>,
+    queue: Queues<'t, 1>,
     marked: Vec<bool>,
-    hand: ObjectId,
+    hand: Option<ObjectId>,
 }
 
 impl<'t> OneQueue<'t> {
     /// A cache that holds objects of `capacity` in sum.
     pub(crate) fn new(trace: &'t Trace, capacity: u64, rule: Rule) -> Self {
-        let objects = trace.sizes.len();
         Self {
-            sizes: &trace.sizes,
             capacity,
             rule,
-            links: Links::new(objects),
-            queue: List::new(),
-            present: vec![false; objects],
-            marked: vec![false; objects],
-            hand: NONE,
+            queue: Queues::new(trace),
+            marked: vec![false; trace.sizes.len()],
+            hand: None,
         }
     }
 
     fn hit(&mut self, object: ObjectId) {
         match self.rule {
             Rule::Fifo => {}
-            Rule::Lru => self.renew(object),
+            Rule::Lru => self.queue.put(object, 0),
             Rule::Clock | Rule::Sieve => self.marked[object as usize] = true,
         }
     }
 
-    fn renew(&mut self, object: ObjectId) {
-        let size = self.sizes[object as usize];
-        self.queue.remove(&mut self.links, object, size);
-        self.queue.push(&mut self.links, object, size);
-    }
-
-    fn evict(&mut self) {
-        let victim = match self.rule {
-            Rule::Fifo | Rule::Lru => self.queue.oldest(),
+    fn victim(&mut self) -> Option<ObjectId> {
+        match self.rule {
+            Rule::Fifo | Rule::Lru => self.queue.oldest(0),
             Rule::Clock => self.oldest_unmarked(),
             Rule::Sieve => self.under_the_hand(),
-        };
-        self.queue
-            .remove(&mut self.links, victim, self.sizes[victim as usize]);
-        self.present[victim as usize] = false;
-    }
-
-    fn oldest_unmarked(&mut self) -> ObjectId {
-        loop {
-            let oldest = self.queue.oldest();
-            if !std::mem::take(&mut self.marked[oldest as usize]) {
-                return oldest;
-            }
-            self.renew(oldest);
         }
     }
 
-    fn under_the_hand(&mut self) -> ObjectId {
+    fn oldest_unmarked(&mut self) -> Option<ObjectId> {
         loop {
-            if self.hand == NONE {
-                self.hand = self.queue.oldest();
+            let oldest = self.queue.oldest(0)?;
+            if !std::mem::take(&mut self.marked[oldest as usize]) {
+                return Some(oldest);
             }
-            let object = self.hand;
-            self.hand = self.links.newer(object);
+            self.queue.put(oldest, 0);
+        }
+    }
+
+    fn under_the_hand(&mut self) -> Option<ObjectId> {
+        loop {
+            let object = self.hand.or_else(|| self.queue.oldest(0))?;
+            self.hand = self.queue.newer(object);
             if !std::mem::take(&mut self.marked[object as usize]) {
-                return object;
+                return Some(object);
             }
         }
     }
@@ -98,20 +79,21 @@ impl<'t> OneQueue<'t> {
 
 impl Policy for OneQueue<'_> {
     fn request(&mut self, object: ObjectId) -> bool {
-        if self.present[object as usize] {
+        if self.queue.place(object).is_some() {
             self.hit(object);
             return true;
         }
-        let size = self.sizes[object as usize];
-        if u64::from(size) > self.capacity {
+        let size = self.queue.size_of(object);
+        if size > self.capacity {
             return false;
         }
-        while self.queue.size() + u64::from(size) > self.capacity {
-            self.evict();
+        while self.queue.size(0) + size > self.capacity
+            && let Some(victim) = self.victim()
+        {
+            self.queue.take(victim);
         }
-        self.present[object as usize] = true;
         self.marked[object as usize] = false;
-        self.queue.push(&mut self.links, object, size);
+        self.queue.put(object, 0);
         false
     }
 }

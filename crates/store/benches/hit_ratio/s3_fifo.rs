@@ -7,29 +7,19 @@
 //!    \--- in the ghost --------------/
 //! ```
 
-use crate::list::{Links, List};
 use crate::policy::Policy;
+use crate::queues::Queues;
 use crate::trace::{ObjectId, Trace};
 
-/// Where an object is.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Nowhere,
-    Small,
-    Main,
-    Ghost,
-}
+const SMALL: usize = 0;
+const MAIN: usize = 1;
+const GHOST: usize = 2;
 
 /// A cache under S3-FIFO.
 pub(crate) struct S3Fifo<'t> {
-    sizes: &'t [u32],
     capacity: u64,
     small_capacity: u64,
-    links: Links,
-    small: List,
-    main: List,
-    ghost: List,
-    places: Vec<Place>,
+    queues: Queues<'t, 3>,
     marks: Vec<u8>,
 }
 
@@ -41,22 +31,16 @@ const PROMOTE_AT: u8 = 2;
 impl<'t> S3Fifo<'t> {
     /// A cache of `capacity` whose small queue has a tenth of it, as in the paper.
     pub(crate) fn new(trace: &'t Trace, capacity: u64) -> Self {
-        let objects = trace.sizes.len();
         Self {
-            sizes: &trace.sizes,
             capacity,
             small_capacity: capacity / 10,
-            links: Links::new(objects),
-            small: List::new(),
-            main: List::new(),
-            ghost: List::new(),
-            places: vec![Place::Nowhere; objects],
-            marks: vec![0; objects],
+            queues: Queues::new(trace),
+            marks: vec![0; trace.sizes.len()],
         }
     }
 
     fn evict(&mut self) {
-        if self.small.size() > self.small_capacity || self.main.size() == 0 {
+        if self.queues.size(SMALL) > self.small_capacity || self.queues.size(MAIN) == 0 {
             self.evict_small();
         } else {
             self.evict_main();
@@ -64,37 +48,33 @@ impl<'t> S3Fifo<'t> {
     }
 
     fn evict_small(&mut self) {
-        while let Some(object) = self.small.pop(&mut self.links, self.sizes) {
-            let size = self.sizes[object as usize];
+        while let Some(object) = self.queues.oldest(SMALL) {
             if self.marks[object as usize] < PROMOTE_AT {
-                self.places[object as usize] = Place::Ghost;
-                self.ghost.push(&mut self.links, object, size);
+                self.queues.put(object, GHOST);
                 self.trim_ghost();
                 return;
             }
             self.marks[object as usize] = 0;
-            self.places[object as usize] = Place::Main;
-            self.main.push(&mut self.links, object, size);
+            self.queues.put(object, MAIN);
         }
     }
 
     fn trim_ghost(&mut self) {
-        while self.ghost.size() > self.capacity - self.small_capacity {
-            if let Some(object) = self.ghost.pop(&mut self.links, self.sizes) {
-                self.places[object as usize] = Place::Nowhere;
-            }
+        while self.queues.size(GHOST) > self.capacity - self.small_capacity
+            && let Some(object) = self.queues.oldest(GHOST)
+        {
+            self.queues.take(object);
         }
     }
 
     fn evict_main(&mut self) {
-        while let Some(object) = self.main.pop(&mut self.links, self.sizes) {
+        while let Some(object) = self.queues.oldest(MAIN) {
             if self.marks[object as usize] == 0 {
-                self.places[object as usize] = Place::Nowhere;
+                self.queues.take(object);
                 return;
             }
             self.marks[object as usize] -= 1;
-            self.main
-                .push(&mut self.links, object, self.sizes[object as usize]);
+            self.queues.put(object, MAIN);
         }
     }
 }
@@ -102,29 +82,21 @@ impl<'t> S3Fifo<'t> {
 impl Policy for S3Fifo<'_> {
     fn request(&mut self, object: ObjectId) -> bool {
         let mark = &mut self.marks[object as usize];
-        if matches!(self.places[object as usize], Place::Small | Place::Main) {
+        let place = self.queues.place(object);
+        if matches!(place, Some(SMALL | MAIN)) {
             *mark = (*mark + 1).min(MARK_MAX);
             return true;
         }
         *mark = 0;
-        let size = self.sizes[object as usize];
-        if u64::from(size) > self.capacity {
+        let size = self.queues.size_of(object);
+        if size > self.capacity {
             return false;
         }
-        let was_ghost = self.places[object as usize] == Place::Ghost;
-        if was_ghost {
-            self.ghost.remove(&mut self.links, object, size);
-            self.places[object as usize] = Place::Nowhere;
-        }
-        while self.small.size() + self.main.size() + u64::from(size) > self.capacity {
+        self.queues.take(object);
+        while self.queues.size(SMALL) + self.queues.size(MAIN) + size > self.capacity {
             self.evict();
         }
-        let (queue, place) = match was_ghost {
-            true => (&mut self.main, Place::Main),
-            false => (&mut self.small, Place::Small),
-        };
-        queue.push(&mut self.links, object, size);
-        self.places[object as usize] = place;
+        self.queues.put(object, place.map_or(SMALL, |_| MAIN));
         false
     }
 }

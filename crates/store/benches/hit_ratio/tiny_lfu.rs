@@ -4,26 +4,18 @@
 //! The frequencies here are exact (saturating at 15, all halved every ten times the number of
 //! objects that fit) where the real thing has a sketch, so this flatters it a little.
 
-use crate::list::{Links, List};
 use crate::policy::Policy;
+use crate::queues::Queues;
 use crate::trace::{ObjectId, Trace};
 
-/// The three lists, and none.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Window = 0,
-    Probation = 1,
-    Protected = 2,
-    Nowhere = 3,
-}
+const WINDOW: usize = 0;
+const PROBATION: usize = 1;
+const PROTECTED: usize = 2;
 
 /// A cache under W-TinyLFU.
 pub(crate) struct TinyLfu<'t> {
-    sizes: &'t [u32],
     capacity: u64,
-    links: Links,
-    lists: [List; 3],
-    places: Vec<Place>,
+    lists: Queues<'t, 3>,
     frequencies: Vec<u8>,
     until_halving: u64,
     period: u64,
@@ -35,11 +27,8 @@ impl<'t> TinyLfu<'t> {
         let objects = trace.sizes.len();
         let period = 10 * (capacity * objects as u64 / trace.footprint()).max(1);
         Self {
-            sizes: &trace.sizes,
             capacity,
-            links: Links::new(objects),
-            lists: [List::new(), List::new(), List::new()],
-            places: vec![Place::Nowhere; objects],
+            lists: Queues::new(trace),
             frequencies: vec![0; objects],
             until_halving: period,
             period,
@@ -58,64 +47,42 @@ impl<'t> TinyLfu<'t> {
         }
     }
 
-    fn size(&self, place: Place) -> u64 {
-        self.lists[place as usize].size()
+    fn main_capacity(&self) -> u64 {
+        self.capacity - self.capacity / 100
     }
 
-    fn take(&mut self, object: ObjectId) {
-        let size = self.sizes[object as usize];
-        let place = std::mem::replace(&mut self.places[object as usize], Place::Nowhere);
-        self.lists[place as usize].remove(&mut self.links, object, size);
-    }
-
-    fn put(&mut self, object: ObjectId, place: Place) {
-        let size = self.sizes[object as usize];
-        self.places[object as usize] = place;
-        self.lists[place as usize].push(&mut self.links, object, size);
-    }
-
-    fn hit(&mut self, object: ObjectId) {
-        let place = self.places[object as usize];
-        self.take(object);
-        self.put(
-            object,
-            if place == Place::Window {
-                place
-            } else {
-                Place::Protected
-            },
-        );
-        while self.size(Place::Protected) > (self.capacity - self.capacity / 100) * 4 / 5 {
-            let oldest = self.lists[Place::Protected as usize].oldest();
-            self.take(oldest);
-            self.put(oldest, Place::Probation);
+    fn hit(&mut self, object: ObjectId, place: usize) {
+        let is_new = place == WINDOW;
+        self.lists
+            .put(object, if is_new { WINDOW } else { PROTECTED });
+        while self.lists.size(PROTECTED) > self.main_capacity() * 4 / 5
+            && let Some(oldest) = self.lists.oldest(PROTECTED)
+        {
+            self.lists.put(oldest, PROBATION);
         }
     }
 
     /// Lets the oldest of the window compete with the victims of the main.
     fn admit(&mut self) {
-        let main_capacity = self.capacity - self.capacity / 100;
-        while self.size(Place::Window) > (self.capacity / 100).max(1) {
-            let candidate = self.lists[Place::Window as usize].oldest();
-            self.take(candidate);
-            let size = u64::from(self.sizes[candidate as usize]);
+        while self.lists.size(WINDOW) > (self.capacity / 100).max(1)
+            && let Some(candidate) = self.lists.oldest(WINDOW)
+        {
+            self.lists.take(candidate);
+            let size = self.lists.size_of(candidate);
             loop {
-                let main = self.size(Place::Probation) + self.size(Place::Protected);
-                if main + size <= main_capacity {
-                    self.put(candidate, Place::Probation);
+                let main = self.lists.size(PROBATION) + self.lists.size(PROTECTED);
+                if main + size <= self.main_capacity() {
+                    self.lists.put(candidate, PROBATION);
                     break;
                 }
-                let empty = self.size(Place::Probation) == 0;
-                let from = if empty {
-                    Place::Protected
-                } else {
-                    Place::Probation
-                };
-                let victim = self.lists[from as usize].oldest();
-                if main == 0 || self.frequency(candidate) <= self.frequency(victim) {
-                    break;
+                let oldest = |queue| self.lists.oldest(queue);
+                let victim = oldest(PROBATION).or_else(|| oldest(PROTECTED));
+                match victim {
+                    Some(it) if self.frequency(candidate) > self.frequency(it) => {
+                        self.lists.take(it);
+                    }
+                    _ => break,
                 }
-                self.take(victim);
             }
         }
     }
@@ -128,11 +95,11 @@ impl<'t> TinyLfu<'t> {
 impl Policy for TinyLfu<'_> {
     fn request(&mut self, object: ObjectId) -> bool {
         self.count(object);
-        if self.places[object as usize] != Place::Nowhere {
-            self.hit(object);
+        if let Some(place) = self.lists.place(object) {
+            self.hit(object, place);
             return true;
         }
-        self.put(object, Place::Window);
+        self.lists.put(object, WINDOW);
         self.admit();
         false
     }

@@ -1,4 +1,5 @@
-//! What the benches of this crate share: keys, pinned threads, medians and a printed table.
+//! What the benches of this crate share: the table that they measure, keys, pinned threads,
+//! medians and a printed table.
 //!
 //! The machine may be shared and change its speed, so everything is measured in rounds that
 //! alternate between the candidates, and medians and ratios of the same round are what is shown.
@@ -12,6 +13,13 @@ use std::{
 };
 
 use curtail_workload::mix;
+
+pub(crate) use indexed::{Indexed, SeededHash};
+
+mod indexed;
+
+/// Keys that are looked up or inserted at once.
+pub(crate) const BATCH: usize = 32;
 
 /// Key number `index`: a fixed bijection, so that keys are distinct and look random.
 #[inline(always)]
@@ -75,31 +83,6 @@ pub(crate) fn timed_here(work: impl FnOnce()) -> Duration {
     } else {
         wall.elapsed()
     }
-}
-
-/// Nanoseconds of one load that depends on the one before, at random in `bytes` of memory: what a
-/// cache miss costs here and now.
-pub(crate) fn memory_latency_ns(bytes: usize) -> f64 {
-    let lines = bytes / 64;
-    // A random cycle through all lines (Sattolo), one word of each.
-    let mut order: Vec<u32> = (0..lines as u32).collect();
-    let mut dice = Dice(1);
-    for index in (1..lines).rev() {
-        order.swap(index, dice.below(index as u64) as usize);
-    }
-    let mut next = vec![0_u32; lines * 16];
-    for (index, &to) in order.iter().enumerate() {
-        next[index * 16] = to;
-    }
-    let steps = 1_000_000_u32;
-    let mut at = 0;
-    let time = timed_here(|| {
-        for _ in 0..steps {
-            at = next[at as usize * 16];
-        }
-    });
-    assert!((std::hint::black_box(at) as usize) < lines);
-    time.as_nanos() as f64 / f64::from(steps)
 }
 
 /// Processor time that the calling thread has used.

@@ -1,12 +1,12 @@
-//! Items that lie elsewhere, read through the index at a hint (`Index::read_at`), as the store's
-//! plain read does: written over in place, and their words given to another item meanwhile.
+//! Items that lie elsewhere, read through the index, also at a hint (`Index::read_at`) as the
+//! store's plain read does: written over in place, and their words given to another item meanwhile.
 
 use loom::{sync::Arc, thread};
 
 use curtail_memory::Pages;
 use curtail_types::KeyHash;
 
-use super::{explore, is_caught};
+use super::{beside, explore, is_caught};
 use crate::{
     Hint, Index, IndexConfig, Reference, Resolver,
     sync::{AtomicU64, Ordering, fence},
@@ -48,10 +48,8 @@ enum Wrong {
 /// Two keys in different buckets and stripes; the hash is the key.
 const KEYS: [KeyHash; 2] = [KeyHash(0x10_0000_0010), KeyHash(0x21_0000_0021)];
 
-type Items = Arc<Index<Place>>;
-
 /// An index with the first key, whose value is 1, and where it is.
-fn items() -> (Items, Hint) {
+fn items() -> (Arc<Index<Place>>, Hint) {
     let config = IndexConfig {
         slots_initial: 16,
         slots_max: 16,
@@ -78,32 +76,40 @@ fn here() -> Reference {
     Reference::new(1).unwrap()
 }
 
-/// The value of the first key, as far as it can be told.
-fn read(index: &Items, hint: Hint) -> Option<[u64; 2]> {
-    index.read_at(KEYS[0], hint, |_, _| {
-        let [key, first, second] = &index.resolver().words;
-        (key.load(Ordering::Relaxed) == KEYS[0].0)
-            .then(|| [first, second].map(|word| word.load(Ordering::Relaxed)))
-    })
+/// The value of the first key at the hint, as far as it can be told.
+fn read_at(index: &Index<Place>, hint: Hint) -> Option<[u64; 2]> {
+    index.read_at(KEYS[0], hint, |_, _| value(index))
 }
 
-fn written_over_beside_read(wrong: Wrong) {
+fn value(index: &Index<Place>) -> Option<[u64; 2]> {
+    let [key, first, second] = &index.resolver().words;
+    (key.load(Ordering::Relaxed) == KEYS[0].0)
+        .then(|| [first, second].map(|word| word.load(Ordering::Relaxed)))
+}
+
+/// Adds one to the value of the first key.
+fn add_one(index: &Index<Place>, wrong: Wrong) {
+    let mut locked = index.lock(KEYS[0]);
+    let position = locked.find(|_| true).unwrap();
+    let [first, _] = value(index).unwrap();
+    index.resolver().write(KEYS[0], first + 1);
+    if wrong != Wrong::Unnoticed {
+        locked.changed(position);
+    }
+}
+
+/// A value is read whole: both words from one write. Anywhere, the item is also never missed.
+fn written_over_beside_read(wrong: Wrong, is_hinted: bool) {
     let (index, hint) = items();
-    let writer = {
-        let index = Arc::clone(&index);
-        thread::spawn(move || {
-            let mut locked = index.lock(KEYS[0]);
-            let position = locked.find(|_| true).unwrap();
-            index.resolver().write(KEYS[0], 2);
-            if wrong != Wrong::Unnoticed {
-                locked.changed(position);
-            }
-        })
-    };
-    let reader = thread::spawn(move || read(&index, hint));
-    let seen = reader.join().unwrap();
-    assert!(matches!(seen, None | Some([1, 1] | [2, 2])), "{seen:?}");
-    writer.join().unwrap();
+    let (_, seen) = beside(
+        &index,
+        move |index| add_one(index, wrong),
+        move |index| match is_hinted {
+            true => read_at(index, hint).or(Some([1, 1])),
+            false => index.read(KEYS[0], |_| value(index)),
+        },
+    );
+    assert!(matches!(seen, Some([1, 1] | [2, 2])), "{seen:?}");
 }
 
 /// The words are given up by one thread, found dead without a lock by another, which uses them for
@@ -137,7 +143,7 @@ fn used_again_beside_read(wrong: Wrong) {
             locked.insert(here()).unwrap();
         })
     };
-    let reader = thread::spawn(move || read(&index, hint));
+    let reader = thread::spawn(move || read_at(&index, hint));
     let seen = reader.join().unwrap();
     assert!(matches!(seen, None | Some([1, 1])), "{seen:?}");
     remover.join().unwrap();
@@ -145,8 +151,24 @@ fn used_again_beside_read(wrong: Wrong) {
 }
 
 #[test]
+fn loom_an_item_written_over_beside_a_read() {
+    explore(3, || written_over_beside_read(Wrong::Nothing, false));
+}
+
+#[test]
 fn loom_an_item_written_over_beside_a_read_at_a_hint() {
-    explore(3, || written_over_beside_read(Wrong::Nothing));
+    explore(3, || written_over_beside_read(Wrong::Nothing, true));
+}
+
+/// Two writers of one item: none of their updates is lost.
+#[test]
+fn loom_two_writers() {
+    explore(2, || {
+        let (index, _) = items();
+        let add = |index: &Index<Place>| add_one(index, Wrong::Nothing);
+        beside(&index, add, add);
+        assert_eq!(value(&index), Some([3, 3]));
+    });
 }
 
 #[test]
@@ -156,7 +178,12 @@ fn loom_words_used_again_beside_a_read_at_a_hint() {
 
 #[test]
 fn loom_catches_a_write_in_place_that_is_not_noticed() {
-    assert!(is_caught(|| written_over_beside_read(Wrong::Unnoticed)));
+    for is_hinted in [false, true] {
+        assert!(is_caught(move || written_over_beside_read(
+            Wrong::Unnoticed,
+            is_hinted
+        )));
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What others do on this machine while something is measured.
+//! Processor time that other programs use during a measurement.
 
 use std::fs;
 

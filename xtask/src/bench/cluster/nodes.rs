@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use curtail_client::memcached::Connection;
 
 use super::plan::System;
-use crate::trial::Trial;
+use crate::trial_cluster::Trial;
 
 /// The cluster, until it is dropped.
 pub(super) struct Nodes {

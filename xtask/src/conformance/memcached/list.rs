@@ -1,4 +1,4 @@
-//! The reviewed list: what becomes of each file of the suite, and why.
+//! The reviewed list: the expected result of each file of the suite, and why.
 
 use std::collections::BTreeMap;
 use std::fs;

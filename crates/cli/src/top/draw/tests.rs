@@ -1,4 +1,4 @@
-//! The screen on a terminal that is not there.
+//! The screen on an emulated terminal.
 
 use std::time::Duration;
 
@@ -102,10 +102,13 @@ fn the_screen_at_80_by_24() {
 #[test]
 fn a_server_that_is_gone_is_said_and_its_last_view_stays() {
     let mut screen = screen();
-    screen.step(News::Gone("the server hung up".to_owned()));
+    screen.step(News::Gone("the server closed the connection".to_owned()));
     let shown = drawn(&screen, 80, 24);
     let lines: Vec<&str> = shown.lines().collect();
-    assert_eq!(lines[1], "cache:11211: the server hung up; trying again");
+    assert_eq!(
+        lines[1],
+        "cache:11211: the server closed the connection; trying again"
+    );
     assert!(lines[2].starts_with("requests 100,000/s"), "{shown}");
 }
 

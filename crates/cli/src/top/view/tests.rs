@@ -1,4 +1,4 @@
-//! Two samples make the view that arithmetic on paper makes.
+//! Two samples give the view that was computed by hand.
 
 use super::*;
 

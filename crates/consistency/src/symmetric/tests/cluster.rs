@@ -1,4 +1,4 @@
-//! A few machines, and a network that loses nothing and keeps the order of a pair's messages.
+//! A few machines, and a network that loses nothing and delivers a pair's messages in order.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

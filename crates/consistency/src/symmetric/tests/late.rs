@@ -1,4 +1,4 @@
-//! What comes late, or was seen elsewhere, and what a key that is not hot makes of it.
+//! Messages that arrive late or concern an earlier state, at a key that is not hot.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! The ways that a key goes when nothing goes wrong, one by one. The checker walks the others.
+//! The protocol without faults, step by step. The checker covers the other orders.
 
 mod cluster;
 mod late;

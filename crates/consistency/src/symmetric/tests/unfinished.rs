@@ -1,4 +1,4 @@
-//! Writes that did not come to their end before the key became hot, or ceased to be.
+//! Writes that had not completed when their key was promoted or demoted.
 
 use curtail_types::{Message, ViewNumber};
 

@@ -1,4 +1,4 @@
-//! The arithmetic of plans: smoothing, percentile, cores, ranges.
+//! The arithmetic of plans: smoothing, percentiles, cores, ranges.
 
 use alloc::vec;
 

@@ -1,4 +1,4 @@
-//! Which large requests stand beside which small ones.
+//! The combinations of small and large requests that are measured.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A driver of large requests that costs next to nothing.
+//! A driver of large requests that uses almost no processor time.
 //!
 //! It runs on the servers' core, behind all others: on the core of the driver that measures small
 //! requests, whatever it takes would look like the server's tail. A thread is woken once for a

@@ -1,4 +1,5 @@
-//! Large values without a server: what threads that copy as many bytes do to small requests.
+//! Copies of large values without a server: what threads that move as many bytes do to small
+//! requests.
 //!
 //! Towards the driver of large requests this stands in for a server: for each connection a thread
 //! that steps back as far as that driver does, which answers with as many bytes as a server would,

@@ -18,47 +18,13 @@ use crate::{
     },
 };
 
-/// Counters of the policies, under the names of `stats curtail`.
-const POLICY_COUNTS: [(&str, Count); 11] = [
-    ("delegations", Count::Delegations),
-    ("delegations_refused", Count::DelegationsRefused),
-    ("parcels_sent", Count::DelegatedBatchesSent),
-    ("parcels_taken_back", Count::DelegatedBatchesTakenBack),
-    ("late_releases", Count::LateReleases),
-    ("writes_compacted", Count::Compacted),
-    ("hand_offs", Count::HandOffs),
-    ("hand_offs_relieved", Count::HandOffsRelieved),
-    ("large_refused", Count::LargeRefused),
-    ("small_behind_large", Count::SmallBehindLarge),
-    ("connections_moved", Count::ConnectionsMoved),
-];
-
-/// Counters of a node of a cluster.
-const CLUSTER_COUNTS: [(&str, Count); 15] = [
-    ("cluster_hot_reads", Count::ClusterHot),
-    ("cluster_relayed", Count::ClusterRelayed),
-    ("cluster_answered", Count::ClusterAnswered),
-    ("cluster_protocol", Count::ClusterProtocol),
-    ("cluster_keys_sent", Count::ClusterKeysSent),
-    ("cluster_keys_asked", Count::ClusterKeysAsked),
-    ("cluster_keys_unfit", Count::ClusterKeysUnfit),
-    ("cluster_moves_held", Count::ClusterMovesHeld),
-    ("cluster_move_batches", Count::ClusterMoveBatches),
-    ("cluster_shown", Count::ClusterShown),
-    ("cluster_frames_sent", Count::ClusterFramesSent),
-    ("cluster_parts_sent", Count::ClusterPartsSent),
-    ("cluster_messages_sent", Count::ClusterMessagesSent),
-    ("cluster_link_sends", Count::ClusterLinkSends),
-    ("cluster_link_receives", Count::ClusterLinkReceives),
-];
-
 /// Counters of each worker, since the start.
-const WORKER_COUNTS: [(&str, Count); 5] = [
-    ("requests", Count::Requests),
-    ("turns", Count::Turns),
-    ("hand_offs", Count::HandOffs),
-    ("delegations", Count::Delegations),
-    ("writes_compacted", Count::Compacted),
+const WORKER_COUNTS: [Count; 5] = [
+    Count::Requests,
+    Count::Turns,
+    Count::HandOffs,
+    Count::Delegations,
+    Count::Compacted,
 ];
 
 /// What the index did since the start, under the names of `stats curtail`.
@@ -107,22 +73,10 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     let counts = shared.counts();
     let mut report = Report::default();
     snapshot(&mut report, shared);
-    let named = [
-        ("turns", Count::Turns),
-        ("requests", Count::Requests),
-        ("receives", Count::Receives),
-        ("sends", Count::Sends),
-        ("maintained_items", Count::MaintainedItems),
-        ("spins_found", Count::SpinsFound),
-        ("spins_in_vain", Count::SpinsInVain),
-        ("slow_readers_closed", Count::SlowReadersClosed),
-    ];
     report.stat("spinning", u8::from(shared.spins));
     report.stat("log_lines_dropped", log::dropped());
     report.stat("slow_requests", shared.slow.count());
-    for (name, count) in named.into_iter().chain(POLICY_COUNTS) {
-        report.stat(name, counts.get(count));
-    }
+    report.counts(&counts, Count::TURNS);
     for (name, count) in index_counts(shared) {
         report.stat(name, count);
     }
@@ -135,9 +89,7 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     hot_keys(&mut report, &shared.hottest());
     if let Some(cluster) = &shared.cluster {
         cluster.statistics(shared.clock.now(), |name, value| report.stat(name, value));
-        for (name, count) in CLUSTER_COUNTS {
-            report.stat(name, counts.get(count));
-        }
+        report.counts(&counts, Count::NODE);
         let items = shared.store.counters().items_now;
         cluster.journal(items, |name, value| report.stat(name, value));
     }
@@ -226,8 +178,8 @@ fn hot_keys(report: &mut Report, hottest: &Hottest) {
 /// What one worker did and has before it.
 fn moves(report: &mut Report, name: &str, worker: &WorkerHandle) {
     let counts = worker.counts.read();
-    for (what, count) in WORKER_COUNTS {
-        report.stat(format_args!("{name}:{what}"), counts.get(count));
+    for count in WORKER_COUNTS {
+        report.stat(format_args!("{name}:{}", count.name()), counts.get(count));
     }
     report.stat(format_args!("{name}:queue_depth"), worker.queue_depth());
 }

@@ -8,7 +8,7 @@ use curtail_types::Now;
 use crate::{
     admin::stats::{Report, VERSION},
     metrics::counters::{Count, Counts},
-    sync::{AtomicU64, Relaxed},
+    sync::Relaxed,
     worker::shared::Shared,
 };
 
@@ -26,36 +26,6 @@ const REASSIGN: [&str; 8] = [
 
 const CRAWLER: [&str; 2] = ["lru_crawler_running", "lru_crawler_starts"];
 
-/// Counters of the workers; two of the store stand behind them.
-const COMMANDS: [(&str, Count); 7] = [
-    ("cmd_get", Count::CmdGet),
-    ("cmd_set", Count::CmdSet),
-    ("cmd_flush", Count::CmdFlush),
-    ("cmd_touch", Count::CmdTouch),
-    ("cmd_meta", Count::CmdMeta),
-    ("get_hits", Count::GetHits),
-    ("get_misses", Count::GetMisses),
-];
-
-/// More counters in a row.
-const OUTCOMES: [(&str, Count); 15] = [
-    ("delete_misses", Count::DeleteMisses),
-    ("delete_hits", Count::DeleteHits),
-    ("incr_misses", Count::IncrMisses),
-    ("incr_hits", Count::IncrHits),
-    ("decr_misses", Count::DecrMisses),
-    ("decr_hits", Count::DecrHits),
-    ("cas_misses", Count::CasMisses),
-    ("cas_hits", Count::CasHits),
-    ("cas_badval", Count::CasBadval),
-    ("touch_hits", Count::TouchHits),
-    ("touch_misses", Count::TouchMisses),
-    ("store_too_large", Count::StoreTooLarge),
-    ("store_no_memory", Count::StoreNoMemory),
-    ("auth_cmds", Count::AuthCmds),
-    ("auth_errors", Count::AuthErrors),
-];
-
 /// Plain `stats`.
 pub(crate) fn general(shared: &Shared, now: Now) -> Vec<u8> {
     let counts = shared.counts();
@@ -66,7 +36,7 @@ pub(crate) fn general(shared: &Shared, now: Now) -> Vec<u8> {
     connections(&mut report, shared, &counts);
     commands(&mut report, &counts, &items);
     if shared.config.idle_timeout_seconds > 0 {
-        report.stat("idle_kicks", counts.get(Count::IdleKicks));
+        report.counts(&counts, &[Count::IdleKicks]);
     }
     traffic(&mut report, shared, &counts, &memory);
     // Two groups of names come and go with the options that switch memcached's threads on.
@@ -114,11 +84,7 @@ fn seconds(us: u64) -> String {
 
 fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
     let doors = &shared.doors;
-    let gauge = |pick: fn(&crate::worker::shared::BufferGauges) -> &AtomicU64| -> u64 {
-        let read =
-            |worker: &crate::worker::shared::WorkerHandle| pick(&worker.buffers).load(Relaxed);
-        shared.workers.iter().map(read).sum()
-    };
+    let gauge = |pick| shared.buffers_total(pick);
     report.stat("max_connections", shared.config.connections_max);
     report.stat("curr_connections", doors.connections_now.load(Relaxed));
     report.stat("total_connections", doors.accepted.since_reset());
@@ -129,7 +95,7 @@ fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
         "connection_structures",
         doors.connections_most.load(Relaxed),
     );
-    report.stat("response_obj_oom", counts.get(Count::ReplyNoMemory));
+    report.counts(counts, &[Count::ReplyNoMemory]);
     report.stat("response_obj_count", 0);
     report.stat("response_obj_bytes", 0);
     report.stat("read_buf_count", gauge(|buffers| &buffers.count));
@@ -138,7 +104,7 @@ fn connections(report: &mut Report, shared: &Shared, counts: &Counts) {
         "read_buf_bytes_free",
         gauge(|buffers| &buffers.bytes_unused),
     );
-    report.stat("read_buf_oom", counts.get(Count::ReadNoMemory));
+    report.counts(counts, &[Count::ReadNoMemory]);
     report.stat(
         "reserved_fds",
         RESERVED_PER_WORKER * shared.workers.len() + RESERVED,
@@ -151,21 +117,15 @@ const RESERVED_PER_WORKER: usize = 2;
 const RESERVED: usize = 8;
 
 fn commands(report: &mut Report, counts: &Counts, items: &StoreCounters) {
-    let rows = |report: &mut Report, names: &[(&str, Count)]| {
-        for &(name, count) in names {
-            report.stat(name, counts.get(count));
-        }
-    };
-    rows(report, &COMMANDS);
+    report.counts(counts, Count::COMMANDS);
     report.stat("get_expired", items.get_expired);
     report.stat("get_flushed", items.get_flushed);
-    rows(report, &OUTCOMES);
+    report.counts(counts, Count::OUTCOMES);
 }
 
 fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &MemoryReport) {
     let doors = &shared.doors;
-    report.stat("bytes_read", counts.get(Count::BytesRead));
-    report.stat("bytes_written", counts.get(Count::BytesWritten));
+    report.counts(counts, &[Count::BytesRead, Count::BytesWritten]);
     report.stat("limit_maxbytes", memory.limit);
     report.stat("accepting_conns", u8::from(doors.accepting.load(Relaxed)));
     report.stat("listen_disabled_num", doors.pauses.since_reset());
@@ -174,7 +134,7 @@ fn traffic(report: &mut Report, shared: &Shared, counts: &Counts, memory: &Memor
         doors.disabled_us.load(Relaxed),
     );
     report.stat("threads", shared.config.workers);
-    report.stat("conn_yields", counts.get(Count::ConnYields));
+    report.counts(counts, &[Count::ConnYields]);
     report.stat("hash_power_level", memory.index_slots.max(1).ilog2());
     report.stat("hash_bytes", memory.index);
     report.stat("hash_is_expanding", 0);

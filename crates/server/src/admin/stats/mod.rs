@@ -14,7 +14,10 @@ use std::fmt::{Display, Write};
 use curtail_types::Now;
 
 use crate::{
-    metrics::slow_log::{self, SlowLog},
+    metrics::{
+        counters::{Count, Counts},
+        slow_log::{self, SlowLog},
+    },
     worker::shared::Shared,
 };
 
@@ -35,6 +38,13 @@ impl Report {
     pub(crate) fn stat(&mut self, name: impl Display, value: impl Display) {
         // Writing to a string cannot fail.
         let _ = write!(self.0, "STAT {name} {value}\r\n");
+    }
+
+    /// Counters under their names.
+    fn counts(&mut self, counts: &Counts, shown: &[Count]) {
+        for count in shown {
+            self.stat(count.name(), counts.get(*count));
+        }
     }
 
     pub(crate) fn end(mut self) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! `stats settings`: memcached's names for what the server was started with.
+//! `stats settings`: the options of the start under memcached's names.
 
 use crate::{
     admin::{commands::shown_path, stats::Report},

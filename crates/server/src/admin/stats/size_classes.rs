@@ -15,15 +15,15 @@ const CLASS: u32 = 1;
 const PAGE_BYTES: u64 = 1 << 20;
 
 /// Counts of the rows of `stats slabs`, in memcached's order.
-const COUNTS: [(&str, Count); 8] = [
-    ("get_hits", Count::GetHits),
-    ("cmd_set", Count::CmdSet),
-    ("delete_hits", Count::DeleteHits),
-    ("incr_hits", Count::IncrHits),
-    ("decr_hits", Count::DecrHits),
-    ("cas_hits", Count::CasHits),
-    ("cas_badval", Count::CasBadval),
-    ("touch_hits", Count::TouchHits),
+const COUNTS: [Count; 8] = [
+    Count::GetHits,
+    Count::CmdSet,
+    Count::DeleteHits,
+    Count::IncrHits,
+    Count::DecrHits,
+    Count::CasHits,
+    Count::CasBadval,
+    Count::TouchHits,
 ];
 
 /// `stats items`.
@@ -86,7 +86,7 @@ pub(crate) fn slabs(shared: &Shared) -> Vec<u8> {
             ("free_chunks_end", 0),
         ];
         let counts = shared.counts();
-        let counted = COUNTS.map(|(name, count)| (name, counts.get(count)));
+        let counted = COUNTS.map(|count| (count.name(), counts.get(count)));
         for (name, value) in rows.into_iter().chain(counted) {
             report.stat(format_args!("{CLASS}:{name}"), value);
         }

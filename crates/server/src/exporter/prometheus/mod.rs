@@ -8,19 +8,46 @@
 //! `stats reset` starts `stats` over and no counter here: a scraper computes its own differences.
 //! The longest turn, a gauge, starts over with it and says so.
 
-mod cluster;
-mod native;
-mod sources;
-mod table;
-
 use std::fmt::Write;
 
 use crate::{
     exporter::prometheus::{native::NativeLook, sources::Look},
-    metrics::counters::Count,
+    metrics::{counters::Count, stage_histograms::StageName},
     native::NativeCount,
     worker::shared::{Shared, WorkerHandle},
 };
+
+/// A table of families: kind, name, unit (`Whole` if none is named) and help of each, and its rows
+/// behind the colon, each with its labels as far as they are fixed.
+macro_rules! families {
+    ($($kind:ident $name:ident $(in $unit:ident)? $help:literal:
+        $($({$first:ident = $value:literal $(, $next:ident = $text:literal)*})?
+            $read:ident($($argument:expr),+)),+;
+    )+) => {
+        &[$($crate::exporter::prometheus::Family {
+            name: stringify!($name),
+            kind: $crate::exporter::prometheus::Kind::$kind,
+            // The first of these.
+            unit: [
+                $($crate::exporter::prometheus::Unit::$unit,)?
+                $crate::exporter::prometheus::Unit::Whole,
+            ][0],
+            help: $help,
+            rows: &[$((
+                concat!($(
+                    stringify!($first), "=\"", $value, "\""
+                    $(, ",", stringify!($next), "=\"", $text, "\"")*
+                )?),
+                $read($($argument),+),
+            )),+],
+        }),+]
+    };
+}
+
+mod cluster;
+mod native;
+mod sources;
+mod table;
 
 /// The whole page; `is_ready` is what `/readyz` would say.
 pub(crate) fn page(shared: &Shared, is_ready: bool) -> String {
@@ -38,15 +65,9 @@ pub(crate) fn page(shared: &Shared, is_ready: bool) -> String {
 pub(crate) fn carried() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut carried = Vec::new();
     for family in table::families() {
-        let mut note = |stats: &'static str, labels: &'static str| {
+        for (labels, (stats, _)) in family.rows {
             let stats = stats.split_ascii_whitespace();
-            carried.extend(stats.map(|stat| (stat, family.name, labels)));
-        };
-        match family.rows {
-            Rows::Fixed(rows) => rows
-                .iter()
-                .for_each(|&(labels, stats, _)| note(stats, labels)),
-            Rows::Workers(stats, _) | Rows::Found(stats, _) => note(stats, ""),
+            carried.extend(stats.map(|stat| (stat, family.name, *labels)));
         }
     }
     carried
@@ -58,7 +79,8 @@ pub(crate) struct Family {
     kind: Kind,
     unit: Unit,
     help: &'static str,
-    rows: Rows,
+    /// Labels, and what stands behind them.
+    rows: &'static [(&'static str, Row)],
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,18 +101,8 @@ enum Unit {
     Ratio,
 }
 
-/// Where the rows of a family come from, and which rows of `stats` they carry.
-#[derive(Clone, Copy)]
-enum Rows {
-    Fixed(&'static [Row]),
-    /// One of each worker.
-    Workers(&'static str, fn(&WorkerHandle) -> u64),
-    /// As many as there are.
-    Found(&'static str, fn(&Look<'_>, &mut Samples<'_>)),
-}
-
-/// Labels, rows of `stats`, and the number.
-type Row = (&'static str, &'static str, Source);
+/// Which rows of `stats` a row carries, and where its numbers come from.
+type Row = (&'static str, Source);
 
 #[derive(Clone, Copy)]
 enum Source {
@@ -105,6 +117,12 @@ enum Source {
     NativeCount(NativeCount),
     /// Another number of it.
     Native(fn(&NativeLook) -> u64),
+    /// One of each worker.
+    Each(fn(&WorkerHandle) -> u64),
+    /// Histograms of stages, with their labels.
+    Stages(&'static [(&'static str, StageName)]),
+    /// As many as there are.
+    Found(fn(&Look<'_>, &mut Samples<'_>)),
 }
 
 /// Takes the samples of a family; the first one brings the heading.
@@ -125,71 +143,24 @@ struct Histogram<'a> {
 /// What a page takes at first.
 const PAGE_BYTES: usize = 64 << 10;
 
-const fn counter(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    rows: &'static [Row],
-) -> Family {
-    family(name, Kind::Counter, unit, help, Rows::Fixed(rows))
+const fn of(count: Count) -> Row {
+    (count.name(), Source::Count(count))
 }
 
-const fn gauge(name: &'static str, unit: Unit, help: &'static str, rows: &'static [Row]) -> Family {
-    family(name, Kind::Gauge, unit, help, Rows::Fixed(rows))
+const fn by(stats: &'static str, read: fn(&Look<'_>) -> u64) -> Row {
+    (stats, Source::Number(read))
 }
 
-const fn workers(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    stats: &'static str,
-    read: fn(&WorkerHandle) -> u64,
-) -> Family {
-    family(name, kind_of(name), unit, help, Rows::Workers(stats, read))
+const fn each(stats: &'static str, read: fn(&WorkerHandle) -> u64) -> Row {
+    (stats, Source::Each(read))
 }
 
-const fn found(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    stats: &'static str,
-    read: fn(&Look<'_>, &mut Samples<'_>),
-) -> Family {
-    family(name, kind_of(name), unit, help, Rows::Found(stats, read))
+const fn stages(stats: &'static str, stages: &'static [(&'static str, StageName)]) -> Row {
+    (stats, Source::Stages(stages))
 }
 
-const fn histogram(
-    name: &'static str,
-    unit: Unit,
-    help: &'static str,
-    stats: &'static str,
-    read: fn(&Look<'_>, &mut Samples<'_>),
-) -> Family {
-    family(name, Kind::Histogram, unit, help, Rows::Found(stats, read))
-}
-
-const fn family(
-    name: &'static str,
-    kind: Kind,
-    unit: Unit,
-    help: &'static str,
-    rows: Rows,
-) -> Family {
-    Family {
-        name,
-        kind,
-        unit,
-        help,
-        rows,
-    }
-}
-
-/// What only grows has a name that ends in `_total`.
-const fn kind_of(name: &str) -> Kind {
-    match name.as_bytes() {
-        [.., b'_', b't', b'o', b't', b'a', b'l'] => Kind::Counter,
-        _ => Kind::Gauge,
-    }
+const fn found(stats: &'static str, read: fn(&Look<'_>, &mut Samples<'_>)) -> Row {
+    (stats, Source::Found(read))
 }
 
 impl Family {
@@ -199,25 +170,31 @@ impl Family {
             page,
             is_headed: false,
         };
-        match self.rows {
-            Rows::Fixed(rows) => {
-                for (labels, stat, source) in rows {
-                    if let Some(value) = source.read(look, stat) {
+        for (labels, (stats, source)) in self.rows {
+            match *source {
+                Source::Each(read) => {
+                    for (labels, worker) in look.workers() {
+                        samples.add(&labels, read(worker));
+                    }
+                }
+                Source::Stages(stages) => {
+                    for (labels, stage) in stages {
+                        sources::stage(look, &mut samples, labels, *stage);
+                    }
+                }
+                Source::Found(read) => read(look, &mut samples),
+                _ => {
+                    if let Some(value) = source.read(look, stats) {
                         samples.add(labels, value);
                     }
                 }
             }
-            Rows::Workers(_, read) => {
-                for (labels, worker) in look.workers() {
-                    samples.add(&labels, read(worker));
-                }
-            }
-            Rows::Found(_, read) => read(look, &mut samples),
         }
     }
 }
 
 impl Source {
+    /// A single number, if there is one.
     fn read(self, look: &Look<'_>, stat: &str) -> Option<u64> {
         let (node, native) = (look.cluster.as_ref(), look.native.as_ref());
         match self {
@@ -227,6 +204,7 @@ impl Source {
             Self::NodeNumber => node?.number(stat),
             Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
             Self::Native(read) => native.map(read),
+            Self::Each(_) | Self::Stages(_) | Self::Found(_) => None,
         }
     }
 }
@@ -373,19 +351,15 @@ mod tests {
         );
         let mut page = HEAD.to_owned();
         for family in table::families() {
-            let rows = match &family.rows {
-                Rows::Fixed(rows) => rows.iter().map(|row| (row.0, row.1)).collect(),
-                Rows::Workers(stats, _) | Rows::Found(stats, _) => vec![("", *stats)],
-            };
-            let cell = |(labels, stats): (&str, &str)| {
+            let cell = |(labels, (stats, _)): &(&str, Row)| {
                 let stats = stats.split_ascii_whitespace();
                 let stats = stats.map(|stat| format!("`{stat}`")).collect::<Vec<_>>();
-                match labels {
+                match *labels {
                     "" => stats.join(" "),
-                    _ => format!("`{labels}` {}", stats.join(" ")),
+                    labels => format!("`{labels}` {}", stats.join(" ")),
                 }
             };
-            let stats = rows.into_iter().map(cell).collect::<Vec<_>>().join(", ");
+            let stats = family.rows.iter().map(cell).collect::<Vec<_>>().join(", ");
             let (name, kind, help) = (family.name, family.kind.name(), family.help);
             let _ = writeln!(page, "| `{name}` | {kind} | {help} | {} |", stats.trim());
         }
@@ -431,10 +405,13 @@ exist on nodes of a cluster, those that begin with `curtail_native_` with `--nat
     /// Goal: buckets are cumulative, end in +Inf, and agree with the count.
     #[test]
     fn a_histogram_is_cumulative() {
-        let family = histogram("x_seconds", Unit::Microseconds, "X.", "", |_, _| ());
+        const FAMILIES: &[Family] = families! {
+            Histogram x_seconds in Microseconds "X.":
+                found("", |_, _| ());
+        };
         let mut page = String::new();
         let mut samples = Samples {
-            family: &family,
+            family: &FAMILIES[0],
             page: &mut page,
             is_headed: false,
         };

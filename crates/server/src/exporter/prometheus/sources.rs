@@ -7,22 +7,21 @@ use curtail_store::{IndexCounters, MemoryReport, StoreCounters};
 
 use crate::{
     admin::stats::VERSION,
-    exporter::prometheus::{Histogram, Samples, cluster::ClusterLook, label, native::NativeLook},
+    exporter::prometheus::{
+        Histogram, Samples, Unit, cluster::ClusterLook, label, native::NativeLook,
+    },
     metrics::{
         counters::Counts,
         hot_keys::Hottest,
         latency::{self, Latencies},
-        stage_histograms::{
-            StageName::{self, *},
-            Stages, bound_of,
-        },
+        stage_histograms::{StageName, Stages, bound_of},
         turn_cpu_time::BOUNDS_US,
     },
     size_aware::plan_snapshot::PlanSnapshot,
-    sync::{AtomicU64, Relaxed},
+    sync::Relaxed,
     worker::{
         routing::bytes_of_writers,
-        shared::{BufferGauges, Shared, WorkerHandle},
+        shared::{Shared, WorkerHandle},
     },
 };
 
@@ -76,14 +75,6 @@ impl<'a> Look<'a> {
             let role = if index < smalls { "small" } else { "large" };
             (format!("worker=\"{index}\",role=\"{role}\""), worker)
         })
-    }
-
-    /// A gauge of the workers' buffers, all together.
-    pub(super) fn buffers(&self, pick: fn(&BufferGauges) -> &AtomicU64) -> u64 {
-        let workers = self.shared.workers.iter();
-        workers
-            .map(|worker| pick(&worker.buffers).load(Relaxed))
-            .sum()
     }
 
     /// What connections take of the memory limit.
@@ -152,85 +143,24 @@ pub(super) fn latency(look: &Look<'_>, samples: &mut Samples<'_>) {
     }
 }
 
-pub(super) fn stage_times(look: &Look<'_>, samples: &mut Samples<'_>) {
-    for (stage, name) in [
-        ("stage=\"queue\",size=\"small\"", QueueSmall),
-        ("stage=\"queue\",size=\"large\"", QueueLarge),
-        ("stage=\"execute\",size=\"small\"", ExecuteSmall),
-        ("stage=\"execute\",size=\"large\"", ExecuteLarge),
-        ("stage=\"reply\",size=\"small\"", ReplySmall),
-        ("stage=\"reply\",size=\"large\"", ReplyLarge),
-    ] {
-        // Whole microseconds: what is in a class took less than its bound.
-        add_stage(look, samples, (stage, name), &bound_of, 1);
-    }
-}
-
-pub(super) fn turn_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(look, samples, ("", Queue), &most_in, 1);
-}
-
-pub(super) fn line_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(look, samples, ("", Line), &most_in, 1);
-}
-
-pub(super) fn large_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(look, samples, ("", LargeQueue), &most_in, 1);
-}
-
-pub(super) fn reply_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(look, samples, ("", Reply), &kib_bound, KIB);
-}
-
-pub(super) fn sampled_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(look, samples, ("size=\"small\"", AheadSmall), &most_in, 1);
-    add_stage(look, samples, ("size=\"large\"", AheadLarge), &most_in, 1);
-}
-
-pub(super) fn sampled_bytes_ahead(look: &Look<'_>, samples: &mut Samples<'_>) {
-    add_stage(
-        look,
-        samples,
-        ("size=\"small\"", KilobytesSmall),
-        &kib_bound,
-        KIB,
-    );
-    add_stage(
-        look,
-        samples,
-        ("size=\"large\"", KilobytesLarge),
-        &kib_bound,
-        KIB,
-    );
-}
-
-const KIB: u64 = 1 << 10;
-
-/// The largest whole number in a class.
-fn most_in(class: usize) -> Option<u64> {
-    bound_of(class).map(|bound| bound - 1)
-}
-
-/// The bound in bytes of a class that counts whole KiB.
-fn kib_bound(class: usize) -> Option<u64> {
-    bound_of(class).map(|bound| bound * KIB)
-}
-
-fn add_stage(
-    look: &Look<'_>,
-    samples: &mut Samples<'_>,
-    (labels, name): (&str, StageName),
-    bound: &dyn Fn(usize) -> Option<u64>,
-    scale: u64,
-) {
+/// A histogram of a stage, whose classes hold whole numbers: of requests or connections, of KiB,
+/// or of microseconds (what is in such a class took less than its bound).
+pub(super) fn stage(look: &Look<'_>, samples: &mut Samples<'_>, labels: &str, name: StageName) {
+    let (less, scale) = match samples.family.unit {
+        Unit::Whole => (1, 1),
+        Unit::Bytes => (0, KIB),
+        _ => (0, 1),
+    };
     let stage = look.stages.get(name);
     let shown = Histogram {
         classes: stage.classes(),
-        bound,
+        bound: &|class| bound_of(class).map(|bound| (bound - less) * scale),
         sum: stage.sum() * scale,
     };
     samples.add_histogram(labels, &shown);
 }
+
+const KIB: u64 = 1 << 10;
 
 pub(super) fn turn_times(look: &Look<'_>, samples: &mut Samples<'_>) {
     for (labels, worker) in look.workers() {

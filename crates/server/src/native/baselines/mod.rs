@@ -1,4 +1,4 @@
-//! Baselines of the papers: other ways to queue and to take native writes.
+//! Baselines of the papers: other ways to queue and receive native requests.
 
 pub(crate) mod pull;
 pub(crate) mod software_queue;

@@ -16,12 +16,11 @@ use curtail_dispatch::{
     Worker as Id,
     pull::{Binding, Pull, Puller, Source},
 };
-use curtail_ordered_queue::TURN_MAX;
 use curtail_runtime::Inbox;
 
 use crate::native::{
-    Host, Native, NativePlacement,
-    baselines::software_queue::QueuedWrite,
+    Host, Native, NativeConfig, NativeMode, NativePlacement,
+    baselines::software_queue::{QueuedWrite, SoftwareQueue},
     counters::NativeCount,
     receiver::{Receiver, ReceiverContext, place_of},
     reply_sender::Sender,
@@ -89,6 +88,7 @@ impl Pulling {
                 }
             }
         }
+        receiver.attend(receiver_cx);
         taken
     }
 
@@ -173,31 +173,64 @@ impl Pulling {
     }
 }
 
-impl Receiver<'_> {
-    /// Runs one datagram to its end, as far as nobody else holds its queue, and sends its answer.
-    pub(crate) fn run(
-        &mut self,
-        receiver_cx: &mut ReceiverContext<'_>,
-        bytes: &[u8],
-        from: Sender,
-    ) {
-        let native = self.native;
-        let before = self.take_touched();
-        self.take(receiver_cx, bytes, from);
-        // What is acknowledged before it is executed leaves before that.
-        let state = receiver_cx.executor.state();
-        state.post.send(native, &mut state.counts);
-        let mut touched = self.take_touched();
-        self.touch(before | touched);
-        while touched != 0 {
-            let number = touched.trailing_zeros() as usize;
-            touched &= touched - 1;
-            receiver_cx
-                .executor
-                .drain(native, receiver_cx.store_cx, number, TURN_MAX);
+/// What the one thread that receives leaves to the workers.
+pub(crate) struct HandOff {
+    which: Which,
+    /// Requests left to them since workers were last woken for them.
+    handed: usize,
+    /// The worker that is woken first.
+    next: usize,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Which {
+    Nothing,
+    Reads,
+    All,
+}
+
+impl HandOff {
+    /// For a worker that receives: nothing.
+    pub(crate) const fn nothing() -> Self {
+        Self::of(Which::Nothing)
+    }
+
+    /// For the one thread that receives: what the placement says.
+    pub(crate) fn of_receiver(native: &Native) -> Self {
+        Self::of(match native.config.placement {
+            NativePlacement::HandOff if native.mode.workers_receive() => Which::All,
+            NativePlacement::HandOff => Which::Reads,
+            _ => Which::Nothing,
+        })
+    }
+
+    const fn of(which: Which) -> Self {
+        Self {
+            which,
+            handed: 0,
+            next: 0,
         }
-        let state = receiver_cx.executor.state();
-        state.post.send(native, &mut state.counts);
+    }
+
+    /// Whether a request is left to the workers.
+    #[inline]
+    pub(crate) const fn takes(&self, is_write: bool) -> bool {
+        match self.which {
+            Which::Nothing => false,
+            Which::Reads => !is_write,
+            Which::All => true,
+        }
+    }
+}
+
+impl Receiver<'_> {
+    /// Wakes workers for the requests that were left to them since the last call.
+    pub(crate) fn wake_for_handed(&mut self, host: &dyn Host) {
+        let handed = std::mem::take(&mut self.hand_off.handed);
+        if handed > 0 {
+            self.native.wake(host, self.hand_off.next, handed);
+            self.hand_off.next = self.hand_off.next.wrapping_add(1);
+        }
     }
 
     /// Leaves a request to the workers, or says that too many wait.
@@ -210,7 +243,7 @@ impl Receiver<'_> {
     ) {
         let queue = self.native.software.first();
         if queue.is_some_and(|queue| queue.push(bytes, from)) {
-            self.handed += 1;
+            self.hand_off.handed += 1;
             return;
         }
         receiver_cx
@@ -237,7 +270,7 @@ impl Native {
     }
 
     /// Wakes up to `count` workers that sleep, beginning with worker `first`.
-    pub(crate) fn wake(&self, host: &dyn Host, first: usize, count: usize) {
+    fn wake(&self, host: &dyn Host, first: usize, count: usize) {
         let workers = host.workers();
         let mut left = count.min(workers);
         for number in 0..workers {
@@ -251,3 +284,17 @@ impl Native {
 
 /// Datagrams that a socket gives at a time.
 const BATCH: u16 = 64;
+
+/// The queues between receiving and running that a placement has: one for each worker, or one.
+pub(crate) fn software_queues(
+    config: &NativeConfig,
+    mode: NativeMode,
+    workers: usize,
+) -> Vec<SoftwareQueue> {
+    let count = match config.placement {
+        NativePlacement::HandOff => 1,
+        NativePlacement::Stealing if mode.workers_receive() => workers,
+        _ => 0,
+    };
+    (0..count).map(|_| SoftwareQueue::new()).collect()
+}

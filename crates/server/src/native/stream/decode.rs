@@ -1,4 +1,4 @@
-//! One stream: from bytes to requests.
+//! Decodes the bytes of one stream into requests.
 //!
 //! ```text
 //!   Between --head, key--> Value (large: into the store's room) --> Waiting --> answer --> Between

@@ -1,4 +1,4 @@
-//! One stream: from complete requests to answers.
+//! Executes the complete requests of one stream and encodes their replies.
 
 use curtail_codec::native::{Checksum, ErrorCode, Head, Opcode, Place, Reply, Request, Status};
 use curtail_ordered_queue::{Claim, Peer, SessionName};

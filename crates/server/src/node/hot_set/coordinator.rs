@@ -1,9 +1,9 @@
-//! Which keys shall be hot: decided on one node, proposed to their homes.
+//! The coordinator: one node decides which keys shall be hot and proposes them to their homes.
 //!
 //! Every node sees the same mix of requests, so the lowest live node decides by what its own
 //! workers were asked for (ccKVS, section 4), once an epoch of the control. It only proposes: a
-//! key's home does it, or not. Which keys are hot every node knows, because it has them; so the
-//! next coordinator begins where the former ended.
+//! key's home decides. Every node knows the hot keys, because it holds them, so the next
+//! coordinator continues with the current hot set.
 //!
 //! ```text
 //!   workers' reports --> HotSet::end_epoch --> a proposal for each key --> worker 0 --> its home

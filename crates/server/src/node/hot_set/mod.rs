@@ -1,4 +1,4 @@
-//! Which keys every node holds, and how a key becomes one of them.
+//! The hot set: the keys that every node holds, and how a key is promoted.
 
 pub(crate) mod coordinator;
 pub(crate) mod promote;

@@ -1,4 +1,4 @@
-//! Keys that become hot here, at their home, and cease to be.
+//! Promotion and demotion of keys whose home is this node.
 //!
 //! ```text
 //!   change ---> slice: from now on requests come to the machine ---> a mark is set
@@ -16,7 +16,7 @@ use crate::node::{
     slice_jobs::Job,
 };
 
-/// A key that waits until nothing runs past its machine.
+/// A key that waits until no request bypasses its machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     mark: u64,
@@ -51,7 +51,7 @@ impl Cluster {
         });
     }
 
-    /// The next key past whose machine nothing runs any more.
+    /// The next key whose machine no request bypasses any more.
     fn next_prepared(&self) -> Option<RouteHash> {
         let mut prepared = crate::sync::lock(&self.prepared);
         let first = prepared.front().copied()?;
@@ -64,7 +64,7 @@ impl Cluster {
 }
 
 impl NodeWorker {
-    /// Goes on with what was prepared, once nothing runs past it.
+    /// Continues a prepared promotion, once no request bypasses the machine.
     pub(crate) fn promote_prepared(&mut self) {
         if self.cluster.marks.last() == self.mark_done {
             return;

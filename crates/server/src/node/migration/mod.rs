@@ -1,4 +1,4 @@
-//! Keys on their way to their new holders, while reads and writes go on.
+//! Migration: moves keys to their new holders while reads and writes go on.
 //!
 //! ```text
 //!   old holder (source)                          new home
@@ -8,7 +8,7 @@
 //!   the key, or that there is none -- Move --->    install, run what waited
 //! ```
 //!
-//! A key is waited for by itself: nobody waits for the whole move. The source of a key is the first
+//! A request waits for its own key only, not for the whole move. The source of a key is the first
 //! of its old holders that lives. With one holder the source drops a key as it sends it, so there
 //! is never an old copy to come back to; with several, the old holders take part in every write
 //! until all has moved, and drop theirs then.
@@ -56,7 +56,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Mover {
     phase: Phase,
-    /// As much is under way as may be: the next acknowledgement brings the next turn.
+    /// The limit of data in flight is reached: the next acknowledgement continues the move.
     held: bool,
     /// How much of the time it takes.
     pace: Pace,
@@ -67,7 +67,7 @@ pub(super) struct Mover {
     unsettled: VecDeque<Box<[u8]>>,
     /// Requests for keys that have not arrived.
     arrivals: HashMap<RouteHash, Vec<Waiter>>,
-    /// Who has none of such a key, while another may.
+    /// Nodes that do not have such a key, while another may.
     denied: HashMap<RouteHash, NodeSet>,
     /// Keys that other nodes ask for before this one may give them away.
     asked: Vec<MoveAsked>,
@@ -89,13 +89,13 @@ enum Phase {
     Idle,
     /// Some thread may still act on the view before.
     Waiting { mark: u64 },
-    /// Looking for keys that leave, from this bucket on; all have been looked at if there is none.
+    /// Scanning for keys that leave, from this bucket on; `None` when the scan is complete.
     Scanning { next: Option<usize>, scan: Scan },
     /// All is sent.
     Sent,
     /// All has been taken in.
     Done,
-    /// Looking for what does not belong here any more, once or twice.
+    /// Scanning for keys that do not belong here any more, once or twice.
     Sweeping { next: usize, again: bool },
 }
 
@@ -115,7 +115,7 @@ enum Departure {
     Stays,
     /// The protocol is not done with it: it is looked at again later.
     Unsettled,
-    /// So is this one, first: links are full.
+    /// It is retried first: links are full.
     NoRoom,
     /// It is longer than its new node takes, and is given up: else the move would never end.
     Unfit,
@@ -137,7 +137,7 @@ pub(crate) struct Waiter {
 /// that it has by default (`--leave-seconds`).
 const LEAVE_NS: u64 = 10_000_000_000;
 
-/// Nobody waits for what is swept out: it takes only this part of the time that moves would.
+/// No request waits for a sweep: it gets only this part of the time that moves would.
 const SWEEP_PARTS: u64 = 4;
 
 /// What a step takes on a node that a test makes slow.
@@ -280,7 +280,7 @@ impl NodeWorker {
         self.note_seen(NodeSet::NONE);
     }
 
-    /// Tells a node; it is told again if there is no room now.
+    /// Sends a node a control message; keeps it for a retry if there is no room now.
     pub(super) fn tell(&mut self, node: NodeId, news: News) {
         let sent = self.links.endpoint(node).is_some_and(|to| {
             let bytes = news.to_bytes();
@@ -332,7 +332,7 @@ impl NodeWorker {
         }
     }
 
-    /// A call has come back. One that is not the last tells nothing: nobody knows how old it is.
+    /// An echo has arrived. Only that of the last call counts: the age of others is unknown.
     fn take_echo(&mut self, cx: &NodeContext<'_>, from: NodeId, (sent_us, said): (u32, Reading)) {
         let (last_us, sent) = self.called;
         if sent_us != last_us {
@@ -362,7 +362,7 @@ impl NodeWorker {
         }
     }
 
-    /// Says again what found no room.
+    /// Retries messages that found no room.
     pub(super) fn tell_again(&mut self, cx: &mut NodeContext<'_>) {
         if cx.host.has(Fault::TakesNoMoves) {
             self.hold_moves(cx);

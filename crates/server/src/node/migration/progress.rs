@@ -1,4 +1,4 @@
-//! How far a node is with the view in force, over all its workers.
+//! The progress of a node's moves under the view in force, over all its workers.
 
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 

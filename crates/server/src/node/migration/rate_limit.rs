@@ -1,4 +1,4 @@
-//! How much of a worker's time keys that move may take: short batches with pauses between them.
+//! Limits the share of a worker's time that moves take: short batches with pauses between them.
 //!
 //! ```text
 //!   requests |#####|  |########|     |###|      |#####
@@ -165,7 +165,7 @@ mod tests {
     /// Goal: moves take their part of the time and no more, and not much less. Method: virtual
     /// time; a worker that always has keys to send and steps of several lengths.
     #[test]
-    fn batches_take_their_part_of_the_time() {
+    fn batches_take_their_share_of_the_time() {
         for step_ns in [500, 2_000, 30_000] {
             for share in [BUSY, IDLE] {
                 let total_ns = 1_000_000_000;
@@ -215,7 +215,7 @@ mod tests {
     /// Goal: the nodes that send to one divide its time, one that was asked for nothing lately is
     /// faster, and one that has to end is in time. Method: what batches of each may take.
     #[test]
-    fn a_share_follows_what_is_to_be_done() {
+    fn the_share_follows_the_pending_work() {
         let pace = Pace::default();
         let busy = pace.share(1_000, 1_000, 1, 1_000_000);
         assert_eq!(busy, BUSY);

@@ -1,4 +1,4 @@
-//! Where keys were: they are looked for, sent, and dropped.
+//! The source of a move: finds the keys that leave, sends them, and drops them.
 
 use curtail_codec::node::{self, BatchHead, Class, KeyMove, Part};
 use curtail_consistency::{

@@ -1,4 +1,4 @@
-//! Where keys will be: requests wait for them, each for its own.
+//! The target of a move: installs keys that arrive, and lets requests wait, each for its own key.
 
 use curtail_codec::node::{BatchHead, Class, ItemRequest, KeyRequest, Part};
 use curtail_consistency::{moves::Due, placement::slice_of};

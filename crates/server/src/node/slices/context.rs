@@ -1,4 +1,4 @@
-//! What a step works with, and what comes out of it for others.
+//! The inputs of a step of a slice, and the outputs for others.
 
 use curtail_consistency::symmetric::Refusal;
 use curtail_links::Links;

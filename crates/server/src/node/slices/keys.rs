@@ -1,4 +1,4 @@
-//! The keys that a slice knows: their bytes, and how readers see them.
+//! The keys for which a slice keeps state: their bytes, and how readers see them.
 
 use std::{
     collections::HashMap,
@@ -23,8 +23,8 @@ pub(super) struct Name {
     pub(super) preparing: bool,
 }
 
-/// The keys of a slice by their route hash, which is as good as any other. Who makes keys whose
-/// hashes are alike slows its own down; there are no more than the machine has room for.
+/// The keys of a slice by their route hash. A client that makes keys with similar hashes slows down
+/// its own requests; the machine bounds the number of keys.
 pub(super) type Names = HashMap<RouteHash, Name, BuildHasherDefault<RouteHasher>>;
 
 #[derive(Default)]

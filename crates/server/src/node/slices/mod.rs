@@ -1,4 +1,4 @@
-//! The protocol's machines, one for each slice of the keys, and what they ask for carried out.
+//! The protocol's machines, one for each slice of the keys, and the execution of their outputs.
 //!
 //! ```text
 //!   any worker:  give(slice, job) ---> inbox ---> whoever gets the slice: jobs ---> outputs
@@ -126,7 +126,7 @@ impl Slice {
         lock(&self.inbox).push(job);
     }
 
-    /// Does all jobs that were left, unless somebody is at it, who does them then.
+    /// Runs all jobs in the inbox, unless another thread holds the slice, which then runs them.
     pub(super) fn work(&self, slice_cx: &mut SliceContext<'_, '_>) {
         loop {
             let Ok(mut held) = self.held.try_lock() else {
@@ -141,7 +141,7 @@ impl Slice {
             let due = held.machine.deadline();
             slice_cx.cluster.dues.set(self.number, due);
             drop(held);
-            // Whoever left something while the slice was held has found it held, and gone.
+            // A thread that left a job meanwhile found the slice held, and did not run it.
             if lock(&self.inbox).is_empty() {
                 return;
             }
@@ -348,8 +348,8 @@ impl Held {
         }
     }
 
-    /// If the last move has ended, unheard here, nothing is known any more of what did not belong
-    /// here then: writes of it have gone by.
+    /// If the last move has ended without notice here, the state of keys that did not belong here
+    /// then is unknown: this node missed writes to them.
     fn end_last_move(&mut self, slice_cx: &mut SliceContext<'_, '_>, next: &InForce) {
         let Some(last) = self.in_force.clone().filter(|last| next.has_ended(last)) else {
             return;
@@ -395,7 +395,7 @@ impl Held {
         }
     }
 
-    /// Begins anew with nothing.
+    /// Drops all state.
     fn forget_all(&mut self, slice_cx: &mut SliceContext<'_, '_>) {
         let last = self.clock.next(slice_cx.cx.store_cx.now);
         self.config.writer = machines(self.config.me, self.config.writer.0.wrapping_add(1));

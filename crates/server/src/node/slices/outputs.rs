@@ -1,4 +1,4 @@
-//! A step of a slice's machine, and what it asks for carried out, in its order.
+//! Steps a slice's machine, and performs its outputs in their order.
 
 use curtail_codec::node::{self, Class, ItemRequest, KeyMessage, Part};
 use curtail_consistency::symmetric::{Access, Input, Mode, Output, Ticket, Value, Visibility};
@@ -19,7 +19,7 @@ pub(super) struct Incoming<'a> {
 }
 
 impl Held {
-    /// Tells the machine, and does what it wants.
+    /// Passes an input to the machine, and performs its outputs.
     pub(super) fn step(
         &mut self,
         slice_cx: &mut SliceContext<'_, '_>,

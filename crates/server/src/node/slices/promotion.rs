@@ -1,4 +1,4 @@
-//! At its home: a key becomes hot in two steps, and nothing runs past its machine between them.
+//! Promotion at a key's home, in two steps; between them no request bypasses the key's machine.
 
 use curtail_consistency::symmetric::{Input, Place, nothing_since};
 use curtail_types::{Cas, HotEpoch, RouteHash};
@@ -28,7 +28,7 @@ impl Held {
         }
     }
 
-    /// Nothing does any more: the machine tells the other nodes.
+    /// No request bypasses the machine any more: it informs the other nodes.
     pub(super) fn promote(&mut self, slice_cx: &mut SliceContext<'_, '_>, key: RouteHash) {
         // Greater than all before, whichever node was home and whatever clocks say.
         let view = self.in_force.as_ref().map_or(0, |now| now.view.number.0);

@@ -1,4 +1,4 @@
-//! The clients of the histories: what they ask, and what they note of the answers.
+//! The clients of the histories: their requests, and what they record of the replies.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

@@ -4,15 +4,15 @@
 //! `number` is a compare-and-set from `number - delta` to `number` that succeeded. As nothing else
 //! writes, all numbers differ, and a wrong one has no place in any order.
 
-use std::{thread, time::Instant as Clock};
+use std::time::Instant as Clock;
 
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, PolicyName};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, config, start, together};
 use curtail_types::Instant;
 
 use super::STEPS_MAX;
-const CLIENTS: u32 = 6;
+const CLIENTS: usize = 6;
 const COUNTERS: u64 = 3;
 const ROUNDS: u64 = 60;
 
@@ -35,7 +35,7 @@ fn record(policy: PolicyName, workers: usize, fault: Fault) -> (History, u64) {
     let mut all = Vec::new();
     for key in 0..COUNTERS {
         let invoked = now();
-        first.demand(format!("set c{key} 0 0 1\r\n0\r\n"), "STORED\r\n");
+        first.set(format_args!("c{key}"), "0");
         all.push(Entry {
             client: u32::MAX,
             key,
@@ -44,22 +44,12 @@ fn record(policy: PolicyName, workers: usize, fault: Fault) -> (History, u64) {
             returned: Some((now(), Outcome::Done)),
         });
     }
-    thread::scope(|scope| {
-        let clients: Vec<_> = (0..CLIENTS)
-            .map(|number| {
-                let server = &server;
-                scope.spawn(move || {
-                    let mut client = Client::connect(server);
-                    let rounds = 0..ROUNDS;
-                    let one = |round| count(&mut client, number, u64::from(number) + round, &now);
-                    rounds.flat_map(one).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        for client in clients {
-            all.extend(client.join().unwrap());
-        }
+    let counted = together(CLIENTS, |number| {
+        let mut client = Client::connect(&server);
+        let one = |round| count(&mut client, number as u32, number as u64 + round, &now);
+        (0..ROUNDS).flat_map(one).collect::<Vec<_>>()
     });
+    all.extend(counted.into_iter().flatten());
     let compacted = first.stat("curtail", "writes_compacted");
     (all.into_iter().collect(), compacted)
 }
@@ -70,12 +60,8 @@ fn count(client: &mut Client, number: u32, salt: u64, now: &impl Fn() -> Instant
         .map(|position| {
             // Four or five of a kind; 0 is a read.
             let key = (salt + position / 9) % COUNTERS;
-            let delta = if position % 5 == 4 {
-                0
-            } else {
-                1 + position % 3
-            };
-            (key, delta)
+            let is_read = position % 5 == 4;
+            (key, u64::from(!is_read) * (1 + position % 3))
         })
         .collect();
     let spell = |&(key, delta): &(u64, u64)| match delta {
@@ -95,14 +81,8 @@ fn count(client: &mut Client, number: u32, salt: u64, now: &impl Fn() -> Instant
         let (action, outcome) = match delta {
             0 => (Action::Read, Outcome::Value(value)),
             _ => {
-                let expected = value.wrapping_sub(delta);
-                (
-                    Action::CompareAndSet {
-                        expected,
-                        new: value,
-                    },
-                    Outcome::Done,
-                )
+                let (expected, new) = (value.wrapping_sub(delta), value);
+                (Action::CompareAndSet { expected, new }, Outcome::Done)
             }
         };
         entries.push(Entry {
@@ -129,8 +109,7 @@ fn every_policy_keeps_counters_linearizable() {
     }
 }
 
-/// Goal: the judge notices requests of a run that are answered alike. Method: a server that does
-/// so, in debug builds.
+/// The judge notices requests of a run that are all answered alike.
 #[test]
 #[cfg(debug_assertions)]
 fn answers_alike_are_caught() {

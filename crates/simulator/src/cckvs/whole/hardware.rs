@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use crate::costs::CostsError;
+use crate::costs::{CostsError, built_in, check, parse};
 
 /// The nodes and the network between them.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -39,53 +39,44 @@ pub struct Hardware {
 impl Hardware {
     /// The paper's.
     pub fn paper() -> &'static Self {
-        static PAPER: LazyLock<Hardware> = LazyLock::new(|| match Hardware::parse(BUILT_IN) {
-            Ok(hardware) => hardware,
-            Err(error) => unreachable!("cckvs-paper.toml: {error}"),
-        });
+        static PAPER: LazyLock<Hardware> =
+            LazyLock::new(|| built_in(Hardware::parse(include_str!("../../../cckvs-paper.toml"))));
         &PAPER
     }
 
     /// Reads a file's text.
     pub fn parse(text: &str) -> Result<Self, CostsError> {
-        let own: Self =
-            toml::from_str(text).map_err(|error| CostsError::Syntax(error.to_string()))?;
-        own.checked()
+        parse(text, Self::check)
     }
 
-    fn checked(self) -> Result<Self, CostsError> {
-        let rates = [
-            ("packets_per_second", self.packets_per_second),
-            ("bytes_per_second", self.bytes_per_second),
+    fn check(&self) -> Result<(), CostsError> {
+        let (rate, time, count) = (1e3..=1e12, 1.0..=1e9, 1.0..=256.0);
+        let (sc, lin) = (self.sc_credits_per_message, self.lin_credits_per_message);
+        let ranges = [
+            ("packets_per_second", self.packets_per_second, &rate),
+            ("bytes_per_second", self.bytes_per_second, &rate),
+            ("packet_ns", self.packet_ns, &time),
+            ("item_ns", self.item_ns, &time),
+            ("wire_ns", self.wire_ns, &time),
+            ("threads", self.threads.into(), &count),
+            (
+                "requests_per_packet",
+                self.requests_per_packet.into(),
+                &count,
+            ),
+            (
+                "requests_outstanding",
+                self.requests_outstanding.into(),
+                &count,
+            ),
+            ("sc_credits_per_message", sc.into(), &count),
+            ("lin_credits_per_message", lin.into(), &count),
         ];
-        let times = [
-            ("packet_ns", self.packet_ns),
-            ("item_ns", self.item_ns),
-            ("wire_ns", self.wire_ns),
-        ];
-        let counts = [
-            ("threads", self.threads),
-            ("requests_per_packet", self.requests_per_packet),
-            ("requests_outstanding", self.requests_outstanding),
-            ("sc_credits_per_message", self.sc_credits_per_message),
-            ("lin_credits_per_message", self.lin_credits_per_message),
-        ];
-        let rate = rates.iter().find(|(_, rate)| !(1e3..=1e12).contains(rate));
-        let time = times.iter().find(|(_, ns)| !(1.0..=1e9).contains(ns));
-        let count = counts.iter().find(|(_, count)| !(1..=256).contains(count));
-        let name = rate.or(time).map(|(name, _)| *name);
-        if let Some(name) = name.or(count.map(|(name, _)| *name)) {
-            return Err(CostsError::Number(name));
+        for (name, number, range) in ranges {
+            check(name, range.contains(&number))?;
         }
         // Room that is given back only when more was used than there is would stop everything.
-        if self.sc_credits < self.sc_credits_per_message {
-            return Err(CostsError::Number("sc_credits"));
-        }
-        if self.lin_credits < self.lin_credits_per_message {
-            return Err(CostsError::Number("lin_credits"));
-        }
-        Ok(self)
+        check("sc_credits", self.sc_credits >= sc)?;
+        check("lin_credits", self.lin_credits >= lin)
     }
 }
-
-const BUILT_IN: &str = include_str!("../../../cckvs-paper.toml");

@@ -87,9 +87,8 @@ impl Hot {
         session: u32,
         writes: bool,
         now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
-        let (node, rank) = at;
+    ) -> Vec<Deed> {
+        let (_, rank) = at;
         if writes && self.key(rank).is_none() {
             self.promote(rank, now);
         }
@@ -106,7 +105,7 @@ impl Hot {
             after: Cas(0),
             floor: Cas(0),
         };
-        self.step((node, rank), input, now, deeds);
+        self.step(at, input, now)
     }
 
     /// A message comes to `node`.
@@ -116,20 +115,19 @@ impl Hot {
         from: u16,
         message: Message,
         now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
+    ) -> Vec<Deed> {
         let input = Input::Message {
             from: NodeId(from as u8),
             key: RouteHash(at.1),
             place: self.place(at.1),
             message,
         };
-        self.step(at, input, now, deeds);
+        self.step(at, input, now)
     }
 
     fn key(&self, rank: u64) -> Option<&Key> {
-        let place = self.places.get(rank as usize)?.checked_sub(1)?;
-        self.keys.get(place as usize)
+        let place = self.places[rank as usize].checked_sub(1)?;
+        Some(&self.keys[place as usize])
     }
 
     fn place(&self, rank: u64) -> Place {
@@ -145,9 +143,7 @@ impl Hot {
             valid: NodeSet::NONE,
             stored: vec![Cas(0); nodes],
         });
-        if let Some(place) = self.places.get_mut(rank as usize) {
-            *place = self.keys.len() as u32;
-        }
+        self.places[rank as usize] = self.keys.len() as u32;
         let (key, place) = (RouteHash(rank), self.place(rank));
         let input = Input::Promote {
             key,
@@ -155,39 +151,27 @@ impl Hot {
             epoch: HotEpoch(1),
             floor: Cas::new(2, WriterId::of(place.home, 0)),
         };
-        let mut deeds = Vec::new();
         let home = u16::from(place.home.0);
-        self.step((home, rank), input, now, &mut deeds);
-        let mut due: VecDeque<(u16, Deed)> = deeds.drain(..).map(|deed| (home, deed)).collect();
-        while let Some((from, deed)) = due.pop_front() {
-            let Deed::Send(to, message) = deed else {
-                continue;
-            };
-            for to in to.into_iter().map(|to| u16::from(to.0)) {
-                self.receive((to, rank), from, message, now, &mut deeds);
-                due.extend(deeds.drain(..).map(|deed| (to, deed)));
+        let mut due = VecDeque::from([(home, self.step((home, rank), input, now))]);
+        while let Some((from, deeds)) = due.pop_front() {
+            for deed in deeds {
+                let Deed::Send(to, message) = deed else {
+                    continue;
+                };
+                for to in to.into_iter().map(|to| u16::from(to.0)) {
+                    due.push_back((to, self.receive((to, rank), from, message, now)));
+                }
             }
         }
     }
 
-    fn step(
-        &mut self,
-        (node, rank): (u16, u64),
-        first: Input,
-        now: Instant,
-        deeds: &mut Vec<Deed>,
-    ) {
+    fn step(&mut self, (node, rank): (u16, u64), first: Input, now: Instant) -> Vec<Deed> {
+        let mut deeds = Vec::new();
         let mut inputs = VecDeque::from([first]);
         let me = NodeId(node as u8);
-        let place = self.places.get(rank as usize).map_or(0, |place| *place);
-        let key = place.checked_sub(1).map(|place| place as usize);
-        let key = key.and_then(|place| self.keys.get_mut(place));
-        let (Some(key), Some(machine)) = (key, self.machines.get_mut(usize::from(node))) else {
-            return;
-        };
-        let Some(stored) = key.stored.get_mut(usize::from(node)) else {
-            return;
-        };
+        let key = &mut self.keys[self.places[rank as usize] as usize - 1];
+        let machine = &mut self.machines[usize::from(node)];
+        let stored = &mut key.stored[usize::from(node)];
         while let Some(input) = inputs.pop_front() {
             machine.step(now, input, *stored, |output| self.outputs.push(output));
             for output in self.outputs.drain(..) {
@@ -215,6 +199,7 @@ impl Hot {
                 }
             }
         }
+        deeds
     }
 }
 

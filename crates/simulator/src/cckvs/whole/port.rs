@@ -4,17 +4,14 @@ use std::collections::VecDeque;
 
 use curtail_types::{Message, MessageKind};
 
-use super::{Sent, WholeCluster};
-use crate::cckvs::MessageBytes;
-
-/// A thread of the cluster: those of one node follow each other, request threads first.
-pub(super) type ThreadId = u32;
+use super::{Count, WholeCluster, thread::Place};
+use crate::cckvs::{MessageBytes, TrafficShares};
 
 /// Something that one thread tells another.
 #[derive(Clone, Debug)]
 pub(super) struct Packet {
-    pub(super) from: ThreadId,
-    pub(super) to: ThreadId,
+    pub(super) from: Place,
+    pub(super) to: Place,
     pub(super) load: Load,
 }
 
@@ -60,33 +57,21 @@ impl Packet {
         }
     }
 
-    fn bytes(&self, bytes: &MessageBytes) -> f64 {
-        let several = |count: usize, each: f64| bytes.header + count as f64 * (each - bytes.header);
-        match &self.load {
-            Load::Requests(sessions) => several(sessions.len(), bytes.request),
-            Load::Replies(sessions) => several(sessions.len(), bytes.reply),
-            Load::Hot(_, message) => match message.kind {
-                MessageKind::Ack => bytes.acknowledgement,
-                MessageKind::Validate => bytes.invalidation,
-                _ => bytes.update,
-            },
-            Load::Credits(..) => bytes.header,
-        }
-    }
-
     /// Its bytes, counted where they belong.
-    pub(super) fn count(&self, bytes: &MessageBytes, sent: &mut Sent) -> f64 {
-        let length = self.bytes(bytes);
-        let count = match &self.load {
-            Load::Requests(_) | Load::Replies(_) => &mut sent.misses,
+    pub(super) fn count(&self, bytes: &MessageBytes, sent: &mut TrafficShares<Count>) -> f64 {
+        let several = |count: usize, each: f64| bytes.header + count as f64 * (each - bytes.header);
+        let (count, length) = match &self.load {
+            Load::Requests(sessions) => (&mut sent.misses, several(sessions.len(), bytes.request)),
+            Load::Replies(sessions) => (&mut sent.misses, several(sessions.len(), bytes.reply)),
             Load::Hot(_, message) => match message.kind {
-                MessageKind::Ack => &mut sent.acknowledgements,
-                MessageKind::Validate => &mut sent.validations,
-                _ => &mut sent.updates,
+                MessageKind::Ack => (&mut sent.acknowledgements, bytes.acknowledgement),
+                MessageKind::Validate => (&mut sent.invalidations, bytes.invalidation),
+                _ => (&mut sent.updates, bytes.update),
             },
-            Load::Credits(..) => &mut sent.credits,
+            Load::Credits(..) => (&mut sent.credits, bytes.header),
         };
-        count.add(length);
+        count.packets += 1;
+        count.bytes += length;
         length
     }
 }

@@ -4,13 +4,13 @@ use curtail_types::Instant;
 use curtail_workload::{Popularity, Random, Ranks, mix};
 
 use super::{
-    Sent, WholeCluster, WholeOutcome,
+    Count, WholeCluster, WholeOutcome,
     hot::Hot,
-    port::{Packet, Port, ThreadId, pass_ps},
-    thread::{Around, Place, Thread, Work},
+    port::{Packet, Port, pass_ps},
+    thread::{Place, Thread, Work},
 };
 use crate::{
-    cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards},
+    cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards, TrafficShares},
     event_queue::EventQueue,
 };
 
@@ -36,25 +36,23 @@ pub(super) struct Draw {
 /// Something that happens.
 #[derive(Debug)]
 enum Event {
-    TurnOver(ThreadId),
-    /// A port has passed a packet on to the switch.
-    Left(u16),
+    TurnOver(Place),
     /// A packet is at the port of its node.
     Came(Box<Packet>),
-    /// That port has passed it.
-    Received(u16),
+    /// A port has passed one.
+    Passed(usize),
 }
 
-struct World<'a> {
-    cluster: &'a WholeCluster,
+pub(super) struct World<'a> {
+    pub(super) cluster: &'a WholeCluster,
     bytes: MessageBytes,
     planned: EventQueue<Event>,
     now_ps: u64,
     threads: Vec<Thread>,
-    leaving: Vec<Port>,
-    coming: Vec<Port>,
-    hot: Option<Hot>,
-    draw: Draw,
+    /// Every node's to the switch, then every node's from there.
+    ports: Vec<Port>,
+    pub(super) hot: Option<Hot>,
+    pub(super) draw: Draw,
     tally: Tally,
 }
 
@@ -63,7 +61,7 @@ struct Tally {
     completed: u64,
     hits: u64,
     refused: u64,
-    sent: Sent,
+    sent: TrafficShares<Count>,
     /// When measuring began, and with how many completed.
     since_ps: u64,
     before: u64,
@@ -108,128 +106,110 @@ impl<'a> World<'a> {
             bytes: MessageBytes::paper(cluster.value_bytes),
             planned: EventQueue::default(),
             now_ps: 0,
-            threads: (0..all).map(|id| Thread::new(cluster, id)).collect(),
-            leaving: (0..nodes).map(|_| Port::joining(ways)).collect(),
-            coming: (0..nodes).map(|_| Port::default()).collect(),
+            threads: (0..all).map(|_| Thread::new(cluster)).collect(),
+            ports: (0..nodes)
+                .map(|_| Port::joining(ways))
+                .chain((0..nodes).map(|_| Port::default()))
+                .collect(),
             hot: hot.map(|model| Hot::new(cluster.nodes, model, cached, keys_max)),
             draw: Draw::new(cluster, cached),
             tally: Tally::default(),
         };
         let sessions = cluster.threads() * cluster.sessions;
         world.draw.hits = vec![false; sessions as usize];
-        for session in 0..sessions {
-            world.issue(session);
-        }
+        (0..sessions).for_each(|session| world.issue(session));
         world
     }
 
     fn happen(&mut self, event: Event) {
+        let nodes = usize::from(self.cluster.nodes);
         match event {
-            Event::TurnOver(id) => self.end_turn(id),
-            Event::Left(node) => {
-                let port = self.leaving.get_mut(usize::from(node));
-                if let Some(packet) = port.and_then(Port::end) {
-                    let wire_ps = (self.cluster.hardware.wire_ns * 1e3) as u64;
-                    let came = Event::Came(Box::new(packet));
-                    self.planned.plan(self.now_ps + wire_ps, came);
-                }
-                self.leave(node);
-            }
+            Event::TurnOver(at) => self.end_turn(at),
             Event::Came(packet) => {
-                let node = Place::of(self.cluster, packet.to).node;
-                if let Some(port) = self.coming.get_mut(usize::from(node)) {
-                    port.put(*packet, usize::MAX, 1);
-                }
-                self.come(node);
+                let port = nodes + usize::from(packet.to.node);
+                self.ports[port].put(*packet, usize::MAX, 1);
+                self.pass(port);
             }
-            Event::Received(node) => {
-                let port = self.coming.get_mut(usize::from(node));
-                if let Some(packet) = port.and_then(Port::end) {
-                    self.give(packet.to, Work::Packet(packet));
+            Event::Passed(port) => {
+                match self.ports[port].end() {
+                    Some(packet) if port < nodes => {
+                        let wire_ps = (self.cluster.hardware.wire_ns * 1e3) as u64;
+                        let came = Event::Came(Box::new(packet));
+                        self.planned.plan(self.now_ps + wire_ps, came);
+                    }
+                    Some(packet) => self.give(packet.to, Work::Packet(packet)),
+                    None => {}
                 }
-                self.come(node);
+                self.pass(port);
             }
         }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        let ns = self.now_ps / 1000;
+        Instant { ns }
+    }
+
+    pub(super) fn thread(&mut self, at: Place) -> &mut Thread {
+        let each = 2 * usize::from(self.cluster.hardware.threads);
+        &mut self.threads[usize::from(at.node) * each + usize::from(at.index)]
     }
 
     /// Something for a thread to do.
-    fn give(&mut self, id: ThreadId, work: Work) {
-        if let Some(thread) = self.threads.get_mut(id as usize) {
-            thread.put(work);
-        }
-        self.begin_turn(id);
+    fn give(&mut self, at: Place, work: Work) {
+        self.thread(at).inbox.push_back(work);
+        self.begin_turn(at);
     }
 
-    fn begin_turn(&mut self, id: ThreadId) {
-        let mut around = Around {
-            cluster: self.cluster,
-            hot: self.hot.as_mut(),
-            draw: &mut self.draw,
-            now: Instant {
-                ns: self.now_ps / 1000,
-            },
-        };
-        let thread = self.threads.get_mut(id as usize);
-        if let Some(cost_ns) = thread.and_then(|thread| thread.begin(&mut around)) {
-            let over = self.now_ps + (cost_ns * 1e3) as u64;
-            self.planned.plan(over, Event::TurnOver(id));
-        }
+    /// A turn that takes so long begins.
+    pub(super) fn plan_end(&mut self, at: Place, cost_ns: f64) {
+        let over = self.now_ps + (cost_ns * 1e3) as u64;
+        self.planned.plan(over, Event::TurnOver(at));
     }
 
-    fn end_turn(&mut self, id: ThreadId) {
-        let Some(turn) = self.threads.get_mut(id as usize).map(Thread::end) else {
+    fn end_turn(&mut self, at: Place) {
+        let Some(turn) = self.thread(at).turn.take() else {
             return;
         };
-        let from = Place::of(self.cluster, id);
+        let port = usize::from(at.node);
         for packet in turn.packets {
-            let to = Place::of(self.cluster, packet.to).node;
-            let way = usize::from(from.index) * usize::from(self.cluster.nodes) + usize::from(to);
+            let nodes = usize::from(self.cluster.nodes);
+            let way = usize::from(at.index) * nodes + usize::from(packet.to.node);
             let most = usize::from(self.cluster.hardware.requests_per_packet);
-            if let Some(port) = self.leaving.get_mut(usize::from(from.node)) {
-                port.put(packet, way, most);
-            }
-            self.leave(from.node);
+            self.ports[port].put(packet, way, most);
+            self.pass(port);
         }
-        for (thread, session) in turn.local {
-            self.give(thread, Work::Local(id, session));
+        for (to, session) in turn.local {
+            self.give(to, Work::Local(at, session));
         }
         self.tally.refused += turn.refused;
         for session in turn.done {
             self.tally.completed += 1;
-            let hit = self.draw.hits.get(session as usize);
-            self.tally.hits += u64::from(hit == Some(&true));
+            self.tally.hits += u64::from(self.draw.hits[session as usize]);
             self.issue(session);
         }
-        self.begin_turn(id);
+        self.begin_turn(at);
     }
 
     /// A session asks any node, as the paper's clients do.
     fn issue(&mut self, session: u32) {
         let (nodes, threads) = (self.cluster.nodes, self.cluster.hardware.threads);
         let random = &mut self.draw.random;
-        let at = Place {
-            node: random.below(u64::from(nodes)) as u16,
-            index: random.below(u64::from(threads)) as u16,
-        };
-        self.give(at.id(self.cluster), Work::Issue(session));
+        let node = random.below(u64::from(nodes)) as u16;
+        let index = random.below(u64::from(threads)) as u16;
+        self.give(Place { node, index }, Work::Issue(session));
     }
 
-    fn leave(&mut self, node: u16) {
-        let port = self.leaving.get_mut(usize::from(node));
-        if let Some(packet) = port.and_then(Port::begin) {
-            let bytes = packet.count(&self.bytes, &mut self.tally.sent);
+    /// A port passes its next packet, which is counted where it leaves.
+    fn pass(&mut self, port: usize) {
+        let leaves = port < usize::from(self.cluster.nodes);
+        if let Some(packet) = self.ports[port].begin() {
+            let bytes = match leaves {
+                true => packet.count(&self.bytes, &mut self.tally.sent),
+                false => packet.count(&self.bytes, &mut TrafficShares::default()),
+            };
             let over = self.now_ps + pass_ps(self.cluster, bytes);
-            self.planned.plan(over, Event::Left(node));
-        }
-    }
-
-    fn come(&mut self, node: u16) {
-        let port = self.coming.get_mut(usize::from(node));
-        if let Some(packet) = port.and_then(Port::begin) {
-            // Counted where it was sent.
-            let bytes = packet.count(&self.bytes, &mut Sent::default());
-            let over = self.now_ps + pass_ps(self.cluster, bytes);
-            self.planned.plan(over, Event::Received(node));
+            self.planned.plan(over, Event::Passed(port));
         }
     }
 
@@ -242,7 +222,7 @@ impl<'a> World<'a> {
             mrps: millions(tally.completed - tally.before),
             hits_mrps: millions(tally.hits),
             sent: tally.sent,
-            link_gigabits: tally.sent.bytes() * 8.0 / seconds / nodes / 1e9,
+            link_gigabits: tally.sent.bytes().total() * 8.0 / seconds / nodes / 1e9,
             refused: tally.refused,
         }
     }
@@ -276,9 +256,7 @@ impl Draw {
     pub(super) fn ask(&mut self, cluster: &WholeCluster, session: u32) -> Ask {
         let random = &mut self.random;
         let is_hot = cluster.copies.is_some() && random.unit() < cluster.hit_ratio;
-        if let Some(hit) = self.hits.get_mut(session as usize) {
-            *hit = is_hot;
-        }
+        self.hits[session as usize] = is_hot;
         if is_hot {
             let writes = random.unit() < cluster.write_ratio;
             let rank = self.ranks.rank(random);

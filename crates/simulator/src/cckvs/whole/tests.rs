@@ -57,7 +57,7 @@ fn a_hot_write_sends_the_messages_that_are_counted() {
         let outcome = load.run();
         let sent = outcome.sent;
         let packets =
-            sent.updates.packets + sent.acknowledgements.packets + sent.validations.packets;
+            sent.updates.packets + sent.acknowledgements.packets + sent.invalidations.packets;
         let writes = load.requests as f64 * load.hit_ratio * load.write_ratio;
         let each = packets as f64 / writes / 8.0;
         assert!((each / kinds - 1.0).abs() < 0.06, "{model:?}: {each}");
@@ -156,6 +156,9 @@ fn files_are_checked() {
                 false => format!("{line}\n"),
             });
         let changed: String = lines.collect();
-        assert_eq!(Hardware::parse(&changed), Err(CostsError::Number(name)));
+        assert_eq!(
+            Hardware::parse(&changed),
+            Err(CostsError::Number(name.into()))
+        );
     }
 }

@@ -1,30 +1,27 @@
 //! Faults at will, each kind at its own times, until the run is healed.
 
+use clap::ValueEnum as _;
 use curtail_types::NodeId;
 
 use super::{Event, World};
 use crate::cluster::Fault;
 
-/// A kind of fault whose time has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Chance(Fault);
-
 impl World<'_> {
     /// Plans the first fault of each kind.
     pub(super) fn plan_chances(&mut self) {
-        for fault in Fault::ALL {
-            if self.run.faults.has(fault) && mean_ns(fault) > 0 {
-                self.plan_chance(fault, super::FORMED_NS);
+        for fault in Fault::value_variants() {
+            if self.run.faults.has(*fault) && mean_ns(*fault) > 0 {
+                self.plan_chance(*fault, super::FORMED_NS);
             }
         }
     }
 
     fn plan_chance(&mut self, fault: Fault, from: u64) {
         let gap = self.random.exponential(mean_ns(fault) as f64) as u64;
-        self.events.plan(from + gap, Event::Chance(Chance(fault)));
+        self.events.plan(from + gap, Event::Chance(fault));
     }
 
-    pub(super) fn take_chance(&mut self, Chance(fault): Chance) {
+    pub(super) fn take_chance(&mut self, fault: Fault) {
         if self.healed {
             return;
         }
@@ -74,9 +71,9 @@ impl World<'_> {
         if self.run.replicas == 1 {
             return self.is_up[node];
         }
-        let view = &self.store.members.view;
+        let view = &self.members.view;
         let everybody = self.nodes.len() == view.live.len() && !view.moves();
-        let same = |node: &super::Node| node.view.number == view.number;
+        let same = |node: &super::Node<'_>| node.view.number == view.number;
         let up = self.is_up.iter().all(|up| *up);
         up && everybody && view.placed == view.live && self.nodes.iter().all(same)
     }
@@ -89,9 +86,9 @@ impl World<'_> {
             if !self.is_up[node] || self.paused_until[node] > self.now {
                 continue;
             }
-            self.with(node, |node, at, keys| match promotes {
-                true => node.promote(at, keys, key),
-                false => node.demote(at, keys, key),
+            self.with(node, |node| match promotes {
+                true => node.promote(key),
+                false => node.demote(key),
             });
         }
     }

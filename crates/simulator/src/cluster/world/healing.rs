@@ -18,7 +18,7 @@ impl World<'_> {
         // Who pauses goes on at its time: what has come to it meanwhile must not be overtaken.
         self.store_cut_until.fill(0);
         for node in 0..self.nodes.len() {
-            self.events.plan(self.now, Event::Start { node });
+            self.events.plan(self.now, Event::Start(node));
         }
         self.wait();
         for key in 0..self.run.keys {
@@ -84,9 +84,9 @@ impl World<'_> {
         if self.now < self.calm_at || self.paused_until.iter().any(|until| *until > self.now) {
             return false;
         }
-        let view = &self.store.members.view;
+        let view = &self.members.view;
         let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
-        let agrees = |node: &super::Node| node.view == *view && node.serves(self.now);
+        let agrees = |node: &super::Node<'_>| node.view == *view && node.serves(self.now);
         view.live == everybody
             && view.placed == everybody
             && !view.moves()
@@ -98,10 +98,10 @@ impl World<'_> {
         let mut text = format!(
             "stuck {} ms after everything was healed: the store has {:?}",
             HEAL_NS / 1_000_000,
-            self.store.members.view
+            self.members.view
         );
         for node in &self.nodes {
-            text += &format!("\n  {}", node.describe(self.now));
+            text += &format!("\n  {}", node.describe());
         }
         text
     }

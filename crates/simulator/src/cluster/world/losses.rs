@@ -91,7 +91,7 @@ impl World<'_> {
     }
 
     fn note_hot(&mut self, home: usize, key: usize) {
-        let living = self.living(&self.store.members);
+        let living = self.living(&self.members);
         let node = &self.nodes[home];
         let live = node.view.live;
         let all_show = self.keepers.shown[key].contains_all(live);
@@ -106,7 +106,7 @@ impl World<'_> {
     /// A home makes a key cold: from here on it goes with those of its holders there that were
     /// certain to have it. If it moves to a new home that is gone already, it goes at once.
     fn note_demotion(&mut self, node: usize, key: usize) {
-        let (me, living) = (NodeId(node as u8), self.living(&self.store.members));
+        let (me, living) = (NodeId(node as u8), self.living(&self.members));
         if self.is_unheard(node, living) {
             return;
         }
@@ -116,7 +116,9 @@ impl World<'_> {
             return;
         }
         // The home may not know yet who holds the key no more.
-        let newest = self.keys.place(key, &self.store.members.view);
+        let newest = self.keys.in_force(&self.members.view);
+        let newest = newest.map(|now| now.place(self.keys.route(key)));
+        let newest = newest.unwrap_or_default();
         let holders = self.nodes[node].places[key].holders.intersection(living);
         let holders = holders.intersection(newest.holders);
         let left = holders.intersection(hot);
@@ -154,11 +156,11 @@ impl World<'_> {
             // Its next life is bound to have the key when it has answered for it itself.
             *shown = shown.without(me);
         }
-        if !self.living(&self.store.members).contains(me) {
+        if !self.living(&self.members).contains(me) {
             // It went when it was taken out of the view.
             return;
         }
-        let view = self.store.members.view;
+        let view = self.members.view;
         for key in 0..self.run.keys {
             self.note_gone(key, NodeSet::only(me), &view);
         }
@@ -166,7 +168,7 @@ impl World<'_> {
 
     /// A view was written: whoever it takes out loses what it alone has.
     pub(super) fn note_change(&mut self, before: &Members) {
-        let after = self.store.members;
+        let after = self.members;
         let (were, are) = (self.living(before), self.living(&after));
         let gone = were.difference(are);
         for losing in &mut self.keepers.losing {
@@ -184,7 +186,7 @@ impl World<'_> {
         for key in 0..self.run.keys {
             self.note_gone(key, gone, &before.view);
             let is_hot = !self.keepers.hot[key].is_empty();
-            let home = self.keys.home(key, after.view.placed);
+            let home = self.keys.place(key, after.view.placed).home;
             if self.run.replicas == 1 && !is_hot && to_dead.contains(home) {
                 self.note_loss(key, home);
             }
@@ -213,7 +215,7 @@ impl World<'_> {
     fn note_holders(&mut self, key: usize, before: &Members, after: &Members) {
         let settles = before.view.moves() && !after.view.moves();
         if self.run.replicas > 1 && (settles || self.keepers.holders[key].is_empty()) {
-            let holders = self.keys.holders(key, after.view.placed);
+            let holders = self.keys.place(key, after.view.placed).holders;
             self.keepers.holders[key] = holders.intersection(self.living(after));
         }
     }
@@ -223,8 +225,8 @@ impl World<'_> {
         let own = self.nodes[usize::from(node.0)].places[key].home;
         let homes = [
             own,
-            self.keys.home(key, view.placed),
-            self.keys.home(key, view.placed_before),
+            self.keys.place(key, view.placed).home,
+            self.keys.place(key, view.placed_before).home,
         ];
         homes.contains(&node)
     }
@@ -244,7 +246,7 @@ impl World<'_> {
             self.trace(|| "what there was may be lost".into());
         }
         self.outcome.lost += 1;
-        let members = &self.store.members;
+        let members = &self.members;
         let runs = &self.nodes[usize::from(node.0)];
         let life = match self.is_up[usize::from(node.0)] {
             true => runs.incarnation(),
@@ -274,9 +276,13 @@ impl World<'_> {
             self.record.lost(key, [since, self.now]);
             if self.run.model == Model::Sc {
                 // Whoever saw it may find it no more.
-                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
+                self.part_all(key);
             }
         }
+    }
+
+    fn part_all(&mut self, key: usize) {
+        (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
     }
 
     /// A node acts on another view: as home of a key that may have been lost it may answer at once,
@@ -291,8 +297,8 @@ impl World<'_> {
             .map(|losing| losing.key)
             .collect();
         for key in lost {
-            if self.keys.home(key, placed) == NodeId(node as u8) {
-                (0..self.sessions.len()).for_each(|session| self.part_from(session, key));
+            if self.keys.place(key, placed).home == NodeId(node as u8) {
+                self.part_all(key);
             }
         }
     }
@@ -304,7 +310,7 @@ impl World<'_> {
         };
         (0..self.nodes.len()).any(|index| {
             let node = &self.nodes[index];
-            let home = self.keys.home(losing.key, node.view.placed);
+            let home = self.keys.place(losing.key, node.view.placed).home;
             self.is_up[index]
                 && home == node.me
                 && node.view.number >= first
@@ -330,8 +336,8 @@ impl World<'_> {
             let (of_gone, of_others): (Vec<_>, Vec<_>) = (self.nodes.iter())
                 .filter(|node| self.is_up[usize::from(node.me.0)])
                 .partition(|node| gone.contains(node.me));
-            let had = |node: &Node| self.keepers.had[usize::from(node.me.0)][key];
-            let newest = |nodes: &[&Node]| nodes.iter().map(|node| had(node)).max();
+            let had = |node: &Node<'_>| self.keepers.had[usize::from(node.me.0)][key];
+            let newest = |nodes: &[&Node<'_>]| nodes.iter().map(|node| had(node)).max();
             let shared = of_gone.iter().any(|node| node.is_shared(key));
             let kept = newest(&of_others).unwrap_or_default();
             if shared && newest(&of_gone) > Some(kept) {

@@ -44,9 +44,7 @@ impl World<'_> {
         let since = match answer {
             Answer::Carried(_) => asked.invoked.max(calm_since),
             // Then another node is asked; but the time comes when none may turn anybody away.
-            _ if self.store.members.view.placed.contains(node) => {
-                calm_since.max(self.outages.placed_at)
-            }
+            _ if self.members.view.placed.contains(node) => calm_since.max(self.outages.placed_at),
             _ => return,
         };
         if hot_since > since || since > self.now {

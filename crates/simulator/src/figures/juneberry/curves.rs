@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::{
-    CALIBRATIONS, LOADS, Setting, measured, model, parameters, prices, system, table, tail_params,
+    CALIBRATIONS, LOADS, Setting, measured, model, outcomes, parameters, prices, system, table,
     with, with_work, workload,
 };
 use crate::{
-    figures::{Choice, Figure, Parameter, Request, at_loads},
+    figures::{Choice, Figure, Parameter, Request},
     juneberry::{Juneberry, JuneberryOutcome},
-    rows::Row,
+    rows::{Row, words},
 };
 
 pub(in crate::figures) const FIG7: Figure = Figure {
@@ -62,219 +62,129 @@ pub(in crate::figures) const FIG9: Figure = Figure {
     run: fig9,
 };
 
-/// What the paper states of a workload, for the system of the paper.
-#[derive(Clone, Copy, Debug)]
-struct Stated {
-    /// Whose numbers they are compared with, the quantile, and by how many per cent it is lower.
-    below: &'static [(&'static str, f64, f64)],
-    /// 99th percentiles in microseconds: whose, at which share of the peak's rate.
-    p99_us: &'static [(&'static str, f64, f64)],
-}
-
-struct Case {
-    settings: Vec<Setting>,
-    stated: Stated,
-}
-
-impl Stated {
-    const NONE: Self = Self {
-        below: &[],
-        p99_us: &[],
-    };
-}
-
 fn fig7(request: &Request<'_>) -> Vec<Row> {
-    let mut cases = Vec::new();
+    let mut settings = Vec::new();
+    let clusters = request.numbers(Choice::Cluster);
     for (name, prices) in prices(request) {
-        let clusters = request.counts(Choice::Cluster);
-        for cluster in TABLE1.iter().filter(|row| clusters.contains(&row.cluster)) {
-            let of = |series: &&'static str| {
-                let text = format!("cluster{}", cluster.cluster);
-                let (key, value) = (cluster.key_bytes, cluster.value_bytes);
-                let workload = workload(&text, key, value, cluster.writes, cluster.zipf);
-                let model = model(request, series, prices.clone(), workload);
-                let tail = tail_params(&model);
-                let params = format!("prices={name};workload={text}{tail}");
-                (params, model)
-            };
-            let stated = match name {
-                "paper" => cluster.stated,
-                _ => Stated::NONE,
-            };
-            cases.push(case(request, of, stated));
+        for (cluster, writes, key_bytes, value_bytes, zipf) in TABLE1 {
+            if clusters.contains(&cluster) {
+                let text = format!("cluster{cluster}");
+                let workload = workload(&text, key_bytes, value_bytes, writes, zipf);
+                let head = format!("prices={name};workload={text}");
+                settings.extend(super::settings(request, &head, |series| {
+                    model(request, series, prices.clone(), workload.clone())
+                }));
+            }
         }
     }
-    draw(request, &cases)
+    draw(request, &settings)
 }
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let mut cases = Vec::new();
+    let mut settings = Vec::new();
+    let prices = with_work(table(request.options).pmemkv.clone(), request.options);
     for writes in request.numbers(Choice::Writes) {
-        let of = |series: &&'static str| {
-            let prices = with_work(table(request.options).pmemkv.clone(), request.options);
-            let workload = workload("pmemkv", 8, 83, writes, 0.99);
-            let is_durable = system(series).reads().is_some();
-            let model = Juneberry {
-                durable: is_durable && prices.persistent.is_some(),
-                ..model(request, series, prices, workload)
-            };
-            let params = format!("writes={writes}{}", tail_params(&model));
-            (params, model)
-        };
-        let stated = PMEMKV.iter().find(|(share, _)| *share == writes);
-        let none = Stated::NONE;
-        cases.push(case(
-            request,
-            of,
-            stated.map_or(none, |(_, stated)| *stated),
-        ));
+        let workload = workload("pmemkv", 8, 83, writes, 0.99);
+        let head = format!("writes={writes}");
+        settings.extend(super::settings(request, &head, |series| Juneberry {
+            durable: system(series).reads().is_some() && prices.persistent.is_some(),
+            ..model(request, series, prices.clone(), workload.clone())
+        }));
     }
-    draw(request, &cases)
+    draw(request, &settings)
 }
 
-/// A workload under all series that are asked for.
-fn case(
-    request: &Request<'_>,
-    of: impl Fn(&&'static str) -> (String, Juneberry),
-    stated: Stated,
-) -> Case {
-    let (_, first) = of(&"raw-rpc");
-    let capacity = first.capacity_mops();
-    let setting = |series: &&'static str| {
-        let (params, model) = of(series);
-        Setting {
-            series,
-            params,
-            capacity,
-            model,
-        }
-    };
-    Case {
-        settings: request.series.iter().map(setting).collect(),
-        stated,
-    }
-}
-
-fn draw(request: &Request<'_>, cases: &[Case]) -> Vec<Row> {
+fn draw(request: &Request<'_>, settings: &[Setting]) -> Vec<Row> {
     let loads = request.numbers(Choice::Load);
-    let points = at_loads(cases.iter().flat_map(|case| &case.settings), &loads);
-    let name = request.figure.name;
-    let outcomes = request
-        .threads
-        .map(name, &points, |(setting, load)| setting.at(*load));
     let mut rows = Vec::new();
-    for ((setting, load), outcome) in points.iter().zip(&outcomes) {
-        for value in measured(outcome) {
-            rows.push(setting.row(request, *load, value, None));
-        }
+    for (setting, load, outcome) in outcomes(request, settings, &loads) {
         let offered = ("offered_mops", Some(load * setting.capacity));
-        rows.push(setting.row(request, *load, offered, None));
+        let numbers = measured(&outcome).into_iter().chain([offered]);
+        rows.extend(numbers.map(|number| setting.row(request, load, number, None)));
     }
     // A single point that was asked for has no peak.
-    if request.options.loads.is_empty() {
+    if request.options.load.is_empty() {
+        let workloads: Vec<&[Setting]> = settings.chunks(request.series.len()).collect();
+        let name = request.figure.name;
         let peaks = request
             .threads
-            .map(name, cases, |case| peak_rows(request, case));
+            .map(name, &workloads, |settings| peak_rows(request, settings));
         rows.extend(peaks.into_iter().flatten());
     }
     rows
 }
 
-/// What every series gives where RawRPC has the paper's p99 at its peak.
-fn peak_rows(request: &Request<'_>, case: &Case) -> Vec<Row> {
-    let Some(first) = case.settings.first() else {
-        return Vec::new();
-    };
+/// What every series of a workload gives where RawRPC has the paper's p99 at its peak.
+fn peak_rows(request: &Request<'_>, settings: &[Setting]) -> Vec<Row> {
     let raw = Setting {
+        series: "raw-rpc",
         model: Juneberry {
+            system: system("raw-rpc"),
             durable: false,
-            ..first.like("raw-rpc").model
+            loss: 0.0,
+            ..settings[0].model.clone()
         },
-        ..first.like("raw-rpc")
+        ..settings[0].clone()
     };
     let load = peak(&raw);
-    let mut known: BTreeMap<&str, JuneberryOutcome> = BTreeMap::new();
-    known.insert("raw-rpc", raw.at(load));
-    for setting in &case.settings {
-        let outcome = || setting.at(load);
-        known.entry(setting.series).or_insert_with(outcome);
-    }
+    let all = settings
+        .iter()
+        .filter(|setting| setting.series != "raw-rpc");
+    let known: BTreeMap<&str, JuneberryOutcome> = std::iter::once(&raw)
+        .chain(all)
+        .map(|setting| (setting.series, setting.at(load)))
+        .collect();
     let mut rows = Vec::new();
-    for setting in &case.settings {
+    for setting in settings {
         let own = &known[setting.series];
-        let peak = |metric, histogram, share| {
-            let value = own.quantile_us(histogram, share);
-            setting.row(request, load, (metric, value), None)
-        };
-        rows.push(peak("peak_ack_p50_us", &own.ack, 0.5));
-        rows.push(peak("peak_commit_p50_us", &own.commit, 0.5));
-        rows.push(peak("peak_commit_p99_us", &own.commit, 0.99));
-        rows.push(peak("peak_read_p99_us", &own.read, 0.99));
-        for (_, of_peak, paper) in case
-            .stated
-            .p99_us
-            .iter()
-            .filter(|of| of.0 == setting.series)
-        {
-            let at = load * of_peak;
-            let outcome = setting.at(at);
-            let p99 = outcome.quantile_us(&outcome.commit, 0.99);
-            rows.push(setting.row(request, at, ("stated_p99_us", p99), Some(*paper)));
+        let is_of = |of: &str| words(of).all(|word| words(&setting.params).any(|own| own == word));
+        let us = |histogram, share| own.quantile_us(histogram, share);
+        let numbers = [
+            ("peak_ack_p50_us", us(&own.ack, 0.5)),
+            ("peak_commit_p50_us", us(&own.commit, 0.5)),
+            ("peak_commit_p99_us", us(&own.commit, 0.99)),
+            ("peak_read_p99_us", us(&own.read, 0.99)),
+        ];
+        rows.extend(numbers.map(|number| setting.row(request, load, number, None)));
+        for (of, series, of_peak, paper) in P99_US {
+            if is_of(of) && setting.series == series {
+                let at = load * of_peak;
+                let outcome = setting.at(at);
+                let p99 = outcome.quantile_us(&outcome.commit, 0.99);
+                rows.push(setting.row(request, at, ("stated_p99_us", p99), Some(paper)));
+            }
         }
-        for (other, share, paper) in comparisons(setting.series, case.stated) {
+        if !setting.series.starts_with("oq") && !setting.series.starts_with("io-ack") {
+            continue;
+        }
+        for (other, share, metric) in COMPARISONS {
             let Some(base) = known.get(other) else {
                 continue;
             };
-            let quantile = |outcome: &JuneberryOutcome| outcome.quantile_us(&outcome.commit, share);
-            let below = quantile(own).zip(quantile(base));
+            let below = us(&own.commit, share).zip(base.quantile_us(&base.commit, share));
             let below = below.map(|(own, base)| 100.0 * (1.0 - own / base));
-            let row = setting.row(request, load, (metric(other, share), below), paper);
-            rows.push(row);
+            let stated = |(of, whose, quantile, _): &&(&str, &str, f64, f64)| {
+                is_of(of) && (*whose, *quantile) == (other, share) && setting.series == "oq-paper"
+            };
+            let paper = BELOW.iter().find(stated).map(|(.., percent)| *percent);
+            rows.push(setting.row(request, load, (metric, below), paper));
         }
     }
     rows
 }
 
-/// Whom a series is compared with, at which quantile, and the paper's number.
-fn comparisons(series: &str, stated: Stated) -> Vec<(&'static str, f64, Option<f64>)> {
-    let mut all = Vec::new();
-    if !series.starts_with("oq") && !series.starts_with("io-ack") {
-        return all;
-    }
-    for other in ["raw-rpc", "deferred-exec", "erpc"] {
-        for share in [0.5, 0.99] {
-            let known = stated.below.iter();
-            let mut known = known.filter(|(whose, of, _)| *whose == other && *of == share);
-            let paper = known.next().map(|(_, _, percent)| *percent);
-            all.push((other, share, paper.filter(|_| series == "oq-paper")));
-        }
-    }
-    all
-}
-
-fn metric(other: &str, share: f64) -> &'static str {
-    match (other, share < 0.9) {
-        ("raw-rpc", true) => "peak_p50_below_raw_rpc_percent",
-        ("raw-rpc", false) => "peak_p99_below_raw_rpc_percent",
-        ("deferred-exec", true) => "peak_p50_below_deferred_percent",
-        ("deferred-exec", false) => "peak_p99_below_deferred_percent",
-        (_, true) => "peak_p50_below_erpc_percent",
-        (_, false) => "peak_p99_below_erpc_percent",
-    }
-}
-
 /// The highest load, in steps of a hundredth, at which a setting's p99 is as at the paper's peak.
 fn peak(raw: &Setting) -> f64 {
-    let limit_us = PEAK_SERVICE_TIMES * f64::from(raw.model.workers) / raw.capacity;
     // The busiest worker sets the capacity: a mean request takes less than that where keys are
     // skewed, so the limit is taken from the service itself.
-    let service_us = mean_service_us(&raw.model).min(limit_us / PEAK_SERVICE_TIMES);
+    let per_worker_us = f64::from(raw.model.workers) / raw.capacity;
+    let limit_us = PEAK_SERVICE_TIMES * mean_service_us(&raw.model).min(per_worker_us);
     let (mut low, mut high) = (50, 99);
     while low < high {
         let middle = (low + high + 1) / 2;
         let outcome = raw.at(f64::from(middle) / 100.0);
         let p99 = outcome.quantile_us(&outcome.commit, 0.99);
-        match p99.is_some_and(|p99| p99 <= PEAK_SERVICE_TIMES * service_us) {
+        match p99.is_some_and(|p99| p99 <= limit_us) {
             true => low = middle,
             false => high = middle - 1,
         }
@@ -289,118 +199,67 @@ fn mean_service_us(model: &Juneberry) -> f64 {
     (writes * of(true) + (1.0 - writes) * of(false)) / 1e3
 }
 
-/// A row of the paper's Table 1.
-struct Cluster {
-    cluster: u16,
-    writes: f64,
-    key_bytes: usize,
-    value_bytes: u32,
-    zipf: f64,
-    stated: Stated,
-}
-
-const TABLE1: [Cluster; 4] = [
-    Cluster {
-        cluster: 12,
-        writes: 80.0,
-        key_bytes: 44,
-        value_bytes: 1_030,
-        zipf: 0.3048,
-        stated: Stated {
-            // 3.03 times as high is 67 % lower.
-            below: &[
-                ("raw-rpc", 0.5, 82.30),
-                ("deferred-exec", 0.5, 67.0),
-                ("deferred-exec", 0.99, 32.43),
-            ],
-            ..Stated::NONE
-        },
-    },
-    Cluster {
-        cluster: 19,
-        writes: 25.0,
-        key_bytes: 42,
-        value_bytes: 101,
-        zipf: 0.735,
-        stated: Stated {
-            below: &[("raw-rpc", 0.5, 50.74)],
-            p99_us: &[
-                ("raw-rpc", 0.5 / 4.1, 10.6),
-                ("oq-paper", 0.5 / 4.1, 7.4),
-                ("raw-rpc", 1.0, 65.8),
-                ("oq-paper", 1.0, 61.8),
-            ],
-        },
-    },
-    Cluster {
-        cluster: 27,
-        writes: 15.0,
-        key_bytes: 66,
-        value_bytes: 8,
-        zipf: 1.065,
-        stated: Stated {
-            below: &[("raw-rpc", 0.5, 32.89)],
-            ..Stated::NONE
-        },
-    },
-    Cluster {
-        cluster: 31,
-        writes: 94.0,
-        key_bytes: 41,
-        value_bytes: 15,
-        zipf: 0.0,
-        stated: Stated {
-            below: &[
-                ("raw-rpc", 0.5, 90.70),
-                ("deferred-exec", 0.5, 83.77),
-                ("deferred-exec", 0.99, 42.86),
-            ],
-            ..Stated::NONE
-        },
-    },
+/// The paper's Table 1: cluster, per cent of writes, bytes of keys and values, exponent.
+const TABLE1: [(f64, f64, usize, u32, f64); 4] = [
+    (12.0, 80.0, 44, 1_030, 0.3048),
+    (19.0, 25.0, 42, 101, 0.735),
+    (27.0, 15.0, 66, 8, 1.065),
+    (31.0, 94.0, 41, 15, 0.0),
 ];
 
-/// By per cent of puts. 1.19 and 1.2 times as high is 19 and 20 % above.
-const PMEMKV: [(f64, Stated); 4] = [
+/// With whom series with queues are compared, and at which quantile.
+const COMPARISONS: [(&str, f64, &str); 6] = [
+    ("raw-rpc", 0.5, "peak_p50_below_raw_rpc_percent"),
+    ("raw-rpc", 0.99, "peak_p99_below_raw_rpc_percent"),
+    ("deferred-exec", 0.5, "peak_p50_below_deferred_percent"),
+    ("deferred-exec", 0.99, "peak_p99_below_deferred_percent"),
+    ("erpc", 0.5, "peak_p50_below_erpc_percent"),
+    ("erpc", 0.99, "peak_p99_below_erpc_percent"),
+];
+
+/// By how many per cent the paper's system is below another at its peak, where the paper says so.
+const BELOW: [(&str, &str, f64, f64); 21] = [
+    // 3.03 times as high is 67 % lower.
+    ("workload=cluster12", "raw-rpc", 0.5, 82.30),
+    ("workload=cluster12", "deferred-exec", 0.5, 67.0),
+    ("workload=cluster12", "deferred-exec", 0.99, 32.43),
+    ("workload=cluster19", "raw-rpc", 0.5, 50.74),
+    ("workload=cluster27", "raw-rpc", 0.5, 32.89),
+    ("workload=cluster31", "raw-rpc", 0.5, 90.70),
+    ("workload=cluster31", "deferred-exec", 0.5, 83.77),
+    ("workload=cluster31", "deferred-exec", 0.99, 42.86),
+    ("writes=100", "raw-rpc", 0.5, 57.08),
+    ("writes=100", "deferred-exec", 0.5, 56.33),
+    ("writes=100", "erpc", 0.5, 53.92),
+    ("writes=100", "raw-rpc", 0.99, 94.38),
+    ("writes=100", "deferred-exec", 0.99, 93.76),
+    ("writes=100", "erpc", 0.99, 89.61),
+    ("writes=50", "raw-rpc", 0.5, 40.83),
+    ("writes=50", "deferred-exec", 0.5, 40.83),
+    ("writes=50", "erpc", 0.5, 36.71),
+    // 1.19 and 1.2 times as high is 19 and 20 % above.
+    ("writes=5", "raw-rpc", 0.5, -19.0),
+    ("writes=5", "raw-rpc", 0.99, -28.0),
+    ("writes=0", "raw-rpc", 0.5, -20.0),
+    ("writes=0", "raw-rpc", 0.99, -49.0),
+];
+
+/// 99th percentiles in microseconds that the paper states: whose, at which share of its peak.
+const P99_US: [(&str, &str, f64, f64); 4] = [
     (
-        100.0,
-        Stated {
-            below: &[
-                ("raw-rpc", 0.5, 57.08),
-                ("deferred-exec", 0.5, 56.33),
-                ("erpc", 0.5, 53.92),
-                ("raw-rpc", 0.99, 94.38),
-                ("deferred-exec", 0.99, 93.76),
-                ("erpc", 0.99, 89.61),
-            ],
-            ..Stated::NONE
-        },
+        "prices=paper;workload=cluster19",
+        "raw-rpc",
+        0.5 / 4.1,
+        10.6,
     ),
     (
-        50.0,
-        Stated {
-            below: &[
-                ("raw-rpc", 0.5, 40.83),
-                ("deferred-exec", 0.5, 40.83),
-                ("erpc", 0.5, 36.71),
-            ],
-            ..Stated::NONE
-        },
+        "prices=paper;workload=cluster19",
+        "oq-paper",
+        0.5 / 4.1,
+        7.4,
     ),
-    (
-        5.0,
-        Stated {
-            below: &[("raw-rpc", 0.5, -19.0), ("raw-rpc", 0.99, -28.0)],
-            ..Stated::NONE
-        },
-    ),
-    (
-        0.0,
-        Stated {
-            below: &[("raw-rpc", 0.5, -20.0), ("raw-rpc", 0.99, -49.0)],
-            ..Stated::NONE
-        },
-    ),
+    ("prices=paper;workload=cluster19", "raw-rpc", 1.0, 65.8),
+    ("prices=paper;workload=cluster19", "oq-paper", 1.0, 61.8),
 ];
 
 /// 65.8 us at 4.1 million requests a second with 16 workers (section 6.3).

@@ -29,30 +29,23 @@ pub(in crate::figures) const FIG6: Figure = Figure {
     run: fig6,
 };
 
-struct Point {
-    series: &'static str,
-    bytes: u32,
-    durable: bool,
-    model: Juneberry,
-}
-
 fn fig6(request: &Request<'_>) -> Vec<Row> {
     let mut points = Vec::new();
     for series in request.series.iter().copied() {
-        let is_queue = matches!(series, "srq" | "rq");
-        let sizes: &[u32] = if is_queue { &[64] } else { &[64, 1_024] };
-        let durables: &[bool] = if is_queue { &[false] } else { &[false, true] };
-        let machines = if is_queue { 1..=1 } else { 1..=8 };
+        let (sizes, durables, machines_max): (&[u32], &[bool], u16) = match series {
+            "srq" | "rq" => (&[64], &[false], 1),
+            _ => (&[64, 1_024], &[false, true], 8),
+        };
         for bytes in sizes.iter().copied() {
             for durable in durables.iter().copied() {
-                for machines in machines.clone() {
-                    let model = of_series(request, series, (bytes, durable), machines);
-                    points.push(Point {
-                        series,
-                        bytes,
+                for machines in 1..=machines_max {
+                    let model = of_series(request, series, bytes);
+                    let model = Juneberry {
                         durable,
-                        model,
-                    });
+                        machines,
+                        ..model
+                    };
+                    points.push((series, bytes, model));
                 }
             }
         }
@@ -60,59 +53,33 @@ fn fig6(request: &Request<'_>) -> Vec<Row> {
     let name = request.figure.name;
     let done = request
         .threads
-        .map(name, &points, |point| point.model.run().done_mops);
-    let mut rows = Vec::new();
-    for (point, mops) in points.iter().zip(done) {
-        let Point {
-            series,
-            bytes,
+        .map(name, &points, |(.., model)| model.run().done_mops);
+    let row = |((series, bytes, model), mops): (&(&'static str, u32, Juneberry), f64)| {
+        let Juneberry {
             durable,
-            model,
-        } = point;
-        let machines = f64::from(model.machines);
-        let params = format!(
-            "bytes={bytes};durable={};cores={}",
-            u8::from(*durable),
-            model.workers
-        );
-        let row = |metric, value, paper| {
-            request.row((series, &params), machines, (metric, Some(value)), paper)
+            workers,
+            machines,
+            ..
+        } = *model;
+        let flag = u8::from(durable);
+        let params = format!("bytes={bytes};durable={flag};cores={workers}");
+        let number = match bytes {
+            64 => ("mops", Some(mops)),
+            _ => ("gbps", Some(mops * f64::from(*bytes) * 8.0 / 1e3)),
         };
-        let paper = stated(series, *bytes, *durable, model.machines);
-        match bytes {
-            64 => rows.push(row("mops", mops, paper)),
-            _ => rows.push(row("gbps", mops * f64::from(*bytes) * 8.0 / 1e3, paper)),
-        }
-    }
-    rows
+        let paper = stated(series, *bytes, durable, machines);
+        request.row((series, &params), f64::from(machines), number, paper)
+    };
+    points.iter().zip(done).map(row).collect()
 }
 
-fn of_series(
-    request: &Request<'_>,
-    series: &str,
-    (bytes, durable): (u32, bool),
-    machines: u16,
-) -> Juneberry {
-    let options = request.options;
-    let prices = &table(options).pmemkv;
-    let prices = DatagramPrices {
+fn of_series(request: &Request<'_>, series: &str, bytes: u32) -> Juneberry {
+    let prices = &table(request.options).pmemkv;
+    let mut prices = DatagramPrices {
         get: vec![(8.0, 0.0)],
         set: vec![(8.0, 0.0)],
         spread: 0.0,
         header_bytes: 0,
-        delegation_ns: match series {
-            "mp-delegation" => prices.delegation_ns,
-            _ => 0.0,
-        },
-        descriptor_ns: if series == "rq" {
-            0.0
-        } else {
-            prices.descriptor_ns
-        },
-        descriptor_queue_ns: match series {
-            "rq" => 0.0,
-            _ => prices.descriptor_queue_ns,
-        },
         erpc_ns: 0.0,
         // There is no store.
         persistent: prices.persistent.map(|costs| PersistentCosts {
@@ -122,32 +89,28 @@ fn of_series(
         }),
         ..prices.clone()
     };
-    let buffers = match series {
-        "mp" | "mp-delegation" => f64::from(16_384 / bytes),
-        _ => 1.0,
+    // A connection a thread, where none is shared.
+    let system = match series {
+        "mp-delegation" => Datapath::RawRpc,
+        _ => Datapath::Erpc,
     };
-    let is_queue = matches!(series, "srq" | "rq");
-    let shares = series == "mp-delegation";
+    let (outstanding, workers) = match series {
+        "srq" | "rq" => (4, 1),
+        _ => (1, 18),
+    };
+    if series == "rq" {
+        (prices.descriptor_ns, prices.descriptor_queue_ns) = (0.0, 0.0);
+    }
     Juneberry {
-        load: ClientLoad::Closed {
-            outstanding: if is_queue { 4 } else { 1 },
+        load: ClientLoad::Closed { outstanding },
+        workers,
+        requests_per_buffer: match series {
+            "mp" | "mp-delegation" => f64::from(16_384 / bytes),
+            _ => 1.0,
         },
-        workers: if is_queue { 1 } else { 18 },
-        machines,
-        durable,
-        requests_per_buffer: buffers,
         requests: request.requests(),
         seed: request.seed(),
-        // A connection a thread, where none is shared.
-        ..Juneberry::new(
-            if shares {
-                Datapath::RawRpc
-            } else {
-                Datapath::Erpc
-            },
-            prices,
-            workload("echo", 8, bytes - 8, 100.0, 0.0),
-        )
+        ..Juneberry::new(system, prices, workload("echo", 8, bytes - 8, 100.0, 0.0))
     }
 }
 

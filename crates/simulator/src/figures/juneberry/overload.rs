@@ -1,10 +1,8 @@
 //! More than the server can carry: with back-pressure, and without.
 
-use super::{
-    CALIBRATIONS, LOADS, Setting, measured, model, parameters, prices, tail_params, with, workload,
-};
+use super::{CALIBRATIONS, LOADS, measured, model, outcomes, parameters, prices, with, workload};
 use crate::{
-    figures::{Choice, Figure, Parameter, Request, at_loads},
+    figures::{Choice, Figure, Parameter, Request},
     juneberry::{Datapath, Juneberry, Reads, WhenFull},
     rows::Row,
 };
@@ -48,47 +46,32 @@ fn overload(request: &Request<'_>) -> Vec<Row> {
         for writes in request.numbers(Choice::Writes) {
             for gamma in request.numbers(Choice::Gamma) {
                 let workload = workload("writes", 16, 64, writes, gamma);
-                let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
-                let capacity = raw.capacity_mops();
-                for series in &request.series {
-                    let workload = workload.clone();
-                    let base = model(request, "oq", prices.clone(), workload);
-                    let params = format!(
-                        "prices={name};writes={writes};gamma={gamma};slots=256{}",
-                        tail_params(&base)
-                    );
-                    settings.push(Setting {
+                let head = format!("prices={name};writes={writes};gamma={gamma};slots=256");
+                settings.extend(super::settings(request, &head, |series| {
+                    of_series(
                         series,
-                        params,
-                        capacity,
-                        model: of_series(series, base),
-                    });
-                }
+                        model(request, "oq", prices.clone(), workload.clone()),
+                    )
+                }));
             }
         }
     }
     let loads = request.numbers(Choice::Load);
-    let points = at_loads(&settings, &loads);
-    let name = request.figure.name;
-    let outcomes = request
-        .threads
-        .map(name, &points, |(setting, load)| setting.at(*load));
     let mut rows = Vec::new();
-    for (own, outcomes) in points.chunks(loads.len()).zip(outcomes.chunks(loads.len())) {
-        let highest = outcomes.iter().map(|outcome| outcome.done_mops);
+    for own in outcomes(request, &settings, &loads).chunks(loads.len()) {
+        let highest = own.iter().map(|(.., outcome)| outcome.done_mops);
         let highest = highest.fold(f64::MIN_POSITIVE, f64::max);
-        for ((setting, load), outcome) in own.iter().zip(outcomes) {
+        for (setting, load, outcome) in own {
             let over = ("over_peak", Some(outcome.done_mops / highest));
-            for value in measured(outcome).into_iter().chain([over]) {
-                rows.push(setting.row(request, *load, value, None));
-            }
+            let numbers = measured(outcome).into_iter().chain([over]);
+            rows.extend(numbers.map(|number| setting.row(request, *load, number, None)));
         }
     }
     rows
 }
 
 /// A series' part of the model.
-pub(super) fn of_series(series: &str, base: Juneberry) -> Juneberry {
+fn of_series(series: &str, base: Juneberry) -> Juneberry {
     let base = Juneberry {
         queue_slots: 256,
         machines: 64,

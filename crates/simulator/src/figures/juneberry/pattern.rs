@@ -31,49 +31,39 @@ pub(in crate::figures) const PATTERN: Figure = Figure {
 };
 
 fn pattern(request: &Request<'_>) -> Vec<Row> {
+    let workload = workload("pattern", 8, 8, 66.0, 0.0);
     let bare = DatagramPrices::bare(2_000.0, 5_000.0, 10_000.0);
-    let mut points = Vec::new();
+    let mut rows = Vec::new();
     for series in &request.series {
         for rounds in [1, 1_000] {
+            let round = |key| [(true, key), (true, key), (false, key)];
             let model = Juneberry {
                 workers: if *series == "oq-shared" { 2 } else { 1 },
                 machines: 1,
                 threads: 1,
-                load: ClientLoad::Script(script(rounds)),
+                load: ClientLoad::Script((0..rounds).flat_map(round).collect()),
                 requests: 3 * rounds,
                 seed: request.seed(),
-                ..Juneberry::new(
-                    system(series),
-                    bare.clone(),
-                    workload("pattern", 8, 8, 66.0, 0.0),
-                )
+                ..Juneberry::new(system(series), bare.clone(), workload.clone())
             };
-            points.push((*series, rounds, model));
-        }
-    }
-    let name = request.figure.name;
-    let outcomes = request
-        .threads
-        .map(name, &points, |(.., model)| model.run());
-    let mut rows = Vec::new();
-    for ((series, rounds, _), outcome) in points.iter().zip(&outcomes) {
-        let params = format!("rounds={rounds}");
-        let row = |x, value, paper| request.row((series, &params), x, value, paper);
-        if *rounds == 1 {
-            for (index, ns) in outcome.script_ns.iter().enumerate() {
-                let us = ("latency_us", Some(*ns as f64 / 1e3));
-                rows.push(row(index as f64 + 1.0, us, stated(series, index)));
+            let outcome = model.run();
+            let params = format!("rounds={rounds}");
+            let row = |x, value, paper| request.row((series, &params), x, value, paper);
+            if rounds == 1 {
+                for (index, ns) in outcome.script_ns.iter().enumerate() {
+                    let us = ("latency_us", Some(*ns as f64 / 1e3));
+                    rows.push(row(index as f64 + 1.0, us, stated(series, index)));
+                }
+            } else {
+                rows.extend(
+                    measured(&outcome)
+                        .into_iter()
+                        .map(|one| row(0.0, one, None)),
+                );
             }
-        } else {
-            rows.extend(measured(outcome).into_iter().map(|one| row(0.0, one, None)));
         }
     }
     rows
-}
-
-fn script(rounds: u64) -> Vec<(bool, u64)> {
-    let round = |key| [(true, key), (true, key), (false, key)];
-    (0..rounds).flat_map(round).collect()
 }
 
 fn stated(series: &str, index: usize) -> Option<f64> {

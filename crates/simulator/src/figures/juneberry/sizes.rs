@@ -1,8 +1,6 @@
 //! Throughput over the size of values: what persistent buffers take of the memory's bandwidth.
 
-use super::{
-    LOADS, Setting, model, parameters, system, table, tail_params, with, with_work, workload,
-};
+use super::{LOADS, model, outcomes, parameters, system, table, with, with_work, workload};
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
     juneberry::Juneberry,
@@ -40,41 +38,25 @@ fn fig11(request: &Request<'_>) -> Vec<Row> {
     for writes in request.numbers(Choice::Writes) {
         for bytes in request.numbers(Choice::ValueBytes) {
             let workload = workload("sizes", 8, bytes as u32, writes, 0.0);
-            let raw = model(request, "raw-rpc", prices.clone(), workload.clone());
-            let capacity = raw.capacity_mops();
-            for series in &request.series {
-                let workload = workload.clone();
-                let base = model(request, series, prices.clone(), workload);
-                let model = Juneberry {
-                    durable: system(series).reads().is_some() && prices.persistent.is_some(),
-                    patience: 64,
-                    ..base
-                };
-                settings.push(Setting {
-                    series,
-                    params: format!("writes={writes}{}", tail_params(&model)),
-                    capacity,
-                    model,
-                });
-            }
+            let head = format!("writes={writes}");
+            settings.extend(super::settings(request, &head, |series| Juneberry {
+                durable: system(series).reads().is_some() && prices.persistent.is_some(),
+                patience: 64,
+                ..model(request, series, prices.clone(), workload.clone())
+            }));
         }
     }
-    let name = request.figure.name;
-    let load = request.number(Choice::Load);
-    let done = request
-        .threads
-        .map(name, &settings, |setting| setting.at(load).done_mops);
     let mut rows = Vec::new();
-    let each = request.series.len();
-    for (own, done) in settings.chunks(each).zip(done.chunks(each)) {
-        let raw = own.iter().position(|setting| setting.series == "raw-rpc");
-        for (setting, mops) in own.iter().zip(done) {
+    let all = outcomes(request, &settings, &request.numbers(Choice::Load));
+    for own in all.chunks(request.series.len()) {
+        let raw = own.iter().find(|(setting, ..)| setting.series == "raw-rpc");
+        for (setting, _, outcome) in own {
             let bytes = setting.model.workload.sizes.table().mean();
             let row = |value, paper| setting.row(request, bytes, value, paper);
-            rows.push(row(("done_mops", Some(*mops)), None));
+            rows.push(row(("done_mops", Some(outcome.done_mops)), None));
             let raw = raw.filter(|_| setting.series != "raw-rpc");
-            if let Some(raw) = raw.and_then(|raw| done.get(raw)) {
-                let over = ("raw_rpc_over", Some(raw / mops));
+            if let Some((.., raw)) = raw {
+                let over = ("raw_rpc_over", Some(raw.done_mops / outcome.done_mops));
                 rows.push(row(over, stated(setting.series, bytes)));
             }
         }

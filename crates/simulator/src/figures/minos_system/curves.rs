@@ -1,12 +1,15 @@
 //! Latency against load: figures 3, 4, 5 and 8.
 
 use super::{
-    MINOS_FIRST, REQUESTS, SERIES, Setting, limits::Highest, microseconds, parameters, settings,
-    with, with_load,
+    MINOS_FIRST, REQUESTS, SERIES, Setting,
+    limits::{LIMITS, highest, ratios},
+    parameters, settings, with, with_load,
 };
 use crate::{
-    figures::{Choice, Figure, Parameter, Request},
-    queueing::Outcome,
+    figures::{
+        Choice, Figure, Parameter, at_loads,
+        request::{Request, over_best},
+    },
     rows::Row,
 };
 
@@ -25,7 +28,7 @@ pub(in crate::figures) const FIG3: Figure = Figure {
     series: SERIES,
     series_default: 6,
     parameters: &with_load(parameters(REQUESTS), LOADS),
-    run: fig3,
+    run: with_highest,
 };
 
 pub(in crate::figures) const FIG4: Figure = Figure {
@@ -59,7 +62,7 @@ pub(in crate::figures) const FIG5: Figure = Figure {
         ),
         LOADS,
     ),
-    run: fig5,
+    run: with_highest,
 };
 
 pub(in crate::figures) const FIG8: Figure = Figure {
@@ -81,124 +84,84 @@ pub(in crate::figures) const FIG8: Figure = Figure {
     run: fig8,
 };
 
-fn fig3(request: &Request<'_>) -> Vec<Row> {
+/// Latencies over load, then the highest loads within limits, and Minos's over HKH+WS's.
+fn with_highest(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
     let mut rows = curves(request, &settings);
-    let paper = |series: &str, x: f64| match (series, x as u64) {
-        ("minos", 10) => Some(5.6),
-        ("hkh-ws", 10) => Some(5.6 / 2.4),
-        ("minos" | "hkh" | "hkh-ws", 0) => Some(6.2),
-        ("sho", 0) => Some(5.6),
-        _ => None,
-    };
-    let ratio = |x: f64| match x as u64 {
-        10 => Some(2.4),
-        20 => Some(1.75),
-        _ => None,
-    };
-    rows.extend(Highest::rows(request, &settings, paper, ratio));
-    rows
-}
-
-fn fig5(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &[1.0]);
-    let mut rows = curves(request, &settings);
-    let paper = |series: &str, x: f64| match (series, x as u64) {
-        ("minos", 0) => Some(6.3),
-        ("hkh" | "hkh-ws", 0) => Some(7.0),
-        _ => None,
-    };
-    rows.extend(Highest::rows(request, &settings, paper, |_| None));
+    let highest = request.draw(&settings, |setting| {
+        let found = LIMITS.into_iter().zip(highest(setting));
+        let found = found.map(|((times, metric), highest)| (times, metric, highest));
+        request.rows(&setting.case, found)
+    });
+    let ratios = ratios(&highest);
+    rows.extend(highest);
+    rows.extend(ratios);
     rows
 }
 
 fn fig4(request: &Request<'_>) -> Vec<Row> {
     let settings = settings(request, &[1.0]);
-    let points = points(request, &settings);
-    let outcomes = run(request, &points);
-    let large = |outcome: &Outcome| {
-        let p99 = outcome.large.quantile(0.99);
-        p99.filter(|_| !outcome.saturated)
-    };
-    let mut rows = Vec::new();
-    for ((setting, rate), outcome) in points.iter().zip(&outcomes) {
-        let p99 = large(outcome);
-        rows.push(setting.row(request, *rate, "large_p99_us", microseconds(p99), None));
-        let stealing = points.iter().zip(&outcomes).find(|((other, at), _)| {
-            other.series == "hkh-ws" && other.params == setting.params && at == rate
+    let large = request.draw(&points(request, &settings), |(setting, rate)| {
+        let outcome = setting.at(*rate).run();
+        let p99 = outcome.stable(&outcome.large, 0.99);
+        request.rows(
+            &setting.case,
+            [(*rate, "large_p99_us", p99.map(|ns| ns / 1e3))],
+        )
+    });
+    let with_ratio = |row: &Row| {
+        let over = over_best(row, &large, &["hkh-ws"]).flatten();
+        let over = over.filter(|_| row.series != "hkh-ws").map(|over| Row {
+            metric: "over_hkh_ws",
+            value: Some(over),
+            ..row.clone()
         });
-        if let Some((_, stealing)) = stealing
-            && let (Some(own), Some(stealing)) = (p99, large(stealing))
-            && setting.series != "hkh-ws"
-        {
-            let over = own as f64 / stealing as f64;
-            rows.push(setting.row(request, *rate, "over_hkh_ws", Some(over), None));
-        }
-    }
-    rows
+        [Some(row.clone()), over].into_iter().flatten()
+    };
+    large.iter().flat_map(with_ratio).collect()
 }
 
 fn fig8(request: &Request<'_>) -> Vec<Row> {
     let mut settings = settings(request, &[1.0, 0.75, 0.5, 0.25]);
     for setting in &mut settings {
-        setting.params += &format!(";replies={}", setting.model.replies);
+        setting.case.more = format!(";replies={}", setting.model.replies);
     }
     let mut rows = curves(request, &settings);
-    let highest = request
-        .threads
-        .map(request.figure.name, &settings, Highest::of);
-    for (setting, highest) in settings.iter().zip(highest) {
-        let peak = highest.peak;
-        rows.push(setting.row(request, 0.0, "peak_mops", peak, None));
+    rows.extend(request.draw(&settings, |setting| {
+        let [.., peak] = highest(setting);
         let busy = peak.map(|peak| setting.at(peak).run().link_busy);
-        // Saturated, or "almost".
-        let paper = (setting.model.replies >= 0.5).then_some(1.0);
-        rows.push(setting.row(request, 0.0, "peak_link_busy", busy, paper));
-    }
+        let found = [(0.0, "peak_mops", peak), (0.0, "peak_link_busy", busy)];
+        request.rows(&setting.case, found)
+    }));
     rows
 }
 
 /// Every setting at every load.
 fn points<'a>(request: &Request<'_>, settings: &'a [Setting]) -> Vec<(&'a Setting, f64)> {
-    let loads = request.numbers(Choice::Load);
-    let at = |setting: &'a Setting| {
-        let capacity = setting.capacity;
-        let rates: Vec<f64> = loads.iter().map(|load| load * capacity).collect();
-        rates.into_iter().map(move |rate| (setting, rate))
-    };
-    settings.iter().flat_map(at).collect()
-}
-
-fn run(request: &Request<'_>, points: &[(&Setting, f64)]) -> Vec<Outcome> {
-    let name = request.figure.name;
-    request
-        .threads
-        .map(name, points, |(setting, rate)| setting.at(*rate).run())
+    let points = at_loads(settings, &request.numbers(Choice::Load)).into_iter();
+    points
+        .map(|(setting, load)| (setting, load * setting.capacity))
+        .collect()
 }
 
 fn curves(request: &Request<'_>, settings: &[Setting]) -> Vec<Row> {
-    let points = points(request, settings);
-    let outcomes = run(request, &points);
-    let mut rows = Vec::new();
-    for ((setting, rate), outcome) in points.iter().zip(outcomes) {
-        let stable = |value: Option<u64>| value.filter(|_| !outcome.saturated);
+    request.draw(&points(request, settings), |(setting, rate)| {
+        let outcome = setting.at(*rate).run();
+        let us = |histogram, share| outcome.stable(histogram, share).map(|ns| ns / 1e3);
         let beside = outcome.beside_large as f64 / outcome.small_served.max(1) as f64;
-        let all = [
-            ("p99_us", microseconds(outcome.p99_ns())),
-            ("p50_us", microseconds(stable(outcome.all.quantile(0.5)))),
-            (
-                "large_p99_us",
-                microseconds(stable(outcome.large.quantile(0.99))),
-            ),
+        let found = [
+            ("p99_us", us(&outcome.all, 0.99)),
+            ("p50_us", us(&outcome.all, 0.5)),
+            ("large_p99_us", us(&outcome.large, 0.99)),
             ("answered_mops", Some(outcome.throughput_mrps())),
             ("link_busy", Some(outcome.link_busy)),
             ("beside_large", Some(beside)),
         ];
-        for (metric, value) in all {
-            rows.push(setting.row(request, *rate, metric, value, None));
-        }
-    }
-    rows
+        request.rows(
+            &setting.case,
+            found.map(|(metric, value)| (*rate, metric, value)),
+        )
+    })
 }
 
 const LOAD: &str = "offered load, millions of requests a second";

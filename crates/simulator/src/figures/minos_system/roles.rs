@@ -2,9 +2,12 @@
 
 use curtail_workload::Phases;
 
-use super::{MINOS_FIRST, REQUESTS, Setting, microseconds, parameters, settings, with, with_load};
+use super::{MINOS_FIRST, REQUESTS, Setting, parameters, settings, with, with_load};
 use crate::{
-    figures::{Choice, Figure, Parameter, Request},
+    figures::{
+        Choice, Figure, Parameter, at_loads,
+        request::{Found, Request},
+    },
     minos::MinosSystem,
     queueing::{CoreUse, Outcome},
     rows::Row,
@@ -53,71 +56,47 @@ pub(in crate::figures) const FIG10: Figure = Figure {
 };
 
 fn fig9(request: &Request<'_>) -> Vec<Row> {
-    let mut points = Vec::new();
-    for setting in settings(request, &[1.0]) {
-        for load in request.numbers(Choice::Load) {
-            let mut setting = setting.clone();
-            setting.params += &format!(";load={load}");
-            let rate = setting.capacity * load;
-            points.push((setting, rate));
-        }
-    }
-    let name = request.figure.name;
-    let outcomes = request
-        .threads
-        .map(name, &points, |(setting, rate)| setting.at(*rate).run());
-    let mut rows = Vec::new();
-    for ((setting, _), outcome) in points.iter().zip(&outcomes) {
-        rows.extend(loads_of_cores(request, setting, outcome));
-    }
-    rows
+    let settings = settings(request, &[1.0]);
+    let points = at_loads(&settings, &request.numbers(Choice::Load));
+    request.draw(&points, |(setting, load)| {
+        let outcome = setting.at(setting.capacity * load).run();
+        let case = setting.case.clone().with(Choice::Load, *load);
+        request.rows(&case, loads_of_cores(&outcome))
+    })
 }
 
-fn loads_of_cores(request: &Request<'_>, setting: &Setting, outcome: &Outcome) -> Vec<Row> {
+fn loads_of_cores(outcome: &Outcome) -> Vec<Found> {
     let sum = |of: fn(&CoreUse) -> u64| outcome.cores.iter().map(of).sum::<u64>();
     let requests = sum(|core| core.requests).max(1) as f64;
     let packets = sum(|core| core.packets).max(1) as f64;
-    let mut rows = Vec::new();
+    let mut found = Vec::new();
     for (core, load) in outcome.cores.iter().enumerate() {
-        let all = [
-            ("requests_percent", load.requests as f64 / requests * 100.0),
-            ("packets_percent", load.packets as f64 / packets * 100.0),
-        ];
-        for (metric, value) in all {
-            rows.push(setting.row(request, core as f64, metric, Some(value), None));
-        }
+        let percent = |part: u64, all: f64| Some(part as f64 / all * 100.0);
+        let x = core as f64;
+        found.push((x, "requests_percent", percent(load.requests, requests)));
+        found.push((x, "packets_percent", percent(load.packets, packets)));
     }
     let cores = outcome.cores.len() as f64;
     let most = outcome.cores.iter().map(|core| core.packets).max();
     let over = most.map(|most| most as f64 * cores / packets);
-    rows.push(setting.row(request, cores, "packets_max_over_mean", over, None));
-    rows
+    found.push((cores, "packets_max_over_mean", over));
+    found
 }
 
 fn fig10(request: &Request<'_>) -> Vec<Row> {
-    let settings = settings(request, &[1.0]);
-    let models: Vec<MinosSystem> = settings.iter().map(changing).collect();
-    let outcomes = request
-        .threads
-        .map(request.figure.name, &models, MinosSystem::run);
-    let mut rows = Vec::new();
-    for ((setting, model), outcome) in settings.iter().zip(&models).zip(&outcomes) {
+    request.draw(&settings(request, &[1.0]), |setting| {
+        let model = changing(setting);
+        let outcome = model.run();
+        let mut found = Vec::new();
         for window in &outcome.times {
             let x = window.end_ns as f64 / model.window_ns as f64;
-            let p99 = microseconds(Some(window.p99_ns));
-            rows.push(setting.row(request, x, "p99_us", p99, None));
-            let large = f64::from(window.large_cores);
-            rows.push(setting.row(request, x, "large_cores", Some(large), None));
+            found.push((x, "p99_us", Some(window.p99_ns as f64 / 1e3)));
+            found.push((x, "large_cores", Some(f64::from(window.large_cores))));
         }
-        let paper = match setting.series {
-            "minos" => Some(70.0),
-            "hkh-ws" => Some(1_500.0),
-            _ => None,
-        };
-        let median = median_at_most(model, outcome);
-        rows.push(setting.row(request, 0.75, "median_p99_us", median, paper));
-    }
-    rows
+        let median = median_at_most(&model, &outcome);
+        found.push((0.75, "median_p99_us", median));
+        request.rows(&setting.case, found)
+    })
 }
 
 /// The setting's model with shares that change.
@@ -146,7 +125,7 @@ fn median_at_most(model: &MinosSystem, outcome: &Outcome) -> Option<f64> {
     let windows = outcome.times.iter().filter(|window| inside(window.end_ns));
     let mut p99s: Vec<u64> = windows.map(|window| window.p99_ns).collect();
     p99s.sort_unstable();
-    microseconds(p99s.get(p99s.len() / 2).copied())
+    p99s.get(p99s.len() / 2).map(|ns| *ns as f64 / 1e3)
 }
 
 /// Of section 6.6.

@@ -1,7 +1,7 @@
 //! Every metric: name, kind, unit, help, labels, where its numbers come from, and which rows of
 //! `stats` it carries.
 //!
-//! A new counter is one line here. Tests hold this table against what `stats`, `stats memory` and
+//! A new counter is one entry here. Tests hold this table against what `stats`, `stats memory` and
 //! `stats curtail` print: a number that no row here carries fails them, and so do two families with
 //! one help text.
 //!
@@ -13,24 +13,11 @@ mod requests;
 mod store;
 mod workers;
 
-use crate::{
-    exporter::prometheus::{Family, Row, Source, cluster, native, sources::Look},
-    metrics::counters::Count,
-};
+use crate::exporter::prometheus::{Family, cluster, native};
 
 /// All families, in the order of the page.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
     let parts = [requests::TABLE, store::TABLE, index::TABLE, workers::TABLE];
     let more = [cluster::TABLE, native::TABLE];
     parts.into_iter().chain(more).flatten()
-}
-
-/// A row of a counter of the workers.
-const fn of(labels: &'static str, stat: &'static str, count: Count) -> Row {
-    (labels, stat, Source::Count(count))
-}
-
-/// A row of any other number.
-const fn by(labels: &'static str, stat: &'static str, read: fn(&Look<'_>) -> u64) -> Row {
-    (labels, stat, Source::Number(read))
 }

@@ -1,0 +1,57 @@
+//! Executes runs of requests where their route says.
+
+use curtail_dispatch::{Ticket, Worker as Id};
+
+use crate::{
+    limits::OUTPUT_BYTES_MAX,
+    request::batch::Entry,
+    route::{Route, execute_entry, on_node},
+    turn::{compaction, delegate, execute},
+    worker::Worker,
+};
+
+/// Has the requests of a run, which have one key, executed where `route` says.
+pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) {
+    match route {
+        Route::Here => execute_here(worker, run),
+        Route::Claimed(ticket) => {
+            execute_here(worker, run);
+            delegate::release(&mut worker.cx, ticket);
+        }
+        Route::Worker(owner, ticket) => delegate_run(worker, run, owner, ticket),
+        Route::Node => on_node::run_on_node(worker, run),
+        Route::Behind(behind) => run
+            .iter()
+            .for_each(|entry| execute::put_off_behind(worker, entry, behind)),
+        Route::Later => run.iter().for_each(|entry| execute::put_off(worker, entry)),
+    }
+}
+
+pub(crate) fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
+    if run.len() == 1 || !compaction::run_folded(worker, run) {
+        run.iter()
+            .for_each(|entry| execute_entry::carry_out_apart(worker, entry));
+    }
+}
+
+/// Hands the requests of a run on; a claim is given back behind the last of them.
+fn delegate_run(worker: &mut Worker, run: &[Entry<'_>], owner: Id, ticket: Option<Ticket>) {
+    let mut ticket = ticket;
+    for (left, entry) in (0..run.len()).rev().zip(run) {
+        let ticket = if left == 0 { ticket.take() } else { None };
+        // One before it may have had its connection put off.
+        let is_put_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
+        let refused = match is_put_off {
+            true => Err(ticket),
+            false => delegate::delegate(worker, entry, owner, ticket),
+        };
+        let Err(ticket) = refused else {
+            continue;
+        };
+        // Puts it off if its connection is.
+        execute_entry::carry_out_apart(worker, entry);
+        if let Some(ticket) = ticket {
+            delegate::release(&mut worker.cx, ticket);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What can be asked of figures: every option, declared once.
+
+use super::parameters::Value;
+use crate::{
+    c4::{
+        Balancer, Rules,
+        system_costs::{Calibration, Items},
+    },
+    cckvs::{ClusterCosts, Hardware},
+    command::{count, name_of},
+    costs::{CostsError, FullCosts},
+    juneberry::DatagramTable,
+};
+
+/// Declares the options: what each is called on the command line, and in a row.
+macro_rules! options {
+    ($(
+        $(#[$about:meta])*
+        $choice:ident $flag:literal $key:literal $field:ident: $type:ty,
+    )*) => {
+        /// What can be asked of a figure. An empty list, or `None`, is the figure's default.
+        #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+        pub struct Options {
+            $($(#[$about])* #[arg(long = $flag)] pub $field: $type,)*
+            /// Curves; `list` names every figure's.
+            #[arg(long, value_delimiter = ',')]
+            pub series: Vec<String>,
+        }
+
+        /// An option of the command line that figures may take.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub enum Choice {
+            $(#[doc = $flag] $choice,)*
+        }
+
+        impl Choice {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$choice,)*];
+
+            /// What it is called on the command line.
+            pub fn flag(self) -> &'static str {
+                match self {
+                    $(Self::$choice => concat!("--", $flag),)*
+                }
+            }
+
+            pub(super) const fn key(self) -> &'static str {
+                match self {
+                    $(Self::$choice => $key,)*
+                }
+            }
+        }
+
+        impl Options {
+            /// What is given of a parameter, as rows show it.
+            pub(super) fn given(&self, choice: Choice) -> Vec<Value> {
+                match choice {
+                    $(Choice::$choice => self.$field.iter().map(Shown::shown).collect(),)*
+                }
+            }
+
+            /// Sets one number; where it is none, something that is no figure's default.
+            #[cfg(test)]
+            pub(super) fn set(&mut self, choice: Choice, number: f64) {
+                match choice {
+                    $(Choice::$choice => self.$field = Held::of(number),)*
+                }
+            }
+        }
+    };
+}
+
+options! {
+    /// Cores, as 8 or 4,8,64.
+    #[arg(value_delimiter = ',')]
+    Cores "cores" "cores" cores: Vec<u16>,
+    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
+    #[arg(value_delimiter = ',')]
+    Load "load" "load" load: Vec<f64>,
+    /// Writes, per cent.
+    #[arg(value_delimiter = ',')]
+    Writes "writes" "writes" writes: Vec<f64>,
+    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
+    #[arg(value_delimiter = ',')]
+    Gamma "gamma" "gamma" gamma: Vec<f64>,
+    /// What a large request costs, in small ones.
+    #[arg(value_delimiter = ',')]
+    K "k" "k" k: Vec<u32>,
+    /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
+    #[arg(value_delimiter = ',', value_parser = percent)]
+    LargeFraction "large-fraction" "large" large_fraction: Vec<f64>,
+    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
+    #[arg(value_delimiter = ',')]
+    LargeMaxKb "large-max-kb" "max_kb" large_max_kb: Vec<f64>,
+    /// Minos's system: the link's speed in Gb/s, in place of the prices' own.
+    Gigabits "gigabits" "gigabits" gigabits: Option<f64>,
+    /// Requests a point, as 200000, 200k or 5m.
+    #[arg(value_parser = count)]
+    Requests "requests" "requests" requests: Option<u64>,
+    /// Replays a run; 1 unless another is given.
+    Seed "seed" "seed" seed: Option<u64>,
+    /// C-4: whose rules, where the paper and its authors' simulator differ.
+    #[arg(value_enum)]
+    Rules "rules" "rules" rules: Option<Rules>,
+    /// C-4: outstanding requests of a worker that takes no more balanced ones.
+    Depth "depth" "depth" depth: Option<u16>,
+    /// C-4: who balances; the network card, as in the paper, or one of the cores.
+    #[arg(value_enum, value_delimiter = ',')]
+    Balancer "balancer" "balancer" balancer: Vec<Balancer>,
+    /// Whole systems: a file of costs in place of the built-in one, which was measured on our own
+    /// store (see crates/simulator/costs.toml).
+    #[arg(value_parser = file(FullCosts::parse))]
+    Costs "costs" "costs_file" costs: Option<Given<FullCosts>>,
+    /// Whole systems: whose costs.
+    #[arg(value_enum, value_delimiter = ',')]
+    Calibration "calibration" "prices" calibration: Vec<Calibration>,
+    /// C-4's whole system: sizes of items.
+    #[arg(value_enum, value_delimiter = ',')]
+    Items "items" "items" items: Vec<Items>,
+    /// C-4's whole system: limits on the 99th percentile, in mean service times.
+    #[arg(value_delimiter = ',')]
+    Limit "limit" "limit" limit: Vec<u16>,
+    /// C-4's whole system with measured costs: requests that share a receive and a send.
+    Batch "batch" "batch" batch: Option<u32>,
+    /// Juneberry: a file of prices in place of the built-in one (see
+    /// crates/simulator/juneberry.toml).
+    #[arg(value_parser = file(DatagramTable::parse))]
+    Prices "prices" "prices_file" prices: Option<Given<DatagramTable>>,
+    /// Juneberry: work in each execution beside the store, in microseconds.
+    WorkUs "work-us" "work_us" work_us: Option<f64>,
+    /// Juneberry: Twitter's clusters, of 12, 19, 27 and 31.
+    #[arg(value_delimiter = ',')]
+    Cluster "cluster" "cluster" cluster: Vec<u16>,
+    /// Juneberry and ccKVS: lengths of values in bytes.
+    #[arg(value_delimiter = ',')]
+    ValueBytes "value-bytes" "value" value_bytes: Vec<u32>,
+    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
+    /// one key are folded.
+    Turn "turn" "turn" turn: Option<usize>,
+    /// Juneberry: share of the packets that are lost, as 0.001.
+    Loss "loss" "loss" loss: Option<f64>,
+    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
+    #[arg(value_delimiter = ',')]
+    Nodes "nodes" "nodes" nodes: Vec<u16>,
+    /// ccKVS on shared cores: a file of costs in place of the built-in one (see
+    /// crates/simulator/cckvs.toml).
+    #[arg(value_parser = file(ClusterCosts::parse))]
+    ClusterCosts "cluster-costs" "cluster_costs" cluster_costs: Option<Given<ClusterCosts>>,
+    /// ccKVS simulated: a file of what nodes and network cost in place of the built-in one (see
+    /// crates/simulator/cckvs-paper.toml).
+    #[arg(value_parser = file(Hardware::parse))]
+    ClusterHardware "cluster-hardware" "cluster_hardware" cluster_hardware: Option<Given<Hardware>>,
+}
+
+/// What was read from a file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Given<T> {
+    /// The file.
+    pub path: String,
+    /// What is in it.
+    pub costs: T,
+}
+
+/// One value in the place of a list, or of at most one.
+#[cfg(test)]
+trait Held {
+    fn of(number: f64) -> Self;
+}
+
+#[cfg(test)]
+impl<T: Shown> Held for Vec<T> {
+    fn of(number: f64) -> Self {
+        vec![T::of(number)]
+    }
+}
+
+#[cfg(test)]
+impl<T: Shown> Held for Option<T> {
+    fn of(number: f64) -> Self {
+        Some(T::of(number))
+    }
+}
+
+/// A value of an option, and how rows show it.
+trait Shown {
+    fn shown(&self) -> Value;
+    #[cfg(test)]
+    fn of(number: f64) -> Self;
+}
+
+macro_rules! numbers_are_shown {
+    ($($number:ty)*) => {$(
+        impl Shown for $number {
+            fn shown(&self) -> Value {
+                Value::Number(*self as f64)
+            }
+            #[cfg(test)]
+            fn of(number: f64) -> Self {
+                number as Self
+            }
+        }
+    )*};
+}
+numbers_are_shown!(u16 u32 u64 usize f64);
+
+macro_rules! names_are_shown {
+    ($($name:ty)*) => {$(
+        impl Shown for $name {
+            fn shown(&self) -> Value {
+                Value::Name(name_of(self))
+            }
+            #[cfg(test)]
+            fn of(_: f64) -> Self {
+                <$name as clap::ValueEnum>::value_variants()[1]
+            }
+        }
+    )*};
+}
+names_are_shown!(Rules Balancer Calibration Items);
+
+macro_rules! files_are_shown {
+    ($($costs:ty: $built_in:expr,)*) => {$(
+        impl Shown for Given<$costs> {
+            fn shown(&self) -> Value {
+                Value::File(self.path.clone())
+            }
+            #[cfg(test)]
+            fn of(_: f64) -> Self {
+                let path = "a-file".into();
+                Self { path, costs: $built_in.clone() }
+            }
+        }
+    )*};
+}
+files_are_shown! {
+    FullCosts: FullCosts::measured(),
+    DatagramTable: DatagramTable::built_in(),
+    ClusterCosts: ClusterCosts::built_in(),
+    Hardware: Hardware::paper(),
+}
+
+impl Options {
+    /// The options that are given, of those that figures take.
+    pub(crate) fn choices(&self) -> Vec<&'static str> {
+        let given = |choice: &Choice| !self.given(*choice).is_empty();
+        let all = Choice::ALL.iter().copied().filter(given);
+        all.map(Choice::flag).collect()
+    }
+
+    /// The words of the command line that give these options again.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        for &choice in Choice::ALL {
+            let text = |value: &Value| match (value, choice) {
+                (Value::Number(percent), Choice::LargeFraction) => (percent / 100.0).to_string(),
+                (Value::File(path), _) => path.clone(),
+                _ => value.to_string(),
+            };
+            let values: Vec<String> = self.given(choice).iter().map(text).collect();
+            if !values.is_empty() {
+                words.push(format!("{} {}", choice.flag(), values.join(",")));
+            }
+        }
+        if !self.series.is_empty() {
+            words.push(format!("--series {}", self.series.join(",")));
+        }
+        words
+    }
+}
+
+/// Reads a file of costs.
+fn file<T>(
+    parse: fn(&str) -> Result<T, CostsError>,
+) -> impl Fn(&str) -> Result<Given<T>, String> + Clone {
+    move |path| {
+        let named = |error: &dyn std::error::Error| format!("{path}: {error}");
+        let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
+        let costs = parse(&text).map_err(|error| named(&error))?;
+        let path = path.into();
+        Ok(Given { path, costs })
+    }
+}
+
+/// A share, as per cent.
+fn percent(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| format!("{text:?} is no share"))?;
+    Ok(share * 100.0)
+}

@@ -1,8 +1,0 @@
-//! Streams of commands, whole and cut: they must mean the same.
-#![no_main]
-
-#[path = "../../crates/codec/tests/properties/mod.rs"]
-#[allow(dead_code)]
-mod properties;
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::pieces(data));

@@ -58,9 +58,8 @@ enum Part {
 /// Runs what is asked for.
 pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     let asked = Asked::parse(arguments, workspace.scratch("bench")?)?;
-    let binary = asked.binary.clone();
     let build = || server::build_with_baselines(workspace, &Log::terminal());
-    let binary = binary.map_or_else(build, Ok)?;
+    let binary = asked.binary.clone().map_or_else(build, Ok)?;
     match asked.part {
         Part::Clusters => clusters::run(&asked, &binary)?,
         Part::Overload => overload::run(&asked, &binary)?,

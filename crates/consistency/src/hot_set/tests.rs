@@ -5,8 +5,8 @@ use alloc::{format, vec};
 
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadScale};
-use curtail_workload::Random;
-use curtail_workload::zipf::{Zipf, harmonic, top_share};
+use curtail_workload::zipf::{harmonic, top_share};
+use curtail_workload::{Popularity, Random, Ranks};
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn parameters() -> Parameters {
 /// Requests whose keys are Zipf distributed with exponent 1, and which rank has which key.
 struct Stream {
     random: Random,
-    ranks: Zipf,
+    ranks: Ranks,
     keys: Vec<u64>,
 }
 
@@ -34,7 +34,7 @@ impl Stream {
     fn new(seed: u64) -> Self {
         Self {
             random: Random::new(seed),
-            ranks: Zipf::new(KEYS, 1.0),
+            ranks: Ranks::new(KEYS, Popularity::Zipf { exponent: 1.0 }),
             keys: (0..KEYS).collect(),
         }
     }

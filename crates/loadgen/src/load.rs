@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use crate::{
     error::LoadError,
-    protocol::{Asked, Protocol},
+    protocol::Protocol,
     recording::Recording,
     stamp::{HEAD_BYTES, Piece},
 };
@@ -280,17 +280,11 @@ fn steps_of(kind: Kind) -> (Kind, Then) {
 impl Asker {
     /// The request that is meant for `now_ns` of the run.
     pub(crate) fn draw(&mut self, now_ns: u64) -> Request {
-        let (kind, key, key_bytes, value_bytes, ttl_s) = match &mut self.draws {
+        let (kind, key, item) = match &mut self.draws {
             Draws::Drawn(generator) => {
                 let drawn = generator.draw(now_ns);
-                let item = drawn.item;
-                (
-                    drawn.kind,
-                    drawn.key,
-                    self.key_bytes,
-                    item.value_bytes,
-                    item.ttl_s,
-                )
+                let item = (self.key_bytes, drawn.item.value_bytes, drawn.item.ttl_s);
+                (drawn.kind, drawn.key, item)
             }
             Draws::Recorded {
                 recording,
@@ -299,19 +293,13 @@ impl Asker {
             } => {
                 let found = recording.request(*next);
                 *next += *step;
-                let (key, key_bytes) = (u64::from(found.key), found.key_bytes);
-                (found.kind, key, key_bytes, found.value_bytes, found.ttl_s)
+                (found.kind, found.key.into(), found.item())
             }
         };
         let (verb, then) = steps_of(kind);
         let mut request = Request {
-            verb,
-            key,
-            key_bytes,
-            value_bytes,
-            ttl_s,
-            is_counter: verb.is_count(),
             then,
+            ..Request::new(verb, key, item)
         };
         if self.fill && !request.verb.is_write() && request.then == Then::Nothing {
             request.then = Then::Fill;
@@ -321,6 +309,23 @@ impl Asker {
 }
 
 impl Request {
+    /// With a key and a value of these lengths, and so long to live.
+    pub(crate) fn new(
+        verb: Kind,
+        key: u64,
+        (key_bytes, value_bytes, ttl_s): (u8, u32, u32),
+    ) -> Self {
+        Self {
+            verb,
+            key,
+            key_bytes,
+            value_bytes,
+            ttl_s,
+            is_counter: verb.is_count(),
+            then: Then::Nothing,
+        }
+    }
+
     /// What follows on the same connection once this was answered: a hit with its token or not.
     pub(crate) fn follow_up(&self, hit: bool) -> Option<Self> {
         let verb = match (self.then, hit) {
@@ -352,17 +357,6 @@ impl Request {
     pub(crate) fn begins_counter(&self) -> bool {
         self.is_counter && self.verb.has_value()
     }
-
-    /// Length of the value that the server is expected to send or is sent.
-    fn asked(&self, token: u64) -> Asked {
-        Asked {
-            verb: self.verb,
-            key_bytes: self.key_bytes.into(),
-            value_bytes: self.value_bytes as usize,
-            ttl_s: self.ttl_s,
-            token,
-        }
-    }
 }
 
 impl Wording {
@@ -371,8 +365,7 @@ impl Wording {
     pub(crate) fn put(&self, request: &Request, version: u64, token: u64, output: &mut Vec<u8>) {
         let key = |output: &mut Vec<u8>| self.put_key(request, output);
         let value = |output: &mut Vec<u8>| self.put_value(request, version, output);
-        let asked = request.asked(token);
-        self.protocol.put(&asked, key, value, output);
+        self.protocol.put(request, token, key, value, output);
     }
 
     /// Appends the request's key.
@@ -407,28 +400,20 @@ impl Wording {
     }
 
     fn request(&self, verb: Kind, key: u64) -> Request {
-        let (key_bytes, value_bytes, ttl_s) = match &self.keys {
+        let item = match &self.keys {
             Keys::Numbered(items) => {
                 let item = items.item(key);
                 (items.key_text().bytes() as u8, item.value_bytes, item.ttl_s)
             }
             Keys::Recorded(recording) => recording.item(key),
         };
-        Request {
-            verb,
-            key,
-            key_bytes,
-            value_bytes,
-            ttl_s,
-            is_counter: false,
-            then: Then::Nothing,
-        }
+        Request::new(verb, key, item)
     }
 
     /// Length of the reply if a read hits and a change is made, where it can be known.
     pub(crate) fn expected_bytes(&self, request: &Request) -> Option<usize> {
         self.protocol
-            .expected_bytes(&request.asked(0))
+            .expected_bytes(request)
             .filter(|_| self.lengths_are_known)
     }
 

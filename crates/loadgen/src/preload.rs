@@ -20,25 +20,18 @@ const BLOCK: u64 = 64;
 /// Two blocks are under way, so that one has to fit into what the system buffers.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 
-/// What a preload met.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Preloaded {
-    /// Writes that were refused, of all.
-    pub(crate) refused: u64,
-}
-
-/// Stores every key of a load over one connection a thread.
+/// Stores every key of a load over one connection a thread; how many writes were refused.
 pub(crate) fn preload(
     target: &str,
     load: &Load,
     threads: usize,
     stop: &Stop,
-) -> Result<Preloaded, LoadError> {
+) -> Result<u64, LoadError> {
     let (threads, keys) = (threads.max(1) as u64, load.keys());
     let wording = load.wording();
     let progress = Progress::new("preload", keys);
     let parts = (0..threads).map(|part| keys * part / threads..keys * (part + 1) / threads);
-    let results: Vec<_> = std::thread::scope(|scope| {
+    let results: Vec<std::thread::Result<_>> = std::thread::scope(|scope| {
         let (progress, wording) = (&progress, &wording);
         let running: Vec<_> = parts
             .map(|part| scope.spawn(move || store(target, load, wording, part, progress, stop)))
@@ -46,12 +39,9 @@ pub(crate) fn preload(
         running.into_iter().map(|thread| thread.join()).collect()
     });
     progress.finish();
-    let mut total = Preloaded::default();
-    for result in results {
-        let panicked = |_| LoadError::Protocol("a preloading thread panicked".into());
-        total.refused += result.map_err(panicked)??;
-    }
-    Ok(total)
+    let panicked = |_| LoadError::Protocol("a preloading thread panicked".into());
+    let mut results = results.into_iter();
+    results.try_fold(0, |sum, result| Ok(sum + result.map_err(panicked)??))
 }
 
 fn store(

@@ -8,6 +8,8 @@ use clap::ValueEnum;
 use curtail_workload::Kind;
 use serde::Serialize;
 
+use crate::load::Request;
+
 /// The protocol to speak.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -22,18 +24,6 @@ pub enum Protocol {
     /// curtail's own datagrams. Its requests are commands of the client library: nothing in this
     /// file words or frames them.
     Native,
-}
-
-/// What is written of a request beside its key's and its value's bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked {
-    pub(crate) verb: Kind,
-    pub(crate) key_bytes: usize,
-    pub(crate) value_bytes: usize,
-    /// Seconds to live; 0 is for ever.
-    pub(crate) ttl_s: u32,
-    /// What a read with [`Kind::Gets`] gave, for [`Kind::Cas`].
-    pub(crate) token: u64,
 }
 
 /// What a reply's first line said.
@@ -73,33 +63,37 @@ impl Protocol {
         !(matches!(self, Self::Resp) && matches!(verb, Kind::Gets | Kind::Cas | Kind::Prepend))
     }
 
-    /// Appends a request; `key` and `value` append exactly the bytes announced.
+    /// Appends a request; `key` and `value` append exactly the bytes announced. `token` is what a
+    /// read with [`Kind::Gets`] gave, for [`Kind::Cas`].
     pub(crate) fn put(
         self,
-        asked: &Asked,
+        request: &Request,
+        token: u64,
         key: impl FnOnce(&mut Vec<u8>),
         value: impl FnOnce(&mut Vec<u8>),
         output: &mut Vec<u8>,
     ) {
         match self {
-            Self::Text => put_text(asked, key, output),
-            Self::Meta => put_meta(asked, key, output),
-            Self::Resp => return put_resp(asked, key, value, output),
+            Self::Text => put_text(request, token, key, output),
+            Self::Meta => put_meta(request, token, key, output),
+            Self::Resp => return put_resp(request, key, value, output),
             Self::Native => return,
         }
         output.extend_from_slice(b"\r\n");
-        if asked.verb.has_value() {
+        if request.verb.has_value() {
             value(output);
             output.extend_from_slice(b"\r\n");
         }
     }
 
     /// Length of the reply if a read hits and a change is made; `None` where it cannot be known.
-    pub(crate) fn expected_bytes(self, asked: &Asked) -> Option<usize> {
-        let digits = asked.value_bytes.max(1).ilog10() as usize + 1;
-        let hit = |head: &str| head.len() + digits + asked.value_bytes;
-        Some(match (self, asked.verb) {
-            (Self::Text, Kind::Get) => hit("VALUE  0 \r\n\r\nEND\r\n") + asked.key_bytes,
+    pub(crate) fn expected_bytes(self, request: &Request) -> Option<usize> {
+        let digits = request.value_bytes.max(1).ilog10() as usize + 1;
+        let hit = |head: &str| head.len() + digits + request.value_bytes as usize;
+        Some(match (self, request.verb) {
+            (Self::Text, Kind::Get) => {
+                hit("VALUE  0 \r\n\r\nEND\r\n") + usize::from(request.key_bytes)
+            }
             (Self::Meta, Kind::Get) => hit("VA \r\n\r\n"),
             (Self::Resp, Kind::Get) => hit("$\r\n\r\n"),
             (_, Kind::Gets) | (Self::Native, _) => return None,
@@ -201,42 +195,42 @@ impl Protocol {
     }
 }
 
-fn put_text(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
-    output.extend_from_slice(asked.verb.name().as_bytes());
+fn put_text(request: &Request, token: u64, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
+    output.extend_from_slice(request.verb.name().as_bytes());
     output.push(b' ');
     key(output);
-    if asked.verb.has_value() {
+    if request.verb.has_value() {
         output.extend_from_slice(b" 0 ");
-        put_number(u64::from(asked.ttl_s.min(TTL_S_MAX)), output);
+        put_number(u64::from(request.ttl_s.min(TTL_S_MAX)), output);
         output.push(b' ');
-        put_number(asked.value_bytes as u64, output);
+        put_number(request.value_bytes.into(), output);
     }
-    if asked.verb == Kind::Cas {
+    if request.verb == Kind::Cas {
         output.push(b' ');
-        put_number(asked.token, output);
+        put_number(token, output);
     }
-    if asked.verb.is_count() {
+    if request.verb.is_count() {
         output.extend_from_slice(b" 1");
     }
 }
 
-fn put_meta(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
-    output.extend_from_slice(match asked.verb {
+fn put_meta(request: &Request, token: u64, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>) {
+    output.extend_from_slice(match request.verb {
         Kind::Get | Kind::Gets => b"mg ",
         Kind::Delete => b"md ",
         Kind::Increment | Kind::Decrement => b"ma ",
         _ => b"ms ",
     });
     key(output);
-    if asked.verb.has_value() {
+    if request.verb.has_value() {
         output.push(b' ');
-        put_number(asked.value_bytes as u64, output);
-        if asked.ttl_s > 0 {
+        put_number(request.value_bytes.into(), output);
+        if request.ttl_s > 0 {
             output.extend_from_slice(b" T");
-            put_number(u64::from(asked.ttl_s.min(TTL_S_MAX)), output);
+            put_number(u64::from(request.ttl_s.min(TTL_S_MAX)), output);
         }
     }
-    let flags: &[u8] = match asked.verb {
+    let flags: &[u8] = match request.verb {
         Kind::Get => b" v",
         Kind::Gets => b" v c",
         Kind::Add => b" ME",
@@ -250,18 +244,18 @@ fn put_meta(asked: &Asked, key: impl FnOnce(&mut Vec<u8>), output: &mut Vec<u8>)
         _ => b"",
     };
     output.extend_from_slice(flags);
-    if asked.verb == Kind::Cas {
-        put_number(asked.token, output);
+    if request.verb == Kind::Cas {
+        put_number(token, output);
     }
 }
 
 fn put_resp(
-    asked: &Asked,
+    request: &Request,
     key: impl FnOnce(&mut Vec<u8>),
     value: impl FnOnce(&mut Vec<u8>),
     output: &mut Vec<u8>,
 ) {
-    let (name, condition): (&[u8], &[u8]) = match asked.verb {
+    let (name, condition): (&[u8], &[u8]) = match request.verb {
         Kind::Get | Kind::Gets => (b"GET", b""),
         Kind::Add => (b"SET", b"NX"),
         Kind::Replace => (b"SET", b"XX"),
@@ -271,24 +265,24 @@ fn put_resp(
         Kind::Decrement => (b"DECR", b""),
         _ => (b"SET", b""),
     };
-    let stores = asked.verb.has_value();
-    let expires = stores && asked.ttl_s > 0 && asked.verb != Kind::Append;
+    let stores = request.verb.has_value();
+    let expires = stores && request.ttl_s > 0 && request.verb != Kind::Append;
     let words = 2 + usize::from(stores) + 2 * usize::from(expires);
     output.push(b'*');
     put_number((words + usize::from(!condition.is_empty())) as u64, output);
     output.extend_from_slice(b"\r\n");
     put_bulk(name, output);
-    put_bulk_head(asked.key_bytes, output);
+    put_bulk_head(request.key_bytes.into(), output);
     key(output);
     output.extend_from_slice(b"\r\n");
     if stores {
-        put_bulk_head(asked.value_bytes, output);
+        put_bulk_head(request.value_bytes as usize, output);
         value(output);
         output.extend_from_slice(b"\r\n");
     }
     if expires {
         put_bulk(b"EX", output);
-        put_bulk(itoa::Buffer::new().format(asked.ttl_s).as_bytes(), output);
+        put_bulk(itoa::Buffer::new().format(request.ttl_s).as_bytes(), output);
     }
     if !condition.is_empty() {
         put_bulk(condition, output);
@@ -328,17 +322,11 @@ mod tests {
     use Protocol::{Meta, Resp, Text};
 
     fn request(protocol: Protocol, verb: Kind, ttl_s: u32) -> String {
-        let asked = Asked {
-            verb,
-            key_bytes: 3,
-            value_bytes: 2,
-            ttl_s,
-            token: 9,
-        };
+        let request = Request::new(verb, 0, (3, 2, ttl_s));
         let mut output = Vec::new();
         let key = |output: &mut Vec<u8>| output.extend_from_slice(b"key");
         let value = |output: &mut Vec<u8>| output.extend_from_slice(b"ab");
-        protocol.put(&asked, key, value, &mut output);
+        protocol.put(&request, 9, key, value, &mut output);
         String::from_utf8(output).unwrap()
     }
 
@@ -395,14 +383,8 @@ mod tests {
                 line_bytes,
                 body_bytes: bytes.len() - line_bytes,
             };
-            let asked = Asked {
-                verb: Kind::Get,
-                key_bytes: 3,
-                value_bytes,
-                ttl_s: 0,
-                token,
-            };
-            assert_eq!(protocol.expected_bytes(&asked), Some(bytes.len()));
+            let request = Request::new(Kind::Get, 0, (3, value_bytes as u32, 0));
+            assert_eq!(protocol.expected_bytes(&request), Some(bytes.len()));
             assert_eq!(protocol.frame(Kind::Get, bytes), whole);
             assert_eq!(protocol.frame(Kind::Get, &bytes[..bytes.len() - 3]), whole);
             assert_eq!(protocol.frame(Kind::Get, &bytes[..2]), Frame::Incomplete);

@@ -180,8 +180,7 @@ impl Recording {
 
     /// Length of key, length of value and time to live of the key with this number.
     pub(crate) fn item(&self, key: u64) -> (u8, u32, u32) {
-        let item = self.items[key as usize];
-        (item.key_bytes, item.value_bytes, item.ttl_s)
+        self.items[key as usize].item()
     }
 
     pub(crate) fn key_text(&self, bytes: u8) -> KeyText {
@@ -219,6 +218,13 @@ impl Recording {
         let cut = if self.is_cut { " (cut short)" } else { "" };
         let (name, requests, keys) = (&self.name, self.requests.len(), self.items.len());
         format!("trace {name}: {requests} requests of {keys} keys{cut}")
+    }
+}
+
+impl Recorded {
+    /// Length of key, length of value and time to live.
+    pub(crate) fn item(&self) -> (u8, u32, u32) {
+        (self.key_bytes, self.value_bytes, self.ttl_s)
     }
 }
 

@@ -111,11 +111,8 @@ impl Constant {
     pub fn spread(rate: Phases, index: u32, parts: u32) -> Self {
         assert!(index < parts, "part {index} of {parts}");
         let share = 1.0 / f64::from(parts);
-        let values = rate.values().iter().map(|value| value * share).collect();
-        let phase_ns = rate.until(0).unwrap_or(u64::MAX);
-        let rate = Phases::new(values, phase_ns).unwrap_or_else(|| Phases::fixed(0.0));
         let mut constant = Self {
-            rate,
+            rate: rate.scaled(share),
             phase_start_ns: 0,
             gap_ns: 0.0,
             until_ns: 0,

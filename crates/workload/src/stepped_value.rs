@@ -33,6 +33,15 @@ impl Phases {
         })
     }
 
+    /// This part of each value.
+    #[must_use]
+    pub fn scaled(&self, part: f64) -> Self {
+        Self {
+            values: self.values.iter().map(|value| value * part).collect(),
+            phase_ns: self.phase_ns,
+        }
+    }
+
     /// The value at this time.
     pub fn at(&self, now_ns: u64) -> f64 {
         let index = (now_ns / self.phase_ns).min(self.values.len() as u64 - 1);

@@ -11,20 +11,17 @@
 
 use std::{fmt, str::FromStr};
 
-use curtail_types::named_enum;
-
 use crate::{mix::Kind, random::mix};
 
-named_enum! {
-    /// How a trace is written.
-    pub enum Format {
-        /// The `.lis` files of the ARC paper.
-        Arc = "arc",
-        /// The CSV of block requests that libCacheSim ships.
-        CloudPhysics = "cloud-physics",
-        /// The CSV of Twitter's production caches.
-        Twitter = "twitter",
-    }
+/// How a trace is written.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Format {
+    /// The `.lis` files of the ARC paper.
+    Arc,
+    /// The CSV of block requests that libCacheSim ships.
+    CloudPhysics,
+    /// The CSV of Twitter's production caches.
+    Twitter,
 }
 
 /// One recorded request.

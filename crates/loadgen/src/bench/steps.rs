@@ -17,15 +17,14 @@ use super::{
 use crate::{
     drive::{Pace, Plan, measure, measure_until_lost},
     error::LoadError,
-    preload::{self, Preloaded},
+    preload,
     terminal::Progress,
 };
 
 /// Stores every key in every target, and says so where nothing else will be said.
 pub(super) fn preload(setting: &Setting, says_so: bool) -> Result<(), LoadError> {
     for (target, plan) in setting.targets.iter().zip(&setting.plans) {
-        let Preloaded { refused } =
-            preload::preload(&target.address, &plan.load, plan.threads, &setting.stop)?;
+        let refused = preload::preload(&target.address, &plan.load, plan.threads, &setting.stop)?;
         let keys = plan.load.keys();
         if refused > 0 {
             eprintln!("{}: {refused} of {keys} keys were refused", target.label);

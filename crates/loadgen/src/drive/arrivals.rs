@@ -5,7 +5,7 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-use curtail_workload::{ClosedLoop, Constant, Phases, Poisson};
+use curtail_workload::{ClosedLoop, Constant, Poisson};
 
 use super::{Pace, Plan, desk::Pending};
 use crate::error::LoadError;
@@ -48,7 +48,7 @@ impl Arrivals {
             Times::Constant(Constant::spread(rate.clone(), thread as u32, parts))
         } else {
             Times::Poisson(Poisson::new(
-                share_of(rate, plan.threads),
+                rate.scaled(1.0 / plan.threads as f64),
                 seed(plan, thread),
             ))
         };
@@ -143,14 +143,6 @@ impl Thinkers {
         }
         self.due.pop().map(|Reverse(due)| due)
     }
-}
-
-/// One of `threads` equal shares of a rate.
-fn share_of(rate: &Phases, threads: usize) -> Phases {
-    let share = |value: &f64| value / threads as f64;
-    let values = rate.values().iter().map(share).collect();
-    let phase_ns = rate.until(0).unwrap_or(u64::MAX);
-    Phases::new(values, phase_ns).unwrap_or_else(|| rate.clone())
 }
 
 /// Arrivals are drawn apart from keys.

@@ -34,7 +34,7 @@ pub(crate) const SIZE_LIMITS_MAX: usize = 6;
 const SIZES_MAX: usize = SIZE_LIMITS_MAX + 2;
 
 /// Commands of a workload.
-const KINDS: usize = Kind::Insert as usize + 1;
+const KINDS: usize = Kind::ALL.len();
 
 /// Indexes of classes are below.
 pub(crate) const CLASSES: usize = (KINDS + 2) * SIZES_MAX;

@@ -54,4 +54,4 @@ pub use config::start_error::StartError;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 pub use start::{NativeAtStart, Restored, Server, Stopped};
 #[doc(hidden)]
-pub use test_faults::Fault;
+pub use test_faults::{Fault, TestFaults};

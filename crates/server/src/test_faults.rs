@@ -1,8 +1,61 @@
 //! Faults for tests: forced contention, and planted bugs that the checkers of histories must catch.
 //!
-//! They exist in debug builds alone: in release builds nobody asks.
+//! They exist in debug builds alone: in a release build [`TestFaults`] has no size, and the
+//! compiler drops what asks it.
 
 /// What a server of a test does that it should not.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TestFaults {
+    #[cfg(debug_assertions)]
+    planted: Fault,
+}
+
+impl TestFaults {
+    /// Whether it is this.
+    #[inline(always)]
+    pub(crate) fn has(self, fault: Fault) -> bool {
+        self.planted() == fault && fault != Fault::Nothing
+    }
+
+    /// Whether it is anything at all.
+    #[inline(always)]
+    pub(crate) fn has_any(self) -> bool {
+        self.planted() != Fault::Nothing
+    }
+
+    /// How far the clock of a node shows less than that of node 0, in nanoseconds.
+    #[inline(always)]
+    pub(crate) fn clock_behind_ns(self, node: u8) -> u64 {
+        let are_apart = self.has(Fault::ClocksApart) || self.has(Fault::GoesByOwnClock);
+        if are_apart {
+            u64::from(node) * 1_000_000_000_000
+        } else {
+            0
+        }
+    }
+
+    #[inline(always)]
+    fn planted(self) -> Fault {
+        #[cfg(debug_assertions)]
+        return self.planted;
+        #[cfg(not(debug_assertions))]
+        Fault::Nothing
+    }
+}
+
+const _: () = assert!(cfg!(debug_assertions) || size_of::<TestFaults>() == 0);
+
+impl From<Fault> for TestFaults {
+    fn from(fault: Fault) -> Self {
+        let _ = fault;
+        Self {
+            #[cfg(debug_assertions)]
+            planted: fault,
+        }
+    }
+}
+
+/// One of them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Fault {
     /// Nothing.

@@ -18,7 +18,7 @@ use curtail_runtime::ThreadId;
 use crate::{
     config::{native::NativeConfig, policy_name::PolicyName},
     limits::INLINE_VALUE_BYTES_MAX,
-    test_faults::Fault,
+    test_faults::TestFaults,
 };
 
 /// What a server is started with.
@@ -105,7 +105,7 @@ pub struct Config {
     pub debug_time: bool,
     /// What tests have it do wrong; of no effect in release builds.
     #[doc(hidden)]
-    pub fault: Fault,
+    pub faults: TestFaults,
     /// The native datagram path, if it is asked for: `--native`.
     pub native: Option<NativeConfig>,
     /// Which node of which cluster the server is, if of any: `--cluster`, `--node`.
@@ -271,7 +271,7 @@ impl Default for Config {
             detail: false,
             admin: None,
             debug_time: false,
-            fault: Fault::Nothing,
+            faults: TestFaults::default(),
             native: None,
             node: None,
             hot_keys_max: 256,

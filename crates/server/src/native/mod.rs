@@ -59,7 +59,7 @@ use crate::{
         queue_memory::QueueMemory, reply_cache::Answers,
     },
     sync::{AtomicU64, Mutex, Relaxed},
-    test_faults::Fault,
+    test_faults::{Fault, TestFaults},
 };
 
 pub(crate) use crate::config::native::{NativeConfig, NativeMode, NativePlacement};
@@ -103,7 +103,7 @@ pub(crate) struct Native {
     item_bytes_max: usize,
     flush_allowed: bool,
     /// What tests have it do wrong.
-    fault: Fault,
+    faults: TestFaults,
     /// Entries that were not what was acknowledged; from the first one on nothing is acknowledged
     /// early any more.
     corrupt: AtomicU64,
@@ -150,7 +150,7 @@ impl Native {
     /// Whether the server was started with this fault.
     #[inline(always)]
     fn has(&self, fault: Fault) -> bool {
-        cfg!(debug_assertions) && self.fault == fault
+        self.faults.has(fault)
     }
 
     /// What a request that touches a key waits for: the queue, and up to where; `None` if there is

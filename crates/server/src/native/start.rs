@@ -184,7 +184,7 @@ impl Opening {
             item_bytes_max: config.item_bytes_max,
             flush_allowed: config.flush_allowed,
             corrupt: AtomicU64::new(0),
-            fault: config.fault,
+            faults: config.faults,
             memory: self.memory,
             config: self.config,
         };

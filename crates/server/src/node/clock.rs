@@ -8,7 +8,7 @@ use curtail_types::{Instant, NodeId, Now, ViewNumber};
 
 use crate::{
     sync::{AtomicBool, AtomicI64, Mutex, Relaxed, lock},
-    test_faults::Fault,
+    test_faults::{Fault, TestFaults},
 };
 
 /// The cluster's wall clock.
@@ -18,28 +18,20 @@ pub(super) struct WallClock {
     /// What has to be added to the monotonic clock; looked at once a turn.
     offset_ns: AtomicI64,
     is_set: AtomicBool,
-    /// Offset of the node's own clock, for tests; else 0.
-    behind_ns: u64,
-    /// For tests: use the node's own clock.
-    is_deaf: bool,
+    me: NodeId,
+    faults: TestFaults,
 }
-
-/// Offset between the clocks of consecutive nodes, for tests.
-const APART_NS: u64 = 1_000_000_000_000;
 
 impl WallClock {
     /// Node `me`'s, which has heard nothing yet; its own clocks show `now`.
-    pub(super) fn new(me: NodeId, now: Now, fault: Fault) -> Self {
-        let is_deaf = cfg!(debug_assertions) && fault == Fault::GoesByOwnClock;
-        let are_apart = cfg!(debug_assertions) && fault == Fault::ClocksApart || is_deaf;
-        let behind_ns = if are_apart { APART_NS } else { 0 } * u64::from(me.0);
-        let state = ClusterClock::new(shown(now, behind_ns));
+    pub(super) fn new(me: NodeId, now: Now, faults: TestFaults) -> Self {
+        let state = ClusterClock::new(shown(me, faults, now));
         Self {
             offset_ns: AtomicI64::new(state.offset_ns()),
             state: Mutex::new(state),
             is_set: AtomicBool::new(false),
-            behind_ns,
-            is_deaf,
+            me,
+            faults,
         }
     }
 
@@ -67,7 +59,7 @@ impl WallClock {
 
     /// The answer to a call sent at `sent` arrived at `now`.
     pub(super) fn take_in(&self, now: Instant, sent: Instant, said: Reading) {
-        let said = match self.is_deaf {
+        let said = match self.faults.has(Fault::GoesByOwnClock) {
             true => Reading {
                 unix_ns: self.unix_ns(now),
                 ..said
@@ -79,13 +71,13 @@ impl WallClock {
 
     /// Follows the node's own clock, if this is the node to do so.
     pub(super) fn keep(&self, now: Now) {
-        self.change(|clock| clock.keep(shown(now, self.behind_ns)));
+        self.change(|clock| clock.keep(shown(self.me, self.faults, now)));
     }
 
     /// By how much it may be wrong, and how far the node's own clock is from it, in nanoseconds.
     pub(super) fn errors_ns(&self, now: Now) -> (u64, u64) {
         let clock = lock(&self.state).clone();
-        let own = shown(now, self.behind_ns).unix_ns;
+        let own = shown(self.me, self.faults, now).unix_ns;
         let apart = own.abs_diff(clock.reading(now.instant).unix_ns);
         (clock.error_ns(now.instant), apart)
     }
@@ -98,10 +90,10 @@ impl WallClock {
     }
 }
 
-/// What a clock shows that is behind.
-fn shown(now: Now, behind_ns: u64) -> Now {
+/// What the node's own clock shows.
+fn shown(me: NodeId, faults: TestFaults, now: Now) -> Now {
     Now {
-        unix_ns: now.unix_ns.saturating_sub(behind_ns),
+        unix_ns: now.unix_ns.saturating_sub(faults.clock_behind_ns(me.0)),
         ..now
     }
 }

@@ -64,11 +64,8 @@ pub(crate) trait NodeHost: Send + Sync {
     /// The bound for log lines about commands.
     fn admin_lines(&self) -> &Limit;
 
-    /// Whether the server was started with this fault.
+    /// Whether the server of a test does this wrong.
     fn has(&self, fault: Fault) -> bool;
-
-    /// The level of `verbosity`, by which tests talk to some faults.
-    fn verbosity(&self) -> u8;
 }
 
 /// What a worker lends its part of the node for a step.

@@ -90,7 +90,7 @@ impl Opening {
         let cluster = Cluster::new(
             (node.me, now),
             (node.cluster.model, node.cluster.replicas),
-            (config.hot_keys_max, config.fault),
+            (config.hot_keys_max, config.faults),
             (config.workers, threads),
             connector.handle(),
         );

@@ -66,7 +66,7 @@ use crate::{
         slices::{Dues, Slice},
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    test_faults::Fault,
+    test_faults::{Fault, TestFaults},
 };
 
 pub(crate) use crate::node::{
@@ -112,7 +112,7 @@ pub(crate) struct Cluster {
     /// linearizable needs nothing for that.
     keeps_sessions: bool,
     /// What a test has it do wrong.
-    fault: Fault,
+    faults: TestFaults,
     /// Keys that are shared with others, as of the last epoch.
     hot_count: AtomicUsize,
     /// Slices that have forgotten what they knew since this node was removed, if it was: only then
@@ -144,7 +144,7 @@ impl Cluster {
     pub(crate) fn new(
         (me, now): (NodeId, Now),
         (model, replicas): (Model, usize),
-        (hot_keys_max, fault): (usize, Fault),
+        (hot_keys_max, faults): (usize, TestFaults),
         (workers, threads): (usize, usize),
         connector: ConnectorHandle,
     ) -> Self {
@@ -171,7 +171,7 @@ impl Cluster {
                 .collect(),
             dues: Dues::new(SLICES),
             views: Views::new(),
-            clock: WallClock::new(me, now, fault),
+            clock: WallClock::new(me, now, faults),
             unset: Mutex::default(),
             marks: Marks::new(threads),
             connector,
@@ -185,7 +185,7 @@ impl Cluster {
             hot_keys_max,
             by_owner: model == Model::Sc,
             keeps_sessions: model == Model::Sc,
-            fault,
+            faults,
             hot_count: AtomicUsize::new(0),
             forgotten: AtomicUsize::new(SLICES),
             journal: Journal::default(),
@@ -216,7 +216,7 @@ impl Cluster {
     /// Whether this node was started with this fault; in release builds it never was.
     #[inline(always)]
     fn has(&self, fault: Fault) -> bool {
-        cfg!(debug_assertions) && self.fault == fault
+        self.faults.has(fault)
     }
 
     /// Whether it has left the cluster, as it was told to.

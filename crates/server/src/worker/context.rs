@@ -188,13 +188,13 @@ impl WorkerContext {
     /// Whether the server was started with this fault.
     #[inline(always)]
     pub(crate) fn has(&self, fault: Fault) -> bool {
-        cfg!(debug_assertions) && self.shared.config.fault == fault
+        self.shared.config.faults.has(fault)
     }
 
     /// Whether contention is forced.
     #[inline(always)]
     pub(crate) fn is_contended(&self) -> bool {
-        cfg!(debug_assertions) && self.shared.config.fault != Fault::Nothing
+        self.shared.config.faults.has_any()
     }
     /// Gives others the time to come to what was just claimed, when contention is forced.
     #[inline(always)]

@@ -258,10 +258,11 @@ fn node_process() {
         verbosity: 1,
         // Which keys are hot this test says, and nobody else.
         hot_keys_max: 0,
-        fault: match fault {
+        faults: match fault {
             "ServesPastLease" => Fault::ServesPastLease,
             _ => Fault::Nothing,
-        },
+        }
+        .into(),
         node: Some(NodeConfig::load(&file, id).unwrap()),
         ..config()
     };

@@ -144,7 +144,7 @@ impl Cluster {
             buffer_bytes_max: 64 << 20,
             item_bytes_max: self.shape.item_bytes_max,
             huge_pages: false,
-            fault: self.shape.fault,
+            faults: self.shape.fault.into(),
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..config()
         }

@@ -248,7 +248,7 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
     });
     let server = start(Config {
         workers,
-        fault,
+        faults: fault.into(),
         ..config
     });
     let run = Run {

@@ -85,7 +85,7 @@ fn record(policy: PolicyName, workers: usize, amount: Amount, fault: Fault, seed
         workers,
         threshold: Some(LARGE_BYTES),
         epoch_ms: 2,
-        fault,
+        faults: fault.into(),
         ..config()
     });
     let run = Run {

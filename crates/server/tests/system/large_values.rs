@@ -125,7 +125,10 @@ fn a_request_behind_a_large_reply_is_heard() {
 
 /// Whether every request behind a large reply was answered.
 fn all_are_heard(fault: Fault) -> bool {
-    let (_server, mut client) = serve(Config { fault, ..config() });
+    let (_server, mut client) = serve(Config {
+        faults: fault.into(),
+        ..config()
+    });
     let value = pattern(500_000, 5);
     client.demand(set("large", 3, &value), "STORED\r\n");
     let reply_bytes = hit("large", 3, &value).len() + "MN\r\n".len();

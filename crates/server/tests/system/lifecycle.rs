@@ -226,7 +226,7 @@ fn the_admin_port_answers_scrapers() {
 #[test]
 fn a_worker_that_makes_no_progress_is_told() {
     let server = start(Config {
-        fault: Fault::SleepsLong,
+        faults: Fault::SleepsLong.into(),
         admin: Some("127.0.0.1:0".parse().unwrap()),
         ..config()
     });

@@ -185,8 +185,7 @@ impl NodeWorker {
 
     /// Leaves keys where they are, with their senders in the end, as long as there is no room.
     fn hold_moves(&mut self, cx: &NodeContext<'_>) {
-        let is_silent = cx.host.verbosity() == 0;
-        let holds = self.mover.is_full() || (cx.host.has(Fault::TakesNoMoves) && is_silent);
+        let holds = self.mover.is_full() || cx.host.has(Fault::TakesNoMoves);
         self.links.hold_large(holds);
     }
 
@@ -364,9 +363,7 @@ impl NodeWorker {
 
     /// Retries messages that found no room.
     pub(super) fn tell_again(&mut self, cx: &mut NodeContext<'_>) {
-        if cx.host.has(Fault::TakesNoMoves) {
-            self.hold_moves(cx);
-        }
+        self.hold_moves(cx);
         for (node, news) in std::mem::take(&mut self.untold) {
             self.tell(node, news);
         }

@@ -24,7 +24,7 @@ fn record(policy: PolicyName, workers: usize, fault: Fault) -> (History, u64) {
     let server = start(Config {
         policy,
         workers,
-        fault,
+        faults: fault.into(),
         ..config()
     });
     let started = Clock::now();

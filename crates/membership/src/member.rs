@@ -42,6 +42,9 @@ pub trait Observer: Send + 'static {
     /// Send each of these nodes its heartbeat; see [`MemberHandle::heard`].
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]);
 
+    /// The node may serve until later than it might before.
+    fn lease_extended(&mut self);
+
     /// For the log and reports; some of them ask for something, see [`MemberEvent`].
     fn event(&mut self, event: &MemberEvent);
 }
@@ -495,7 +498,10 @@ impl<O: Observer> Driver<O> {
                     self.observer.adopt(roster);
                 }
             }
-            Output::Serve { until } => self.handle.lease.extend(until),
+            Output::Serve { until } => {
+                self.handle.lease.extend(until);
+                self.observer.lease_extended();
+            }
             Output::StopServing => self.handle.lease.end(),
             Output::Event(membership::MembershipEvent::StoreWentBack) => self.disbelieve(),
             Output::Event(event) => self.observer.event(&event.into()),

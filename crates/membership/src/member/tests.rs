@@ -42,6 +42,8 @@ impl Observer for Ear {
         }
     }
 
+    fn lease_extended(&mut self) {}
+
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
         for (node, heartbeat) in heartbeats {
             let lines = self.lines.lock().unwrap();

@@ -209,6 +209,10 @@ impl Observer for Watcher {
         self.wake();
     }
 
+    fn lease_extended(&mut self) {
+        self.let_clients_in();
+    }
+
     fn event(&mut self, event: &MemberEvent) {
         let Some(host) = self.host.upgrade() else {
             return;

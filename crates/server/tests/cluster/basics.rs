@@ -271,3 +271,11 @@ fn read_popular(client: &mut Client, times: usize) {
         assert_eq!((&*head, &*client.line()), ("VA 5", "value"));
     }
 }
+
+/// Goal: a node that is in service as soon as its membership starts takes clients. Method: a node
+/// alone, which waits for no other.
+#[test]
+fn a_node_alone_takes_clients() {
+    let cluster = Cluster::with(|shape| shape.nodes = 1);
+    cluster.client(0).set("key", "x");
+}

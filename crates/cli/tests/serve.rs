@@ -40,7 +40,7 @@ fn a_server_greets_serves_and_stops_on_either_signal() {
         );
         assert!(greeting.contains(" memory_mib=32 workers=1 "), "{told}");
         let told_of = |words: &str| lines.iter().any(|line| line.contains(words));
-        for words in ["in memory alone", "stopping;", "stopped"] {
+        for words in ["started empty", "stopping;", "stopped"] {
             assert!(told_of(words), "{words}: {told}");
         }
         assert_eq!(lines.len(), 4, "{told}");

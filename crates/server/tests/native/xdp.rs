@@ -87,10 +87,9 @@ fn what_the_program_acknowledged_is_saved() {
         let Some(namespace) = Namespace::enter() else {
             return;
         };
-        let name = format!("curtail-xdp-saved-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
+        let file = curtail_testing::temporary_path();
         let config = || Config {
-            memory_file: Some(file.clone()),
+            memory_file: Some(file.to_path_buf()),
             memory_bytes_max: 64 << 20,
             ..on_loopback(&namespace)
         };
@@ -101,7 +100,7 @@ fn what_the_program_acknowledged_is_saved() {
             client.write(&key(number), value.as_bytes());
         }
         let saved = server.stop().save().unwrap();
-        assert_eq!(saved.as_deref(), Some(file.as_path()));
+        assert_eq!(saved.as_deref(), Some(&*file));
         let server = start(config());
         assert_eq!(server.native().unwrap().mode, NativeMode::Xdp);
         let mut client = Client::connect(&server);
@@ -112,6 +111,5 @@ fn what_the_program_acknowledged_is_saved() {
         client.write(b"k", b"v");
         assert_eq!(client.get(b"k").unwrap(), b"v");
         drop(server.stop());
-        let _ = std::fs::remove_file(&file);
     });
 }

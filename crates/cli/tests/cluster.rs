@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_testing::Client;
+use curtail_testing::{Client, assert_contains};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -194,10 +194,8 @@ fn a_cluster_is_up_and_any_node_answers() {
         trial.demand(1 - node, &format!("get {key}\r\n"), &found);
     }
     let status = trial.done(&["status"]);
-    assert!(
-        status.contains("node1") && status.contains("live"),
-        "{status}"
-    );
+    assert_contains(&status, "node1");
+    assert_contains(&status, "live");
     let file = trial.dir.path().join("cluster.toml");
     let file = file.to_str().unwrap();
     let status = ["cluster", "status", "--file", file];
@@ -205,7 +203,7 @@ fn a_cluster_is_up_and_any_node_answers() {
     assert!(output.status.success(), "{output:?}");
     assert!(trial.refused(&["kill", "9"]).contains("no node 9"));
     let second = trial.refused(&["up", "--port", "1"]);
-    assert!(second.contains("runs in"), "{second}");
+    assert_contains(&second, "runs in");
     let pids = trial.pids();
     assert_eq!(pids.len(), 2);
     kill_process(trial.pid(), Signal::INT).unwrap();
@@ -231,7 +229,7 @@ fn a_node_that_dies_is_removed_and_comes_back() {
     assert!(told().contains("lost with it"), "{}", told());
     assert!(trial.refused(&["add", "1"]).contains("runs already"));
     let added = trial.done(&["add", "2"]);
-    assert!(added.contains("keys are placed on it"), "{added}");
+    assert_contains(&added, "keys are placed on it");
     assert_eq!(trial.node(2, "membership"), "live");
     assert_eq!(trial.node(2, "keys"), "yes");
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use curtail_testing::{
-    Client, Process, eventually, listening, signal, temporary_file, temporary_path,
+    Client, Process, assert_contains, eventually, listening, signal, temporary_file, temporary_path,
 };
 
 fn curtail(arguments: &[&str]) -> Command {
@@ -90,7 +90,7 @@ fn a_full_disk_fails_the_save() {
     server.signal("USR1");
     let (status, told) = server.wait();
     assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("saved store"), "{told}");
+    assert_contains(&told, "saved store");
     assert!(!file.exists());
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let mut beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();
@@ -151,11 +151,8 @@ fn a_configuration_file_counts_less_than_the_command_line() {
     let file = temporary_file("memory-limit = 77\nconn-limit = 5\n");
     let server = serve(&["--config", file.to_str().unwrap(), "-c", "9"]);
     let settings = server.ask("stats settings\r\n");
-    assert!(
-        settings.contains(&format!("STAT maxbytes {}\r\n", 77 << 20)),
-        "{settings}"
-    );
-    assert!(settings.contains("STAT maxconns 9\r\n"), "{settings}");
+    assert_contains(&settings, &format!("STAT maxbytes {}\r\n", 77 << 20));
+    assert_contains(&settings, "STAT maxconns 9\r\n");
 }
 
 #[test]
@@ -225,7 +222,7 @@ fn limits_of_a_terabyte_and_more_start() {
                 .output()
                 .unwrap();
             let told = String::from_utf8(output.stderr).unwrap();
-            assert!(told.contains("vm.overcommit_memory is 2"), "{told}");
+            assert_contains(&told, "vm.overcommit_memory is 2");
             continue;
         }
         let server = serve(&["-m", &limit]);
@@ -256,7 +253,7 @@ fn a_limit_of_address_space_is_named() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     for words in ["-m 1048576", "4096 MiB in all (RLIMIT_AS, ulimit -v)"] {
-        assert!(told.contains(words), "{told}");
+        assert_contains(&told, words);
     }
 }
 
@@ -382,14 +379,11 @@ fn refused_connections_are_logged_with_the_remedy() {
     let mut first = server.client();
     first.demand("mn\r\n", "MN\r\n");
     let answer = server.client().line();
-    assert!(answer.contains("Too many open connections"), "{answer}");
+    assert_contains(&answer, "Too many open connections");
     std::thread::sleep(Duration::from_secs(3));
     let (_, told) = server.stop();
-    assert!(
-        told.contains(" WARN  connections: 1 connections were refused"),
-        "{told}"
-    );
-    assert!(told.contains("raise -c"), "{told}");
+    assert_contains(&told, " WARN  connections: 1 connections were refused");
+    assert_contains(&told, "raise -c");
 }
 
 /// Goal: `--check-config` tells what a server would run with, or all that is wrong, and starts
@@ -410,12 +404,9 @@ fn a_configuration_is_checked_without_a_start() {
     };
     let (status, told, warned) = check(&["-p", &port, "-m", "77", "-o", "modern"]);
     assert_eq!(status, Some(0), "{warned}");
-    assert!(
-        told.contains(&format!("listen = 127.0.0.1:{port}\n")),
-        "{told}"
-    );
-    assert!(told.contains("memory-limit-bytes = 80740352\n"), "{told}");
-    assert!(warned.contains("-o modern: accepted"), "{warned}");
+    assert_contains(&told, &format!("listen = 127.0.0.1:{port}\n"));
+    assert_contains(&told, "memory-limit-bytes = 80740352\n");
+    assert_contains(&warned, "-o modern: accepted");
     let text = "# ours\nmax-item-size = \"1g\"\nextended = [\"size_queue=0\"]\n";
     let file = temporary_file(text);
     let path = file.to_str().unwrap();

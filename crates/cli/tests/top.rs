@@ -15,7 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_testing::{PATIENCE, Process, eventually, temporary_file, temporary_path};
+use curtail_testing::{
+    PATIENCE, Process, assert_contains, eventually, temporary_file, temporary_path,
+};
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
@@ -138,7 +140,7 @@ fn the_hottest_key_is_first() {
     let seen = |index: usize| keys[index]["seen"].as_f64().unwrap();
     assert!((seen(0) / seen(1) - 4.0).abs() < 1.0, "{keys}");
     let text = told(&top(&["--keys", &address]));
-    assert!(text.contains("\nHOTTEST KEYS "), "{text}");
+    assert_contains(&text, "\nHOTTEST KEYS ");
 }
 
 /// Goal: a login is told to a server that asks for it, over a Unix socket too, and to no other,
@@ -200,10 +202,8 @@ fn what_is_no_server_is_said_and_fails() {
         let output = top(&[address]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{said}");
-        assert!(
-            said.contains(words) && said.contains(address.as_str()),
-            "{said}"
-        );
+        assert_contains(&said, words);
+        assert_contains(&said, address.as_str());
     }
     for wrong in [
         &["-i", "0"][..],

@@ -98,6 +98,12 @@ pub fn together<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<
     })
 }
 
+/// Fails with the whole text where these words are not in it.
+#[track_caller]
+pub fn assert_contains(text: &str, words: &str) {
+    assert!(text.contains(words), "{words} in {text}");
+}
+
 /// Waits until `is` holds.
 #[track_caller]
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {

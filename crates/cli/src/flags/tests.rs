@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use curtail_server::Niceness;
-use curtail_testing::temporary_file;
+use curtail_testing::{assert_contains, temporary_file};
 
 use super::*;
 
@@ -125,12 +125,10 @@ fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
     .unwrap();
     let told = settled.warnings.join("\n");
     assert_eq!(settled.warnings.len(), 4, "{told}");
-    assert!(
-        told.contains(
-            "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
-             accepted"
-        ),
-        "{told}"
+    assert_contains(
+        &told,
+        "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
+             accepted",
     );
     assert_eq!(settled.config.prefix_delimiter, b'/');
     assert!(settled.config.detail && !settled.config.echoed.lru_crawler);

@@ -3,7 +3,7 @@
 
 use curtail_codec::native::{Opcode, Status};
 use curtail_server::{Config, NativeMode};
-use curtail_testing::{Client as Memcached, eventually, start};
+use curtail_testing::{Client as Memcached, assert_contains, eventually, start};
 
 use crate::namespace::Namespace;
 use crate::support::{Ask, Client, config_with, serve};
@@ -64,10 +64,7 @@ fn without_the_program_a_thread_acknowledges() {
     let refused = curtail_server::Server::start(config.clone(), |_| ());
     let words = refused.err().map(|error| error.to_string());
     let words = words.unwrap_or_default();
-    assert!(
-        words.contains("no network interface named nowhere0"),
-        "{words}"
-    );
+    assert_contains(&words, "no network interface named nowhere0");
     if let Some(native) = &mut config.native {
         native.mode = None;
     }

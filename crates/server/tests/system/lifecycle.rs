@@ -11,8 +11,8 @@ use std::{
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
 use curtail_testing::{
-    Client, PATIENCE, config, config_with, eventually, http, scrape, serve, set, start,
-    temporary_file, temporary_path,
+    Client, PATIENCE, assert_contains, config, config_with, eventually, http, scrape, serve, set,
+    start, temporary_file, temporary_path,
 };
 
 use crate::support::start_recording;
@@ -170,10 +170,7 @@ fn a_unix_socket_serves_and_is_removed() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("STORED\r\nSTAT "), "{text}");
-    assert!(
-        text.contains(&format!("addr unix:{}\r\n", path.display())),
-        "{text}"
-    );
+    assert_contains(&text, &format!("addr unix:{}\r\n", path.display()));
     assert!(text.contains("state conn_listening") && text.contains("state conn_parse_cmd"));
     drop(server);
     assert!(!path.exists());
@@ -239,7 +236,7 @@ fn a_worker_that_makes_no_progress_is_told() {
         answer = ask("GET /livez");
     }
     let why = "worker 0 has made no progress for 1";
-    assert!(answer.contains(why), "{answer}");
+    assert_contains(&answer, why);
     assert!(ask("GET /readyz").starts_with("HTTP/1.1 200"));
     Client::connect(&server).demand("mn\r\n", "MN\r\n");
     eventually("it moves again", || {

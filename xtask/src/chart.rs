@@ -119,45 +119,37 @@ mod tests {
     const PAGE: &str = "# Page\n\n## Rates\n\n| load | server | M/s |\n|---|---|---|\n\
                         | small | curtail | 1.5 (1-2) |\n|  | peer | **3** |\n";
 
-    /// A folder with the page; it is gone with the test.
-    struct Folder(std::path::PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let name = format!("xtask-chart-{name}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            fs::create_dir_all(folder.join("docs/research")).unwrap();
-            fs::write(folder.join("page.md"), PAGE).unwrap();
-            Self(folder)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    /// A folder with the page.
+    fn folder() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("docs/research")).unwrap();
+        fs::write(folder.path().join("page.md"), PAGE).unwrap();
+        folder
     }
 
     #[test]
     fn a_number_without_its_command_or_its_cell_is_refused() {
-        let folder = Folder::new("refused");
+        let folder = folder();
         for (from, to) in [
             ("command", "comment"),
             ("\"Rates\"", "\"Latencies\""),
             ("\"peer\"]", "\"other\"]"),
             ("column = \"M/s\"", "column = \"k/s\""),
         ] {
-            assert!(draw(&folder.0, LIST).is_ok());
-            assert!(draw(&folder.0, &LIST.replace(from, to)).is_err(), "{to}");
+            assert!(draw(folder.path(), LIST).is_ok());
+            assert!(
+                draw(folder.path(), &LIST.replace(from, to)).is_err(),
+                "{to}"
+            );
         }
     }
 
     // A table that changed without the drawing is seen, and a drawing without the table.
     #[test]
     fn a_stale_number_is_seen() {
-        let folder = Folder::new("stale");
+        let folder = folder();
         let (numbers, drawing) = CHARTS[0];
-        let root = &folder.0;
+        let root = folder.path();
         let agrees = || disagreement(root, numbers, drawing).is_none();
         assert!(agrees(), "no cells, no drawing");
         fs::write(root.join(numbers), LIST).unwrap();

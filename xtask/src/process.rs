@@ -182,15 +182,14 @@ mod tests {
     // The log of two programs keeps both, and each run returns only its own part.
     #[test]
     fn each_run_returns_its_own_output() {
-        let path = std::env::temp_dir().join(format!("xtask-log-{}", std::process::id()));
-        let log = Log::file(path.clone()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let log = Log::file(folder.path().join("log")).unwrap();
         let first = log.run(Command::new("echo").arg("one")).unwrap();
         let second = log.run(Command::new("echo").arg("two")).unwrap();
         assert_eq!(first, "one\n");
         assert_eq!(second, "two\n");
         assert_eq!(log.tail(1), "two");
         assert!(log.run(&mut Command::new("false")).is_err());
-        fs::remove_file(path).unwrap();
     }
 
     // The process tree is found through its root, so that a hanging test's children go too.

@@ -41,9 +41,7 @@ fn rows(flags: &Flags, config: &Config) -> Vec<(&'static str, String)> {
     if let Some(address) = config.admin {
         row("admin-port", &address);
     }
-    limits(&mut row, config);
-    switches(&mut row, config);
-    policy(&mut row, config);
+    settings(&mut row, config);
     if let Some(file) = &config.auth_file {
         row("auth-file", &file.display());
     }
@@ -65,7 +63,7 @@ fn rows(flags: &Flags, config: &Config) -> Vec<(&'static str, String)> {
 
 type Row<'a> = dyn FnMut(&'static str, &dyn Display) + 'a;
 
-fn limits(row: &mut Row<'_>, config: &Config) {
+fn settings(row: &mut Row<'_>, config: &Config) {
     row("memory-limit-bytes", &config.memory_bytes_max);
     row("max-item-size-bytes", &config.item_bytes_max);
     row("conn-limit", &config.connections_max);
@@ -77,9 +75,6 @@ fn limits(row: &mut Row<'_>, config: &Config) {
     row("watcher_logbuf_size-bytes", &config.watcher_bytes_max);
     row("worker_logbuf_size-bytes", &config.journal_bytes_max);
     row("slow_us", &config.slow_us);
-}
-
-fn switches(row: &mut Row<'_>, config: &Config) {
     row("evictions", &config.evict);
     row("cas", &config.cas);
     row("largepages", &config.huge_pages);
@@ -90,9 +85,6 @@ fn switches(row: &mut Row<'_>, config: &Config) {
     row("dump-commands", &config.dump_allowed);
     row("watch-command", &config.watch_allowed);
     row("policy-change", &config.policy_change_allowed);
-}
-
-fn policy(row: &mut Row<'_>, config: &Config) {
     row("policy", &config.policy);
     row("size_threshold", &config.threshold_first());
     row("compaction", &config.compaction);

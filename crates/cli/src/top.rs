@@ -41,6 +41,7 @@ use self::{
     address::Address, connection::Connection, history::History, hot_keys::HotKeys, report::Report,
     sample::Sample, view::View,
 };
+use crate::ranged_numbers;
 
 /// Options of `curtail top`.
 #[derive(Args, Debug)]
@@ -129,13 +130,7 @@ fn login(options: &Options) -> Result<Option<Login>> {
     })?))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
-    match (SECONDS_MIN..=SECONDS_MAX).contains(&seconds) {
-        true => Ok(Duration::from_secs_f64(seconds)),
-        false => Err(format!("from {SECONDS_MIN} to {SECONDS_MAX}")),
-    }
+fn seconds(text: &str) -> Result<Duration> {
+    let seconds = ranged_numbers::number(Some(text), 0.1..=3600.0);
+    seconds.map(Duration::from_secs_f64)
 }
-
-const SECONDS_MIN: f64 = 0.1;
-const SECONDS_MAX: f64 = 3600.0;

@@ -6,7 +6,6 @@ use std::{
     io::{BufRead, BufReader},
     net::TcpListener,
     ops::Range,
-    path::PathBuf,
     process::{Child, Command, Output, Stdio},
     sync::{
         Arc, Mutex,
@@ -16,31 +15,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_testing::Client;
+use curtail_testing::{Client, assert_contains};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::Value;
+use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(40);
 const PORTS: Range<u16> = 25_096..31_240;
+
+fn curtail() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_curtail"))
+}
 
 /// A trial cluster; its nodes end with it.
 struct Trial {
     child: Child,
     port: u16,
-    dir: PathBuf,
+    dir: TempDir,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
 impl Trial {
-    fn up(name: &str, nodes: u16) -> Self {
-        let name = format!("curtail-cluster-cli-{}-{name}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
+    fn up(nodes: u16) -> Self {
+        let dir = tempfile::tempdir().unwrap();
         let port = free_ports(nodes + 1);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_curtail"))
+        let mut child = curtail()
             .args(["cluster", "up", "--lease-ms", "2000", "--threads", "1"])
             .args(["--nodes", &nodes.to_string(), "--port", &port.to_string()])
             .arg("--dir")
-            .arg(&dir)
+            .arg(dir.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -80,9 +83,9 @@ impl Trial {
     }
 
     fn call(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
+        let mut command = curtail();
         command.arg("cluster").args(words).arg("--dir");
-        command.arg(&self.dir).output().unwrap()
+        command.arg(self.dir.path()).output().unwrap()
     }
 
     fn done(&self, words: &[&str]) -> String {
@@ -110,8 +113,10 @@ impl Trial {
     /// What `top` shows of a node.
     fn top(&self, node: u16) -> String {
         let address = format!("127.0.0.1:{}", self.port + node);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
-        let output = command.args(["top", &address, "--once"]).output().unwrap();
+        let output = curtail()
+            .args(["top", &address, "--once"])
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
@@ -159,7 +164,6 @@ impl Drop for Trial {
     fn drop(&mut self) {
         let _ = kill_process(self.pid(), Signal::TERM);
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -182,7 +186,7 @@ fn free_ports(count: u16) -> u16 {
 #[test]
 fn a_cluster_is_up_and_any_node_answers() {
     // Two nodes; each key set at one is read at the other; then Ctrl-C, and nothing is left.
-    let mut trial = Trial::up("answers", 2);
+    let mut trial = Trial::up(2);
     for node in 0..2 {
         let key = format!("key{node}");
         trial.demand(node, &format!("set {key} 0 0 2\r\nhi\r\n"), "STORED\r\n");
@@ -190,20 +194,16 @@ fn a_cluster_is_up_and_any_node_answers() {
         trial.demand(1 - node, &format!("get {key}\r\n"), &found);
     }
     let status = trial.done(&["status"]);
-    assert!(
-        status.contains("node1") && status.contains("live"),
-        "{status}"
-    );
-    let file = trial.dir.join("cluster.toml");
+    assert_contains(&status, "node1");
+    assert_contains(&status, "live");
+    let file = trial.dir.path().join("cluster.toml");
     let file = file.to_str().unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_curtail"))
-        .args(["cluster", "status", "--file", file])
-        .output()
-        .unwrap();
+    let status = ["cluster", "status", "--file", file];
+    let output = curtail().args(status).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     assert!(trial.refused(&["kill", "9"]).contains("no node 9"));
     let second = trial.refused(&["up", "--port", "1"]);
-    assert!(second.contains("runs in"), "{second}");
+    assert_contains(&second, "runs in");
     let pids = trial.pids();
     assert_eq!(pids.len(), 2);
     kill_process(trial.pid(), Signal::INT).unwrap();
@@ -211,13 +211,13 @@ fn a_cluster_is_up_and_any_node_answers() {
     for pid in pids {
         assert!(test_kill_process(pid).is_err(), "{pid:?} still runs");
     }
-    assert_eq!(std::fs::read_dir(&trial.dir).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(trial.dir.path()).unwrap().count(), 0);
     assert!(trial.refused(&["status"]).contains("no trial cluster runs"));
 }
 
 #[test]
 fn a_node_that_dies_is_removed_and_comes_back() {
-    let trial = Trial::up("dies", 3);
+    let trial = Trial::up(3);
     trial.done(&["kill", "node2"]);
     assert_eq!(trial.node(2, "process"), "ended by signal 9");
     assert!(trial.refused(&["pause", "2"]).contains("does not run"));
@@ -229,14 +229,14 @@ fn a_node_that_dies_is_removed_and_comes_back() {
     assert!(told().contains("lost with it"), "{}", told());
     assert!(trial.refused(&["add", "1"]).contains("runs already"));
     let added = trial.done(&["add", "2"]);
-    assert!(added.contains("keys are placed on it"), "{added}");
+    assert_contains(&added, "keys are placed on it");
     assert_eq!(trial.node(2, "membership"), "live");
     assert_eq!(trial.node(2, "keys"), "yes");
 }
 
 #[test]
 fn a_node_joins_and_another_leaves_with_nothing_lost() {
-    let trial = Trial::up("leaves", 2);
+    let trial = Trial::up(2);
     for key in 0..50 {
         let set = format!("set key{key} 0 0 2\r\nhi\r\n");
         trial.demand(0, &set, "STORED\r\n");
@@ -253,7 +253,7 @@ fn a_node_joins_and_another_leaves_with_nothing_lost() {
 
 #[test]
 fn a_pause_is_survived_and_no_process_outlives_the_trial() {
-    let mut trial = Trial::up("pause", 3);
+    let mut trial = Trial::up(3);
     trial.done(&["pause", "1"]);
     trial.wait_for(1, "membership", "out");
     trial.done(&["resume", "1"]);

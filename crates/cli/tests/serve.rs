@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_testing::{Client, Process, eventually, listening, signal, temporary_path};
+use curtail_testing::{
+    Client, Process, assert_contains, eventually, listening, signal, temporary_file, temporary_path,
+};
 
 fn curtail(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_curtail"));
@@ -49,7 +51,7 @@ fn a_server_greets_serves_and_stops_on_either_signal() {
 
 #[test]
 fn contents_survive_sigusr1() {
-    let file = temporary_path("contents");
+    let file = temporary_path();
     let path = file.to_str().unwrap();
     let server = serve(&["-e", path]);
     assert_eq!(server.ask("set a 7 0 5\r\nhello\r\n"), "STORED\r\n");
@@ -62,8 +64,7 @@ fn contents_survive_sigusr1() {
         !file.exists(),
         "old contents must not come back after a crash"
     );
-    server.signal("TERM");
-    let (status, told) = server.wait();
+    let (status, told) = server.stop();
     assert!(
         status.success() && told.contains("restored 1 items"),
         "{told}"
@@ -74,7 +75,7 @@ fn contents_survive_sigusr1() {
 /// a limit on the size of files, which the kernel enforces like a full disk.
 #[test]
 fn a_full_disk_fails_the_save() {
-    let file = temporary_path("full");
+    let file = temporary_path();
     let script = format!(
         "trap '' XFSZ; ulimit -f 8; exec {} serve -p -1 -t 1 -m 64 -e {}",
         env!("CARGO_BIN_EXE_curtail"),
@@ -89,7 +90,7 @@ fn a_full_disk_fails_the_save() {
     server.signal("USR1");
     let (status, told) = server.wait();
     assert_eq!(status.code(), Some(1), "{told}");
-    assert!(told.contains("saved store"), "{told}");
+    assert_contains(&told, "saved store");
     assert!(!file.exists());
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let mut beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();
@@ -105,8 +106,7 @@ fn a_full_disk_fails_the_save() {
 
 #[test]
 fn logins_are_read_again_on_sighup() {
-    let file = temporary_path("logins");
-    fs::write(&file, "a:b\n").unwrap();
+    let file = temporary_file("a:b\n");
     let server = serve(&["-Y", file.to_str().unwrap()]);
     let login = |text: &str| server.ask(&format!("set x 0 0 {}\r\n{text}\r\n", text.len()));
     assert_eq!(login("a b"), "STORED\r\n");
@@ -114,7 +114,6 @@ fn logins_are_read_again_on_sighup() {
     server.signal("HUP");
     eventually("the file is read", || login("c d") == "STORED\r\n");
     assert_eq!(login("a b"), "CLIENT_ERROR authentication failure\r\n");
-    fs::remove_file(&file).unwrap();
 }
 
 #[test]
@@ -149,22 +148,17 @@ fn what_cannot_be_done_is_said_and_fails() {
 
 #[test]
 fn a_configuration_file_counts_less_than_the_command_line() {
-    let file = temporary_path("config.toml");
-    fs::write(&file, "memory-limit = 77\nconn-limit = 5\n").unwrap();
+    let file = temporary_file("memory-limit = 77\nconn-limit = 5\n");
     let server = serve(&["--config", file.to_str().unwrap(), "-c", "9"]);
     let settings = server.ask("stats settings\r\n");
-    assert!(
-        settings.contains(&format!("STAT maxbytes {}\r\n", 77 << 20)),
-        "{settings}"
-    );
-    assert!(settings.contains("STAT maxconns 9\r\n"), "{settings}");
-    fs::remove_file(&file).unwrap();
+    assert_contains(&settings, &format!("STAT maxbytes {}\r\n", 77 << 20));
+    assert_contains(&settings, "STAT maxconns 9\r\n");
 }
 
 #[test]
 fn a_daemon_comes_up_and_leaves_a_pid_file() {
-    let file = temporary_path("daemon.pid");
-    let ports = temporary_path("daemon.ports");
+    let file = temporary_path();
+    let ports = temporary_path();
     let path = file.to_str().unwrap();
     let started = curtail(&["serve", "-d", "-P", path, "-p", "-1", "-t", "1"])
         .env("MEMCACHED_PORT_FILENAME", &ports)
@@ -176,7 +170,6 @@ fn a_daemon_comes_up_and_leaves_a_pid_file() {
     Client::connect_to(listening(&ports)).demand("mn\r\n", "MN\r\n");
     signal(pid.trim(), "TERM");
     eventually("the pid file is removed", || !file.exists());
-    fs::remove_file(&ports).unwrap();
     let taken = serve(&[]);
     let port = taken.address().port().to_string();
     let failed = curtail(&["serve", "-d", "-p", &port]).output().unwrap();
@@ -212,11 +205,7 @@ fn help_version_and_doctor_answer() {
 fn locked_memory_is_not_touched_beforehand() {
     let server = serve(&["-k", "-m", "64"]);
     assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
-    let resident: u64 = server
-        .ask("stats memory\r\n")
-        .lines()
-        .find_map(|line| line.strip_prefix("STAT resident ")?.parse().ok())
-        .unwrap();
+    let resident = server.client().stat("memory", "resident");
     assert!(resident < 96 << 20, "{resident} bytes are resident");
 }
 
@@ -233,18 +222,15 @@ fn limits_of_a_terabyte_and_more_start() {
                 .output()
                 .unwrap();
             let told = String::from_utf8(output.stderr).unwrap();
-            assert!(told.contains("vm.overcommit_memory is 2"), "{told}");
+            assert_contains(&told, "vm.overcommit_memory is 2");
             continue;
         }
         let server = serve(&["-m", &limit]);
         assert_eq!(server.ask("set a 0 0 1\r\nx\r\n"), "STORED\r\n");
         assert_eq!(server.ask("get a\r\n"), "VALUE a 0 1\r\nx\r\nEND\r\n");
-        let report = server.ask("stats memory\r\n");
-        assert!(report.contains(&format!("STAT limit {}\r\n", megabytes << 20)));
-        let resident: u64 = report
-            .lines()
-            .find_map(|line| line.strip_prefix("STAT resident ")?.parse().ok())
-            .unwrap();
+        let stat = |name| server.client().stat("memory", name);
+        assert_eq!(stat("limit"), megabytes << 20);
+        let resident = stat("resident");
         assert!(
             resident < 128 << 20,
             "-m {limit}: {resident} bytes are resident"
@@ -267,7 +253,7 @@ fn a_limit_of_address_space_is_named() {
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     for words in ["-m 1048576", "4096 MiB in all (RLIMIT_AS, ulimit -v)"] {
-        assert!(told.contains(words), "{told}");
+        assert_contains(&told, words);
     }
 }
 
@@ -278,8 +264,7 @@ fn very_verbose_shows_connections_and_commands() {
     for (_name, flags, shows) in [("loud", &["-vv"][..], true), ("still", &[], false)] {
         let server = serve(flags);
         server.ask("set a 0 0 6\r\nsecret\r\nget a b\r\nquit\r\n");
-        server.signal("TERM");
-        let (_, told) = server.wait();
+        let (_, told) = server.stop();
         let lines = |end: &str| {
             let ends = told.lines().filter(|line| line.ends_with(end));
             ends.count()
@@ -301,8 +286,7 @@ fn very_verbose_shows_connections_and_commands() {
 /// and no value is. Method: a server with logins that does all of it, its log in JSON.
 #[test]
 fn the_log_tells_what_happened_to_whom() {
-    let file = temporary_path("log-logins");
-    fs::write(&file, "ada:lovelace\n").unwrap();
+    let file = temporary_file("ada:lovelace\n");
     let flags = ["--log-format", "json", "-Y", file.to_str().unwrap()];
     let server = serve(&flags);
     let login = |text: &str| format!("set x 0 0 {}\r\n{text}\r\n", text.len());
@@ -314,9 +298,7 @@ fn the_log_tells_what_happened_to_whom() {
     // Signals are taken one after another, so the first is done before the second.
     std::thread::sleep(Duration::from_millis(100));
     let port = server.address().port();
-    server.signal("TERM");
-    let (_, told) = server.wait();
-    fs::remove_file(&file).unwrap();
+    let (_, told) = server.stop();
     let row = |line: &str| -> serde_json::Value { serde_json::from_str(line).unwrap() };
     let rows: Vec<serde_json::Value> = told.lines().map(row).collect();
     let has = |level: &str, component: &str, words: &str| {
@@ -368,17 +350,14 @@ fn the_log_tells_what_happened_to_whom() {
 /// the sum of what they say was suppressed.
 #[test]
 fn a_flood_of_refused_logins_makes_few_lines() {
-    let file = temporary_path("flood-logins");
-    fs::write(&file, "ada:lovelace\n").unwrap();
+    let file = temporary_file("ada:lovelace\n");
     let server = serve(&["-Y", file.to_str().unwrap()]);
     let begun = Instant::now();
     server.ask(&"set x 0 0 3\r\na b\r\n".repeat(1000));
     // The control reports the rest of a flood in a second after it.
     std::thread::sleep(Duration::from_secs(3));
     let seconds = begun.elapsed().as_secs() as usize;
-    server.signal("TERM");
-    let (_, told) = server.wait();
-    fs::remove_file(&file).unwrap();
+    let (_, told) = server.stop();
     let lines: Vec<&str> = told
         .lines()
         .filter(|line| line.contains(" auth: "))
@@ -400,15 +379,11 @@ fn refused_connections_are_logged_with_the_remedy() {
     let mut first = server.client();
     first.demand("mn\r\n", "MN\r\n");
     let answer = server.client().line();
-    assert!(answer.contains("Too many open connections"), "{answer}");
+    assert_contains(&answer, "Too many open connections");
     std::thread::sleep(Duration::from_secs(3));
-    server.signal("TERM");
-    let (_, told) = server.wait();
-    assert!(
-        told.contains(" WARN  connections: 1 connections were refused"),
-        "{told}"
-    );
-    assert!(told.contains("raise -c"), "{told}");
+    let (_, told) = server.stop();
+    assert_contains(&told, " WARN  connections: 1 connections were refused");
+    assert_contains(&told, "raise -c");
 }
 
 /// Goal: `--check-config` tells what a server would run with, or all that is wrong, and starts
@@ -429,16 +404,12 @@ fn a_configuration_is_checked_without_a_start() {
     };
     let (status, told, warned) = check(&["-p", &port, "-m", "77", "-o", "modern"]);
     assert_eq!(status, Some(0), "{warned}");
-    assert!(
-        told.contains(&format!("listen = 127.0.0.1:{port}\n")),
-        "{told}"
-    );
-    assert!(told.contains("memory-limit-bytes = 80740352\n"), "{told}");
-    assert!(warned.contains("-o modern: accepted"), "{warned}");
-    let file = temporary_path("checked.toml");
-    let path = file.to_str().unwrap();
+    assert_contains(&told, &format!("listen = 127.0.0.1:{port}\n"));
+    assert_contains(&told, "memory-limit-bytes = 80740352\n");
+    assert_contains(&warned, "-o modern: accepted");
     let text = "# ours\nmax-item-size = \"1g\"\nextended = [\"size_queue=0\"]\n";
-    fs::write(&file, text).unwrap();
+    let file = temporary_file(text);
+    let path = file.to_str().unwrap();
     let (status, told, warned) = check(&["--config", path, "-c", "0", "-Y", "/no/such/file"]);
     assert_eq!((status, told.as_str()), (Some(1), ""), "{warned}");
     for words in [
@@ -449,5 +420,4 @@ fn a_configuration_is_checked_without_a_start() {
     ] {
         assert!(warned.contains(&words), "{words} in {warned}");
     }
-    fs::remove_file(&file).unwrap();
 }

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{Read, Write},
     net::TcpListener,
     os::fd::AsFd,
@@ -15,7 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_testing::{PATIENCE, Process, eventually, temporary_path};
+use curtail_testing::{
+    PATIENCE, Process, assert_contains, eventually, temporary_file, temporary_path,
+};
 use rustix::{
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
@@ -39,6 +41,11 @@ fn top(arguments: &[&str]) -> Output {
 fn told(output: &Output) -> String {
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn told_as_json(arguments: &[&str]) -> Value {
+    let all = [&["--json"], arguments].concat();
+    serde_json::from_str(&told(&top(&all))).unwrap()
 }
 
 /// A client that asks one server for hits and misses until it is dropped.
@@ -96,7 +103,7 @@ fn a_report_tells_what_the_server_does() {
     ] {
         assert!(text.contains(words), "{words} in\n{text}");
     }
-    let report: Value = serde_json::from_str(&told(&top(&["--json", &address]))).unwrap();
+    let report = told_as_json(&[&address]);
     drop(load);
     let number = |path: &str| report.pointer(path).and_then(Value::as_f64).unwrap();
     let (requests, reads) = (number("/traffic/requests"), number("/traffic/reads"));
@@ -124,7 +131,7 @@ fn the_hottest_key_is_first() {
     let server = serve(&[]);
     let address = server.address().to_string();
     let _load = Load::start(&server);
-    let report: Value = serde_json::from_str(&told(&top(&["--json", "--keys", &address]))).unwrap();
+    let report = told_as_json(&["--keys", &address]);
     let keys = &report["keys"]["Ok"]["keys"];
     assert_eq!(
         (&keys[0]["key"], &keys[1]["key"]),
@@ -133,16 +140,14 @@ fn the_hottest_key_is_first() {
     let seen = |index: usize| keys[index]["seen"].as_f64().unwrap();
     assert!((seen(0) / seen(1) - 4.0).abs() < 1.0, "{keys}");
     let text = told(&top(&["--keys", &address]));
-    assert!(text.contains("\nHOTTEST KEYS "), "{text}");
+    assert_contains(&text, "\nHOTTEST KEYS ");
 }
 
 /// Goal: a login is told to a server that asks for it, over a Unix socket too, and to no other,
 /// which would store it as a value.
 #[test]
 fn logins_are_told_to_those_who_ask() {
-    let (logins, password) = (temporary_path("logins"), temporary_path("password"));
-    fs::write(&logins, "me:secret\n").unwrap();
-    fs::write(&password, "secret\n").unwrap();
+    let (logins, password) = (temporary_file("me:secret\n"), temporary_file("secret\n"));
     let (logins, password) = (logins.to_str().unwrap(), password.to_str().unwrap());
     let login = ["--user", "me", "--password-file", password];
     let stranger = ["--user", "you", "--password-file", password];
@@ -161,20 +166,13 @@ fn logins_are_told_to_those_who_ask() {
     }
 
     let open = serve(&[]);
-    let report = told(&top(&[
-        &login[..],
-        &["--json", &open.address().to_string()],
-    ]
-    .concat()));
-    let report: Value = serde_json::from_str(&report).unwrap();
+    let report = told_as_json(&[&login[..], &[&open.address().to_string()]].concat());
     assert_eq!(report["memory"]["items"], 0);
 
-    let socket = temporary_path("socket");
+    let socket = temporary_path();
     let path = socket.to_str().unwrap();
     let _unix = serve(&["-Y", logins, "-s", path]);
     told(&top(&[&login[..], &[path]].concat()));
-    fs::remove_file(logins).unwrap();
-    fs::remove_file(password).unwrap();
 }
 
 /// Goal: whoever is no memcached is told so, and nobody hangs. Method: peers that answer in another
@@ -204,10 +202,8 @@ fn what_is_no_server_is_said_and_fails() {
         let output = top(&[address]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!output.status.success(), "{said}");
-        assert!(
-            said.contains(words) && said.contains(address.as_str()),
-            "{said}"
-        );
+        assert_contains(&said, words);
+        assert_contains(&said, address.as_str());
     }
     for wrong in [
         &["-i", "0"][..],

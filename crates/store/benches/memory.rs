@@ -8,6 +8,7 @@
 //! Prints resident bytes per item, less what the process took before, and checks that every item is
 //! there. The bar: 80 bytes, 75 where the index is at least 90 % full.
 
+use curtail_runtime::resident_bytes;
 use curtail_store::{Store, StoreConfig, Writer};
 use curtail_types::{Get, HashSeed, Key, Now, Set, SetOutcome, WriterId};
 
@@ -110,12 +111,4 @@ fn key(n: u64) -> [u8; 16] {
         rest /= 10;
     }
     bytes
-}
-
-/// Resident memory of this process, from the kernel's own count.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
 }

@@ -2,15 +2,13 @@
 //! they could grow to.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
-use curtail_store::{MEMORY_BYTES_LIMIT, Store, StoreConfig, StoreError};
-use curtail_types::{Get, HashSeed, Key, Now, Set, SetOutcome, WriterId};
+mod asking;
 
-/// Memory of this process, in bytes.
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").expect("a page count");
-    let resident = pages.split(' ').nth(1).expect("a second number");
-    resident.parse::<usize>().expect("a number") * 4096
-}
+use curtail_runtime::resident_bytes;
+use curtail_store::{MEMORY_BYTES_LIMIT, Store, StoreConfig, StoreError};
+use curtail_types::{Get, HashSeed, Set, SetOutcome, WriterId};
+
+use crate::asking::{at, named, value_of};
 
 fn config(memory_bytes_max: usize, huge_pages: bool) -> StoreConfig {
     StoreConfig {
@@ -24,31 +22,18 @@ fn config(memory_bytes_max: usize, huge_pages: bool) -> StoreConfig {
 /// Stores so many items, reads them, and returns the bytes of items and index that each took.
 fn fill(store: &Store, items: u32) -> usize {
     let mut writer = store.writer(WriterId(0));
-    let now = Now {
-        unix_ns: 1_800_000_000 * 1_000_000_000,
-        ..Now::default()
-    };
+    let now = at(0);
     let keys = || (0..items).map(|number| format!("key-{number}"));
     for name in keys() {
-        let hash = store.hash(name.as_bytes());
-        let key = Key::new(name.as_bytes()).expect("a key");
-        let outcome = store.set(
-            &mut writer,
-            now,
-            key,
-            hash,
-            &Set::default(),
-            name.as_bytes(),
-        );
+        let (key, hash) = named(store, &name);
+        let (set, value) = (Set::default(), name.as_bytes());
+        let outcome = store.set(&mut writer, now, key, hash, &set, value);
         assert!(matches!(outcome, SetOutcome::Stored(_)), "{outcome:?}");
     }
     for name in keys() {
-        let hash = store.hash(name.as_bytes());
-        let key = Key::new(name.as_bytes()).expect("a key");
+        let (key, hash) = named(store, &name);
         let is_it = store.get(&mut writer, now, key, hash, &Get::default(), |view| {
-            let mut value = vec![0; view.value_bytes()];
-            view.copy_value(0, &mut value);
-            value == name.as_bytes()
+            value_of(view) == name.as_bytes()
         });
         assert_eq!(is_it, Some(true), "{name}");
     }
@@ -71,9 +56,9 @@ fn limits_beyond_the_machine_take_the_memory_of_their_contents() {
     for gib in [95, 96, 256, 768, 1024, 4096, 8192] {
         for huge_pages in [false, true] {
             let limit = (gib << 30).min(MEMORY_BYTES_LIMIT);
-            let before = resident();
+            let before = resident_bytes();
             let store = Store::new(config(limit, huge_pages)).expect("a store");
-            let made = resident().saturating_sub(before);
+            let made = resident_bytes().saturating_sub(before);
             assert!(
                 made < 32 << 20,
                 "{gib} GiB: {made} bytes taken by an empty store"
@@ -81,7 +66,7 @@ fn limits_beyond_the_machine_take_the_memory_of_their_contents() {
             let each = fill(&store, items);
             assert_eq!(each, small, "{gib} GiB: bytes per item");
             while store.supply_pages() {}
-            let filled = resident().saturating_sub(before);
+            let filled = resident_bytes().saturating_sub(before);
             assert!(filled < 96 << 20, "{gib} GiB: {filled} bytes taken");
             let raised = *store.memory_bounds().end();
             assert_eq!(raised, (8 * limit).min(MEMORY_BYTES_LIMIT));

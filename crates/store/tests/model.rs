@@ -1,14 +1,18 @@
 //! Every command against a model: a `HashMap` that does what memcached's documentation says.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
+mod asking;
+
 use std::collections::HashMap;
 
 use curtail_store::{Store, StoreConfig, Writer};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Get, HashSeed,
-    ItemStatus, Key, Now, Set, SetMode, SetOutcome, WriterId,
+    ItemStatus, Now, Set, SetMode, SetOutcome, WriterId,
 };
 use curtail_workload::Random;
+
+use crate::asking::{START, at, named, value_of};
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -28,14 +32,9 @@ struct Model {
     seconds: u64,
 }
 
-const START: u64 = 1_800_000_000;
-
 impl Model {
     fn now(&self) -> Now {
-        Now {
-            unix_ns: (START + self.seconds) * 1_000_000_000,
-            ..Now::default()
-        }
+        at(self.seconds)
     }
 
     fn expiry(&self, exptime: Exptime) -> u64 {
@@ -185,8 +184,7 @@ impl Run {
             new_cas: self.new_cas(),
         };
         let now = self.model.now();
-        let hash = self.store.hash(&key);
-        let handle = Key::new(&key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let outcome = if self.random.one_in(3) {
             match self
                 .store
@@ -293,22 +291,20 @@ impl Run {
             keep_token: self.random.one_in(6),
         };
         let now = self.model.now();
-        let hash = self.store.hash(&key);
-        let handle = Key::new(&key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let by_lease = self.random.one_in(2);
         let seen = self
             .store
             .get(&mut self.writer, now, handle, hash, &get, |view| {
-                let mut value = vec![0; view.value_bytes()];
                 let lease = by_lease.then(|| view.lease_value()).flatten();
-                if lease.is_none() {
-                    assert_eq!(view.copy_value(0, &mut value), value.len());
-                }
+                let value = match lease {
+                    None => value_of(view),
+                    Some(_) => Vec::new(),
+                };
                 (view.status(), value, lease)
             });
         let seen = seen.map(|(status, mut value, lease)| {
             if let Some(lease) = lease {
-                value.clear();
                 while value.len() < lease.value_bytes() {
                     let part = lease.part(value.len());
                     assert!(!part.is_empty());
@@ -340,8 +336,7 @@ impl Run {
     /// nothing of items that have more to tell than their value.
     fn get_plain(&mut self, key: &[u8]) {
         let now = self.model.now();
-        let hash = self.store.hash(key);
-        let handle = Key::new(key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let hint = self.store.prefetch_item(hash);
         let mut room = vec![b'#'; 3 + 1024 + 7];
         let head = |room: &mut [u8], value_bytes: usize| {
@@ -423,8 +418,7 @@ impl Run {
             new_cas: self.new_cas(),
         };
         let now = self.model.now();
-        let hash = self.store.hash(&key);
-        let handle = Key::new(&key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let outcome = self
             .store
             .delete(&mut self.writer, now, handle, hash, &delete);
@@ -470,8 +464,7 @@ impl Run {
             keep_token: true,
             ..Get::default()
         };
-        let hash = self.store.hash(key);
-        let handle = Key::new(key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let now = self.model.now();
         let cas = self
             .store
@@ -504,8 +497,7 @@ impl Run {
             new_cas: self.new_cas(),
         };
         let now = self.model.now();
-        let hash = self.store.hash(&key);
-        let handle = Key::new(&key).expect("a key");
+        let (handle, hash) = named(&self.store, &key);
         let outcome = self
             .store
             .arithmetic(&mut self.writer, now, handle, hash, &arithmetic);

@@ -1,20 +1,15 @@
 //! A full store: what it keeps, what it refuses, and that its limit holds.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
+mod asking;
+
 use curtail_store::{Store, StoreConfig, ValueLease, Writer};
 use curtail_types::{
-    Delete, DeleteOutcome, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId,
+    Delete, DeleteOutcome, Exptime, Get, HashSeed, Now, Set, SetOutcome, WriterId,
 };
 use curtail_workload::Random;
 
-const START: u64 = 1_800_000_000;
-
-fn at(seconds: u64) -> Now {
-    Now {
-        unix_ns: (START + seconds) * 1_000_000_000,
-        ..Now::default()
-    }
-}
+use crate::asking::{at, named, value_of};
 
 struct Bench {
     store: Store,
@@ -39,8 +34,7 @@ impl Bench {
     }
 
     fn set(&mut self, key: &str, value: &[u8], exptime: i64) -> SetOutcome {
-        let hash = self.store.hash(key.as_bytes());
-        let key = Key::new(key.as_bytes()).expect("a key");
+        let (key, hash) = named(&self.store, key);
         let set = Set {
             exptime: Exptime(exptime),
             ..Set::default()
@@ -50,21 +44,15 @@ impl Bench {
     }
 
     fn get(&mut self, key: &str) -> Option<Vec<u8>> {
-        let hash = self.store.hash(key.as_bytes());
-        let key = Key::new(key.as_bytes()).expect("a key");
+        let (key, hash) = named(&self.store, key);
         let get = Get::default();
         self.store
-            .get(&mut self.writer, self.now, key, hash, &get, |view| {
-                let mut value = vec![0; view.value_bytes()];
-                view.copy_value(0, &mut value);
-                value
-            })
+            .get(&mut self.writer, self.now, key, hash, &get, value_of)
     }
 
     /// A lease on the value of `key`, which is there; `None` when it is refused.
     fn lease(&mut self, key: &str) -> Option<ValueLease> {
-        let hash = self.store.hash(key.as_bytes());
-        let key = Key::new(key.as_bytes()).expect("a key");
+        let (key, hash) = named(&self.store, key);
         let get = Get::default();
         self.store
             .get(&mut self.writer, self.now, key, hash, &get, |view| {
@@ -74,8 +62,7 @@ impl Bench {
     }
 
     fn delete(&mut self, key: &str) -> DeleteOutcome {
-        let hash = self.store.hash(key.as_bytes());
-        let key = Key::new(key.as_bytes()).expect("a key");
+        let (key, hash) = named(&self.store, key);
         let delete = Delete::default();
         self.store
             .delete(&mut self.writer, self.now, key, hash, &delete)
@@ -283,8 +270,7 @@ fn one_mebibyte_is_enough_to_start() {
     let mut writers: Vec<_> = (0..8).map(|id| store.writer(WriterId(id))).collect();
     for n in 0..40_000_u64 {
         let key = n.to_string();
-        let hash = store.hash(key.as_bytes());
-        let handle = Key::new(key.as_bytes()).expect("a key");
+        let (handle, hash) = named(&store, &key);
         let set = Set {
             exptime: Exptime((n % 3 * 50) as i64),
             ..Set::default()
@@ -293,15 +279,9 @@ fn one_mebibyte_is_enough_to_start() {
         let outcome = store.set(writer, at(0), handle, hash, &set, &[7; 100]);
         assert!(matches!(outcome, SetOutcome::Stored(_)), "{n}: {outcome:?}");
     }
-    let set = Set::default();
-    let outcome = store.set(
-        &mut writers[0],
-        at(0),
-        Key::new(b"big").expect("a key"),
-        store.hash(b"big"),
-        &set,
-        &vec![1; 1 << 20],
-    );
+    let (key, hash) = named(&store, b"big");
+    let (set, value) = (Set::default(), vec![1; 1 << 20]);
+    let outcome = store.set(&mut writers[0], at(0), key, hash, &set, &value);
     assert_eq!(outcome, SetOutcome::OutOfMemory);
 }
 
@@ -344,12 +324,6 @@ fn accounted_memory_displaces_items() {
 #[test]
 #[ignore = "writes a gigabyte: a minute in debug builds"]
 fn resident_memory_stays_within_the_limit() {
-    let resident = || {
-        let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
-        kib.expect("a number") * 1024
-    };
     let mut bench = Bench::new(128, true);
     for n in 0..3_000_000_u64 {
         let length = match n % 1000 {
@@ -364,7 +338,8 @@ fn resident_memory_stays_within_the_limit() {
         }
         if n % 100_000 == 0 {
             bench.assert_within_limit();
-            assert!(resident() < (128 + 32) << 20, "{} after {n}", resident());
+            let resident = curtail_runtime::resident_bytes();
+            assert!(resident < (128 + 32) << 20, "{resident} after {n}");
         }
     }
     assert!(bench.store.counters().evictions > 0);

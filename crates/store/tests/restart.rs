@@ -1,20 +1,15 @@
 //! Saving and restoring: what survives and what is refused.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
+mod asking;
+
 use std::{fs, path::Path};
 
 use curtail_store::{Store, StoreConfig, StoreError};
-use curtail_types::{Cas, Delete, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome, WriterId};
+use curtail_types::{Cas, Delete, Exptime, Get, HashSeed, Now, Set, SetOutcome, WriterId};
 use tempfile::{NamedTempFile, TempPath};
 
-const START: u64 = 1_800_000_000;
-
-fn at(seconds: u64) -> Now {
-    Now {
-        unix_ns: (START + seconds) * 1_000_000_000,
-        ..Now::default()
-    }
-}
+use crate::asking::{at, named, value_of};
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -31,20 +26,16 @@ fn scratch() -> TempPath {
 
 fn get(store: &Store, now: Now, key: &str) -> Option<(Vec<u8>, u32, Cas, Option<u32>)> {
     let mut writer = store.writer(WriterId(60_000));
-    let hash = store.hash(key.as_bytes());
-    let key = Key::new(key.as_bytes()).expect("a key");
+    let (key, hash) = named(store, key);
     store.get(&mut writer, now, key, hash, &Get::default(), |view| {
-        let mut value = vec![0; view.value_bytes()];
-        view.copy_value(0, &mut value);
         let status = view.status();
-        (value, status.flags, status.cas, status.ttl_seconds)
+        (value_of(view), status.flags, status.cas, status.ttl_seconds)
     })
 }
 
 fn set(store: &Store, now: Now, key: &str, value: &[u8], exptime: i64, flags: u32) -> Cas {
     let mut writer = store.writer(WriterId(1));
-    let hash = store.hash(key.as_bytes());
-    let key = Key::new(key.as_bytes()).expect("a key");
+    let (key, hash) = named(store, key);
     let set = Set {
         exptime: Exptime(exptime),
         flags,
@@ -85,8 +76,7 @@ fn filled() -> (Store, Vec<Cas>) {
     let mut writer = store.writer(WriterId(2));
     for n in (0..3000).step_by(7) {
         let key = format!("key-{n}");
-        let hash = store.hash(key.as_bytes());
-        let key = Key::new(key.as_bytes()).expect("a key");
+        let (key, hash) = named(&store, &key);
         store.delete(&mut writer, at(0), key, hash, &Delete::default());
     }
     (store, versions)
@@ -221,8 +211,7 @@ fn a_value_being_received_prevents_a_save() {
     let scratch = scratch();
     let store = Store::new(config()).expect("a store");
     let mut writer = store.writer(WriterId(0));
-    let key = Key::new(b"big").expect("a key");
-    let hash = store.hash(b"big");
+    let (key, hash) = named(&store, b"big");
     let reservation = store
         .reserve(&mut writer, at(0), key, hash, &Set::default(), 100_000)
         .expect("room");

@@ -2,6 +2,8 @@
 //! older than one already read.
 #![allow(clippy::expect_used, clippy::unwrap_used)] // in a test a panic is the report
 
+mod asking;
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -9,20 +11,13 @@ use std::sync::{
 
 use curtail_store::{Store, StoreConfig, ValueLease, Writer};
 use curtail_types::{
-    Arithmetic, ArithmeticOutcome, Cas, Delete, Exptime, Get, HashSeed, Key, Now, Set, SetOutcome,
-    WriterId,
+    Arithmetic, ArithmeticOutcome, Cas, Delete, Exptime, Get, HashSeed, Set, SetOutcome, WriterId,
 };
 use curtail_workload::Random;
 
-const START: u64 = 1_800_000_000;
-const THREADS: u16 = 4;
+use crate::asking::{at, named, value_of};
 
-fn now() -> Now {
-    Now {
-        unix_ns: START * 1_000_000_000,
-        ..Now::default()
-    }
-}
+const THREADS: u16 = 4;
 
 /// A value that tells whose it is: key number, stamp, then bytes that follow from both.
 fn fill(value: &mut Vec<u8>, key: u64, stamp: u64, length: usize) {
@@ -84,8 +79,7 @@ impl Worker {
     fn set(&mut self, key: u64, stamp: u64, length: usize) -> bool {
         fill(&mut self.value, key, stamp, length);
         let name = key_name(key);
-        let hash = self.store.hash(&name);
-        let handle = Key::new(&name).expect("a key");
+        let (handle, hash) = named(&self.store, &name);
         let set = Set {
             exptime: Exptime((stamp % 3 * 1000) as i64),
             flags: flags_of(stamp),
@@ -93,7 +87,7 @@ impl Worker {
         };
         let outcome = self
             .store
-            .set(&mut self.writer, now(), handle, hash, &set, &self.value);
+            .set(&mut self.writer, at(0), handle, hash, &set, &self.value);
         assert!(
             matches!(outcome, SetOutcome::Stored(_) | SetOutcome::OutOfMemory),
             "{outcome:?}"
@@ -104,14 +98,13 @@ impl Worker {
     /// The stamp and version of what is there.
     fn get(&mut self, key: u64) -> Option<(u64, Cas)> {
         let name = key_name(key);
-        let hash = self.store.hash(&name);
-        let handle = Key::new(&name).expect("a key");
+        let (handle, hash) = named(&self.store, &name);
         let wants_lease = self.random.below(2) == 0;
         let value = &mut self.value;
         let get = Get::default();
         let (status, lease) =
             self.store
-                .get(&mut self.writer, now(), handle, hash, &get, |view| {
+                .get(&mut self.writer, at(0), handle, hash, &get, |view| {
                     let lease = wants_lease.then(|| view.lease_value()).flatten();
                     value.clear();
                     if lease.is_none() {
@@ -136,13 +129,12 @@ impl Worker {
     /// Reads the short way; whether there was something for it.
     fn get_plain(&mut self, key: u64) -> bool {
         let name = key_name(key);
-        let hash = self.store.hash(&name);
-        let handle = Key::new(&name).expect("a key");
+        let (handle, hash) = named(&self.store, &name);
         let hint = self.store.prefetch_item(hash);
         self.value.resize(2048, 0);
         let read = self
             .store
-            .get_plain(now(), handle, hash, hint, &mut self.value, |_, _| Some(0));
+            .get_plain(at(0), handle, hash, hint, &mut self.value, |_, _| Some(0));
         let Some((bytes, value_bytes)) = read else {
             return false;
         };
@@ -166,15 +158,14 @@ impl Worker {
 
     fn delete(&mut self, key: u64) {
         let name = key_name(key);
-        let hash = self.store.hash(&name);
-        let handle = Key::new(&name).expect("a key");
+        let (handle, hash) = named(&self.store, &name);
         let delete = Delete::default();
         self.store
-            .delete(&mut self.writer, now(), handle, hash, &delete);
+            .delete(&mut self.writer, at(0), handle, hash, &delete);
     }
 
     fn maintain(&mut self) {
-        self.store.maintain(&mut self.writer, now(), 64);
+        self.store.maintain(&mut self.writer, at(0), 64);
     }
 }
 
@@ -327,9 +318,8 @@ fn concurrent_counting_is_exact() {
         };
         for step in 0..EACH {
             let name = format!("counter-{}", step % 4).into_bytes();
-            let hash = store.hash(&name);
-            let handle = Key::new(&name).expect("a key");
-            let outcome = store.arithmetic(&mut worker.writer, now(), handle, hash, &count);
+            let (handle, hash) = named(&store, &name);
+            let outcome = store.arithmetic(&mut worker.writer, at(0), handle, hash, &count);
             assert!(matches!(outcome, ArithmeticOutcome::Counted { .. }));
             worker.set(1_000 + step % 2000, step, 40);
             if step % 16 == 0 {
@@ -340,15 +330,10 @@ fn concurrent_counting_is_exact() {
     let mut worker = Worker::new(&store, THREADS);
     for number in 0..4 {
         let name = format!("counter-{number}").into_bytes();
-        let hash = store.hash(&name);
-        let handle = Key::new(&name).expect("a key");
-        let mut text = Vec::new();
+        let (handle, hash) = named(&store, &name);
         let get = Get::default();
-        store.get(&mut worker.writer, now(), handle, hash, &get, |view| {
-            text.resize(view.value_bytes(), 0);
-            view.copy_value(0, &mut text);
-        });
-        let text = String::from_utf8(text).expect("digits");
+        let text = store.get(&mut worker.writer, at(0), handle, hash, &get, value_of);
+        let text = String::from_utf8(text.expect("an item")).expect("digits");
         assert_eq!(text, (EACH / 4 * u64::from(THREADS)).to_string());
     }
 }

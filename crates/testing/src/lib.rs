@@ -11,16 +11,16 @@ mod client;
 mod process;
 
 use std::{
+    fs,
     io::{Read, Write},
     net::SocketAddr,
-    path::PathBuf,
-    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 pub use curtail_client::memcached::{Connection, connect};
 use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
+use tempfile::TempPath;
 
 pub use self::{
     client::{Client, hit, set},
@@ -98,6 +98,12 @@ pub fn together<T: Send>(count: usize, each: impl Fn(usize) -> T + Sync) -> Vec<
     })
 }
 
+/// Fails with the whole text where these words are not in it.
+#[track_caller]
+pub fn assert_contains(text: &str, words: &str) {
+    assert!(text.contains(words), "{words} in {text}");
+}
+
 /// Waits until `is` holds.
 #[track_caller]
 pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
@@ -108,11 +114,17 @@ pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// A path in the temporary folder that no other test uses.
-pub fn temporary_path(name: &str) -> PathBuf {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("curtail-{}-{number}-{name}", std::process::id()))
+/// A path in the temporary folder that no other test uses; what a test puts there goes with it.
+pub fn temporary_path() -> TempPath {
+    let nothing = tempfile::Builder::new().prefix("curtail-").make(|_| Ok(()));
+    nothing.unwrap().into_temp_path()
+}
+
+/// Such a path of a file with this text.
+pub fn temporary_file(text: &str) -> TempPath {
+    let path = temporary_path();
+    fs::write(&path, text).unwrap();
+    path
 }
 
 /// The page `/metrics` of a server, with its head.

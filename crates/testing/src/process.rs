@@ -4,9 +4,11 @@ use std::{
     fs,
     io::Read,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
 };
+
+use tempfile::TempPath;
 
 use crate::{Client, eventually, temporary_path};
 
@@ -15,7 +17,7 @@ use crate::{Client, eventually, temporary_path};
 pub struct Process {
     child: Child,
     address: SocketAddr,
-    ports: PathBuf,
+    _ports: TempPath,
 }
 
 impl Process {
@@ -28,7 +30,7 @@ impl Process {
 
     /// Runs a command that starts a server, and waits until that listens.
     pub fn start(command: &mut Command) -> Self {
-        let ports = temporary_path("ports");
+        let ports = temporary_path();
         let child = command
             .env("MEMCACHED_PORT_FILENAME", &ports)
             .stdin(Stdio::null())
@@ -40,7 +42,7 @@ impl Process {
         Self {
             child,
             address,
-            ports,
+            _ports: ports,
         }
     }
 
@@ -72,6 +74,12 @@ impl Process {
         signal(&self.id().to_string(), name);
     }
 
+    /// Ends it; how it ended, and what it said on standard error.
+    pub fn stop(self) -> (ExitStatus, String) {
+        self.signal("TERM");
+        self.wait()
+    }
+
     /// Waits until it has ended; how, and what it said on standard error.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let mut status = None;
@@ -90,7 +98,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_file(&self.ports);
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use super::trial_folder::Folder;
@@ -30,15 +30,8 @@ pub(super) enum Request {
     Stop { node: String },
 }
 
-/// What is answered.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Answer {
-    /// It was done.
-    Done(String),
-    /// It was not.
-    Refused(String),
-}
+/// What is answered: what was done, or why it was not.
+type Answer = Result<String, String>;
 
 /// A node's process.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -59,10 +52,7 @@ pub(super) fn ask(folder: &Folder, request: &Request) -> anyhow::Result<String> 
         format!("no trial cluster runs in {path}; start one with `curtail cluster up`")
     })?;
     let answer = exchange(stream, request).with_context(|| path.display().to_string())?;
-    match answer {
-        Answer::Done(text) => Ok(text),
-        Answer::Refused(text) => bail!("{text}"),
-    }
+    answer.map_err(anyhow::Error::msg)
 }
 
 /// The processes of the cluster in `folder`.
@@ -88,10 +78,7 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<Request> {
 
 /// Answers it. Whoever asked may have gone.
 pub(super) fn reply(mut stream: &UnixStream, answer: anyhow::Result<String>) {
-    let answer = match answer {
-        Ok(text) => Answer::Done(text),
-        Err(error) => Answer::Refused(format!("{error:#}")),
-    };
+    let answer: Answer = answer.map_err(|error| format!("{error:#}"));
     if let Ok(text) = serde_json::to_string(&answer) {
         let _ = writeln!(stream, "{text}");
     }

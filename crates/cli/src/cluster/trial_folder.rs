@@ -171,8 +171,8 @@ mod tests {
 
     #[test]
     fn a_folder_holds_a_cluster_and_is_left_empty() {
-        let name = format!("curtail-trial-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let above = tempfile::tempdir().unwrap();
+        let path = above.path().join("trial");
         let folder = Folder::find(Some(&path), 0);
         let plan = Plan {
             port: 4000,
@@ -195,6 +195,5 @@ mod tests {
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         assert!(folder.make().is_err());
-        fs::remove_dir(path).unwrap();
     }
 }

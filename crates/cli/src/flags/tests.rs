@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use curtail_server::Niceness;
+use curtail_testing::{assert_contains, temporary_file};
 
 use super::*;
 
@@ -14,14 +15,6 @@ struct Cli {
 fn settle(line: &str) -> anyhow::Result<Settled> {
     let words = std::iter::once("serve").chain(line.split_whitespace());
     Ok(Cli::try_parse_from(words)?.flags.settle()?)
-}
-
-/// A file with logins, for flags that name one.
-fn logins() -> String {
-    let name = format!("curtail-flags-{}-logins", std::process::id());
-    let path = std::env::temp_dir().join(name);
-    std::fs::write(&path, "a:b\n").unwrap();
-    path.display().to_string()
 }
 
 fn config(line: &str) -> Config {
@@ -81,6 +74,7 @@ fn the_default_is_loopback() {
 
 #[test]
 fn an_open_address_needs_a_login_or_a_flag() {
+    let logins = temporary_file("a:b\n");
     assert!(settle("-l 0.0.0.0").is_err());
     assert!(settle("-l 127.0.0.1,[::]:5").is_err());
     assert_eq!(
@@ -91,7 +85,7 @@ fn an_open_address_needs_a_login_or_a_flag() {
         1
     );
     assert!(
-        settle(&format!("-l 0.0.0.0 -Y {}", logins()))
+        settle(&format!("-l 0.0.0.0 -Y {}", logins.display()))
             .unwrap()
             .warnings
             .is_empty()
@@ -131,12 +125,10 @@ fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
     .unwrap();
     let told = settled.warnings.join("\n");
     assert_eq!(settled.warnings.len(), 4, "{told}");
-    assert!(
-        told.contains(
-            "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
-             accepted"
-        ),
-        "{told}"
+    assert_contains(
+        &told,
+        "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
+             accepted",
     );
     assert_eq!(settled.config.prefix_delimiter, b'/');
     assert!(settled.config.detail && !settled.config.echoed.lru_crawler);
@@ -208,8 +200,9 @@ fn datagrams_of_memcached_are_off_unless_asked_for() {
 /// Goal: a login that half of the doors ask for is none. Method: native clients know none.
 #[test]
 fn a_login_is_not_given_where_native_clients_need_none() {
+    let logins = temporary_file("a:b\n");
     assert!(settle("--native 7 -Y file").is_err());
-    assert!(settle(&format!("--native 0 -Y {}", logins())).is_ok());
+    assert!(settle(&format!("--native 0 -Y {}", logins.display())).is_ok());
     assert!(settle("--native 7 -l 0.0.0.0").is_err());
     assert!(settle("--native 7 -l 0.0.0.0 --open-to-network").is_ok());
 }

@@ -194,6 +194,8 @@ const EVENTS_LEAST: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use curtail_testing::assert_contains;
+
     use super::*;
 
     /// Goal: a death is seen in what one node tells. Method: the rows of such a node.
@@ -221,11 +223,7 @@ mod tests {
         assert_eq!(cluster.members[0].items, 1200);
         assert_eq!(cluster.members[0].round_trip_us, Some(345));
         let panel = panel(&cluster, 10);
-        assert!(
-            panel.heading.contains("view 5   asked: node 1"),
-            "{}",
-            panel.heading
-        );
+        assert_contains(&panel.heading, "view 5   asked: node 1");
         assert!(
             panel.lines[2].contains("live    keys yes    items 1,200  0.34 ms"),
             "{:?}",

@@ -3,14 +3,13 @@
 //! Nothing that a server sends may hang or fill `top`: every wait, line and answer has a bound.
 
 use std::{
-    fmt,
-    io::{self, Read, Write},
-    net::TcpStream,
+    fmt, io,
     os::unix::net::UnixStream,
     time::{Duration, Instant},
 };
 
 use curtail_client::memcached::{self, Login, OpenError};
+use socket2::Socket;
 
 use super::{address::Address, sample::Names};
 
@@ -33,12 +32,6 @@ pub(crate) enum Fault {
     Foreign(String),
 }
 
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 /// A server that does not answer for so long is gone.
 const PATIENCE: Duration = Duration::from_secs(3);
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -46,7 +39,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 impl Connection {
     /// Connects. A login is told only to a server that asks for one.
     pub(crate) fn open(address: &Address, login: Option<&Login>) -> Result<Self, Fault> {
-        let opened = memcached::Connection::open(|| Socket::open(address), login);
+        let opened = memcached::Connection::open(|| connect(address), login);
         let mut connection = Self(opened.map_err(|error| match error {
             OpenError::Login { .. } => Fault::LoginRefused,
             other => Fault::Io(other.into()),
@@ -100,7 +93,7 @@ impl Connection {
     /// The next line if one comes within `wait`. After `None` the line that was under way is lost.
     pub(crate) fn line_within(&mut self, wait: Duration) -> Result<Option<String>, Fault> {
         if !self.0.has_line() {
-            self.0.stream().wait_at_most(wait).map_err(Fault::Io)?;
+            wait_at_most(self.0.stream(), wait).map_err(Fault::Io)?;
         }
         match self.line() {
             Ok(line) => Ok(Some(line)),
@@ -110,29 +103,18 @@ impl Connection {
     }
 }
 
-impl Socket {
-    fn open(address: &Address) -> io::Result<Self> {
-        let socket = match address {
-            Address::Tcp { host, port } => {
-                Self::Tcp(memcached::connect((host.as_str(), *port), PATIENCE)?)
-            }
-            Address::Unix(path) => Self::Unix(UnixStream::connect(path)?),
-        };
-        socket.wait_at_most(PATIENCE)?;
-        Ok(socket)
-    }
+fn connect(address: &Address) -> io::Result<Socket> {
+    let socket = match address {
+        Address::Tcp { host, port } => memcached::connect((host.as_str(), *port), PATIENCE)?.into(),
+        Address::Unix(path) => UnixStream::connect(path)?.into(),
+    };
+    wait_at_most(&socket, PATIENCE)?;
+    Ok(socket)
+}
 
-    fn wait_at_most(&self, wait: Duration) -> io::Result<()> {
-        let wait = Some(wait);
-        match self {
-            Self::Tcp(stream) => stream
-                .set_read_timeout(wait)
-                .and(stream.set_write_timeout(wait)),
-            Self::Unix(stream) => stream
-                .set_read_timeout(wait)
-                .and(stream.set_write_timeout(wait)),
-        }
-    }
+fn wait_at_most(socket: &Socket, wait: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(wait))?;
+    socket.set_write_timeout(Some(wait))
 }
 
 /// A read that times out says "try again".
@@ -148,28 +130,6 @@ fn is_hang_up(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
     )
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl fmt::Display for Fault {

@@ -131,73 +131,43 @@ fn clients(clients: &Clients) -> String {
     line
 }
 
-/// A column: its heading, its width, and what stands in it.
-struct Column<T> {
-    heading: &'static str,
-    width: usize,
-    left: bool,
-    cell: fn(&T) -> String,
-}
-
-impl<T> Column<T> {
-    const fn left(heading: &'static str, width: usize, cell: fn(&T) -> String) -> Self {
-        Self {
-            heading,
-            width,
-            left: true,
-            cell,
-        }
-    }
-
-    const fn right(heading: &'static str, width: usize, cell: fn(&T) -> String) -> Self {
-        Self {
-            heading,
-            width,
-            left: false,
-            cell,
-        }
-    }
-
-    fn padded(&self, text: &str) -> String {
-        let width = self.width;
-        match self.left {
-            true => format!("{text:<width$}"),
-            false => format!("{text:>width$}"),
-        }
-    }
-}
+/// A column: its heading, its width (below 0 for one that starts at the left), and what stands in
+/// it.
+type Column<T> = (&'static str, isize, fn(&T) -> String);
 
 fn table<T>(columns: &[&Column<T>], rows: &[T]) -> (String, Vec<String>) {
     let line = |cell: &dyn Fn(&Column<T>) -> String| {
-        let cells: Vec<String> = columns
-            .iter()
-            .map(|column| column.padded(&cell(column)))
-            .collect();
-        cells.join(" ").trim_end().to_owned()
+        let cells = columns.iter().map(|column| {
+            let (text, width) = (cell(column), column.1.unsigned_abs());
+            match column.1 < 0 {
+                true => format!("{text:<width$}"),
+                false => format!("{text:>width$}"),
+            }
+        });
+        cells.collect::<Vec<_>>().join(" ").trim_end().to_owned()
     };
-    let heading = line(&|column| column.heading.to_owned());
-    let rows = rows.iter();
-    let lines = rows.map(|row| line(&|column| (column.cell)(row)));
+    let heading = line(&|column| column.0.to_owned());
+    let lines = rows.iter().map(|row| line(&|column| (column.2)(row)));
     (heading, lines.collect())
 }
 
 const WORKER_COLUMNS: [Column<Worker>; 9] = [
-    Column::left("WORKER", 8, |worker| worker.name.clone()),
-    Column::left("ROLE", 14, role),
-    Column::right("CLIENTS", 7, |worker| known(worker.connections)),
-    Column::right("REQUESTS/s", 10, |worker| rate(worker.requests)),
-    Column::right("QUEUE", 6, |worker| known(worker.queue)),
-    Column::right("us/TURN", 8, |worker| tenths(worker.cpu_us_per_turn)),
-    Column::right("p99", 7, |worker| edge(worker.cpu_us_p99)),
-    Column::right("LONGEST", 8, |worker| known(worker.cpu_us_most)),
-    Column::right("TURNS/s", 8, |worker| rate(worker.turns)),
+    ("WORKER", -8, |worker| worker.name.clone()),
+    ("ROLE", -14, role),
+    ("CLIENTS", 7, |worker| known(worker.connections)),
+    ("REQUESTS/s", 10, |worker| rate(worker.requests)),
+    ("QUEUE", 6, |worker| known(worker.queue)),
+    ("us/TURN", 8, |worker| tenths(worker.cpu_us_per_turn)),
+    ("p99", 7, |worker| edge(worker.cpu_us_p99)),
+    ("LONGEST", 8, |worker| known(worker.cpu_us_most)),
+    ("TURNS/s", 8, |worker| rate(worker.turns)),
 ];
 
 /// Columns of servers that count them for each worker.
 const WORKER_MOVES: [Column<Worker>; 3] = [
-    Column::right("HANDED/s", 9, |worker| rate(worker.hand_offs)),
-    Column::right("DELEG/s", 9, |worker| rate(worker.delegations)),
-    Column::right("COMPACT/s", 9, |worker| rate(worker.compacted)),
+    ("HANDED/s", 9, |worker| rate(worker.hand_offs)),
+    ("DELEG/s", 9, |worker| rate(worker.delegations)),
+    ("COMPACT/s", 9, |worker| rate(worker.compacted)),
 ];
 
 fn workers(view: &View) -> Panel {
@@ -315,12 +285,12 @@ fn past(change: &Change, now_seconds: u64) -> String {
 }
 
 const STAGE_COLUMNS: [Column<StageRow>; 6] = [
-    Column::left("STAGE", 31, |stage| stage.name.clone()),
-    Column::right("SEEN/s", 10, |stage| rate(stage.per_second)),
-    Column::right("p50", 8, |stage| edge(stage.quantiles.p50)),
-    Column::right("p99", 8, |stage| edge(stage.quantiles.p99)),
-    Column::right("p99.9", 8, |stage| edge(stage.quantiles.p999)),
-    Column::right("MOST", 8, |stage| edge(stage.quantiles.most)),
+    ("STAGE", -31, |stage| stage.name.clone()),
+    ("SEEN/s", 10, |stage| rate(stage.per_second)),
+    ("p50", 8, |stage| edge(stage.quantiles.p50)),
+    ("p99", 8, |stage| edge(stage.quantiles.p99)),
+    ("p99.9", 8, |stage| edge(stage.quantiles.p999)),
+    ("MOST", 8, |stage| edge(stage.quantiles.most)),
 ];
 
 fn stages(rows: &[StageRow]) -> Panel {

@@ -108,10 +108,4 @@ impl MessageBytes {
         request: 228,
         write: 138,
     };
-
-    /// The numbers of the paper, over its network, linearizable (CC-54).
-    pub const PAPER_LIN: Self = Self {
-        request: 113,
-        write: 183,
-    };
 }

@@ -52,8 +52,8 @@ fn interrupted(words: &[&str]) -> (Output, String) {
 /// thousand points, of which a second's worth is done.
 #[test]
 fn a_simulation_that_is_interrupted_keeps_its_points() {
-    let folder = std::env::temp_dir().join(format!("curtail-interrupt-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
     let loads: Vec<String> = (1..90).map(|load| format!("0.{load:02}")).collect();
     let writes: Vec<String> = (1..90).map(|percent| percent.to_string()).collect();
     let (loads, writes) = (loads.join(","), writes.join(","));
@@ -75,7 +75,6 @@ fn a_simulation_that_is_interrupted_keeps_its_points() {
     let page = fs::read_to_string(folder.join("c4-curve.partial.html")).unwrap();
     assert!(page.contains("PARTIAL"));
     assert!(!folder.join("c4-curve.csv").exists());
-    fs::remove_dir_all(&folder).unwrap();
 }
 
 /// Goal: the model that is under way says how far it came, and claims no more.

@@ -34,8 +34,7 @@ fn column(csv: &str, name: &str) -> Vec<f64> {
 /// phases of three seconds, two epochs to a second, so that the plan has to follow.
 #[test]
 fn a_changing_load_is_shown_with_the_plan_that_follows_it() {
-    let folder = std::env::temp_dir().join(format!("curtail-timeline-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+    let folder = tempfile::tempdir().unwrap();
     let server = start();
     let target = server.addresses()[0].to_string();
     let output = Command::new(BINARY)
@@ -54,14 +53,13 @@ fn a_changing_load_is_shown_with_the_plan_that_follows_it() {
             "9",
         ])
         .args(["--connections", "20", "--report"])
-        .arg(&folder)
+        .arg(folder.path())
         .output()
         .unwrap();
     drop(server);
     assert!(output.status.success(), "{output:?}");
-    let page = fs::read_to_string(folder.join("timeline.html")).unwrap();
-    let csv = fs::read_to_string(folder.join("timeline.csv")).unwrap();
-    fs::remove_dir_all(&folder).unwrap();
+    let page = fs::read_to_string(folder.path().join("timeline.html")).unwrap();
+    let csv = fs::read_to_string(folder.path().join("timeline.csv")).unwrap();
     let column = |name: &str| column(&csv, name);
     let percent = column("large_percent");
     assert_eq!(percent, [0.0, 0.0, 0.0, 20.0, 20.0, 20.0, 0.0, 0.0, 0.0]);

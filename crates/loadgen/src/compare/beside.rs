@@ -39,6 +39,7 @@ use self::{
 use super::{
     CompareArgs, Pooled, Spread, quiet, rotated,
     servers::{Kind, Server},
+    tail,
     throughput::{self, CellPlan},
     values, windows,
 };
@@ -99,11 +100,8 @@ pub(crate) struct Control {
 const LOADS: [f64; 2] = [0.5, 0.8];
 
 const SMALL: CellPlan = CellPlan {
-    pipeline: 1,
-    get_ratio: 0.95,
     value_bytes: 0,
-    zipf: 0.99,
-    asks: throughput::Asks::Many,
+    ..tail::CELL
 };
 
 /// How often each large value is stored beforehand.

@@ -44,7 +44,7 @@ pub(crate) struct Figures {
     pub(crate) unfinished: u64,
 }
 
-const CELL: CellPlan = CellPlan {
+pub(super) const CELL: CellPlan = CellPlan {
     pipeline: 1,
     get_ratio: 0.95,
     value_bytes: 64,

@@ -21,9 +21,10 @@ use curtail_server::{
     Config, Fault, Listen, Server,
     log::{self, LogOptions},
 };
-use curtail_testing::{PATIENCE, config, temporary_path};
+use curtail_testing::{PATIENCE, config};
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use tempfile::TempDir;
 
 use crate::{
     network::Network,
@@ -38,7 +39,7 @@ pub(crate) struct Processes {
     pub(crate) network: Option<Network>,
     /// What nodes say.
     pub(crate) log: Log,
-    folder: PathBuf,
+    folder: TempDir,
     nodes: Vec<Option<Node>>,
 }
 
@@ -57,9 +58,9 @@ const NODE: &str = "CURTAIL_TEST_NODE";
 impl Processes {
     /// Starts all nodes and waits until every key has its place.
     pub(crate) fn start(shape: Shape, network: Option<Network>) -> Self {
-        let folder = base().join(temporary_path("processes").file_name().unwrap());
-        fs::create_dir_all(folder.join("view")).unwrap();
-        write_secret(&folder);
+        let folder = tempfile::tempdir_in(base()).unwrap();
+        fs::create_dir_all(folder.path().join("view")).unwrap();
+        write_secret(folder.path());
         keep_panics();
         let mut cluster = Self {
             shape,
@@ -68,7 +69,7 @@ impl Processes {
             folder,
             nodes: Vec::new(),
         };
-        let own = cluster.folder.join("cluster.toml");
+        let own = cluster.folder.path().join("cluster.toml");
         fs::write(own, cluster.text("secret")).unwrap();
         for id in 0..shape.nodes {
             let folder = cluster.folder_of(id);
@@ -84,7 +85,7 @@ impl Processes {
     }
 
     fn folder_of(&self, id: usize) -> PathBuf {
-        self.folder.join(format!("node{id}"))
+        self.folder.path().join(format!("node{id}"))
     }
 
     fn text(&self, secret: &str) -> String {
@@ -173,7 +174,7 @@ impl Processes {
 
     /// What the nodes agree on now.
     pub(crate) fn roster(&self) -> Option<Roster> {
-        let cluster = ClusterFile::load(&self.folder.join("cluster.toml")).unwrap();
+        let cluster = ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap();
         let stored = cluster.open_store().read().unwrap();
         stored.map(|stored| stored.roster)
     }
@@ -228,7 +229,6 @@ impl Drop for Processes {
             println!("what nodes said:\n{}", self.log.text());
         }
         (0..self.nodes.len()).for_each(|id| self.kill(id));
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

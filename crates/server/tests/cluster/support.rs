@@ -11,8 +11,9 @@ use std::{
 use curtail_consistency::membership::Change;
 use curtail_membership::{ClusterFile, NodeConfig};
 use curtail_server::{Config, Fault, Server};
-use curtail_testing::{Client, PATIENCE, config, eventually, start, temporary_path};
+use curtail_testing::{Client, PATIENCE, config, eventually, start};
 use curtail_types::{NodeId, NodeSet, RouteHash};
+use tempfile::TempDir;
 use twox_hash::XxHash3_64;
 
 use crate::reasons::keep_panics;
@@ -32,12 +33,12 @@ pub(crate) struct Shape {
     pub(crate) secured: bool,
 }
 
-/// Nodes in this process.
+/// Nodes in this process; they end before their folder goes.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Option<Server>>,
     /// What nodes that are started from now on do.
     pub(crate) shape: Shape,
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Shape {
@@ -96,9 +97,11 @@ impl Cluster {
 
     /// Starts all nodes and waits until each serves.
     pub(crate) fn start(shape: Shape) -> Self {
-        let folder = temporary_path("cluster");
-        fs::create_dir_all(&folder).unwrap();
-        write_secret(&folder);
+        let folder = tempfile::Builder::new()
+            .prefix("curtail-")
+            .tempdir()
+            .unwrap();
+        write_secret(folder.path());
         keep_panics();
         let mut cluster = Self {
             nodes: Vec::new(),
@@ -117,9 +120,9 @@ impl Cluster {
         let here = |_| "127.0.0.1".to_owned();
         let mut text = self.shape.text(&self.name(), "secret", "view.json", here);
         if self.shape.secured {
-            text += &certify(&self.folder);
+            text += &certify(self.folder.path());
         }
-        fs::write(self.folder.join("cluster.toml"), text).unwrap();
+        fs::write(self.folder.path().join("cluster.toml"), text).unwrap();
     }
 
     /// Gives those nodes that are started from now on a place, up to so many.
@@ -136,7 +139,7 @@ impl Cluster {
 
     /// What node `id` is started with.
     pub(crate) fn config(&self, id: usize) -> Config {
-        let file = self.folder.join("cluster.toml");
+        let file = self.folder.path().join("cluster.toml");
         Config {
             workers: self.shape.workers,
             memory_bytes_max: 32 << 20,
@@ -151,12 +154,12 @@ impl Cluster {
     }
 
     fn name(&self) -> String {
-        let name = self.folder.file_name().unwrap();
+        let name = self.folder.path().file_name().unwrap();
         name.to_string_lossy().into_owned()
     }
 
     pub(crate) fn view_file(&self) -> PathBuf {
-        self.folder.join("view.json")
+        self.folder.path().join("view.json")
     }
 
     /// Puts another cluster's view in the place of this one's, and returns this one's.
@@ -170,7 +173,7 @@ impl Cluster {
 
     /// Has a node taken out of the view, as the others do when it is silent.
     pub(crate) fn take_out(&self, id: usize) {
-        let file = ClusterFile::load(&self.folder.join("cluster.toml")).unwrap();
+        let file = ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap();
         let mut store = file.open_store();
         let (other, gone) = (NodeId((id + 1) as u8 % 3), NodeSet::only(NodeId(id as u8)));
         loop {
@@ -219,13 +222,6 @@ impl Cluster {
         for node in self.nodes.iter().flatten() {
             node.change_hot(key.as_bytes(), hot);
         }
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        self.nodes.clear();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

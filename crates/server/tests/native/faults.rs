@@ -156,13 +156,10 @@ fn counters_are_exact_over_a_bad_network() {
 /// their way besides.
 #[test]
 fn a_planned_stop_loses_nothing() {
-    for (number, mode) in [NativeMode::IoAck, NativeMode::Deferred]
-        .into_iter()
-        .enumerate()
-    {
-        let file = std::env::temp_dir().join(format!("curtail-{}-{number}", std::process::id()));
+    for mode in [NativeMode::IoAck, NativeMode::Deferred] {
+        let file = curtail_testing::temporary_path();
         let slow = Config {
-            memory_file: Some(file.clone()),
+            memory_file: Some(file.to_path_buf()),
             memory_bytes_max: 256 << 20,
             ..config_with(mode, |native| {
                 native.service_ns = 300_000;
@@ -199,7 +196,7 @@ fn a_planned_stop_loses_nothing() {
         let (sent, acknowledged) = counting.join().unwrap();
         assert!(acknowledged > 20, "{acknowledged}");
         let next = start(Config {
-            memory_file: Some(file),
+            memory_file: Some(file.to_path_buf()),
             memory_bytes_max: 256 << 20,
             ..native_config(mode)
         });

@@ -3,7 +3,7 @@
 
 use curtail_codec::native::{Opcode, Status};
 use curtail_server::{Config, NativeMode};
-use curtail_testing::{Client as Memcached, eventually, start};
+use curtail_testing::{Client as Memcached, assert_contains, eventually, start};
 
 use crate::namespace::Namespace;
 use crate::support::{Ask, Client, config_with, serve};
@@ -64,10 +64,7 @@ fn without_the_program_a_thread_acknowledges() {
     let refused = curtail_server::Server::start(config.clone(), |_| ());
     let words = refused.err().map(|error| error.to_string());
     let words = words.unwrap_or_default();
-    assert!(
-        words.contains("no network interface named nowhere0"),
-        "{words}"
-    );
+    assert_contains(&words, "no network interface named nowhere0");
     if let Some(native) = &mut config.native {
         native.mode = None;
     }
@@ -87,10 +84,9 @@ fn what_the_program_acknowledged_is_saved() {
         let Some(namespace) = Namespace::enter() else {
             return;
         };
-        let name = format!("curtail-xdp-saved-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
+        let file = curtail_testing::temporary_path();
         let config = || Config {
-            memory_file: Some(file.clone()),
+            memory_file: Some(file.to_path_buf()),
             memory_bytes_max: 64 << 20,
             ..on_loopback(&namespace)
         };
@@ -101,7 +97,7 @@ fn what_the_program_acknowledged_is_saved() {
             client.write(&key(number), value.as_bytes());
         }
         let saved = server.stop().save().unwrap();
-        assert_eq!(saved.as_deref(), Some(file.as_path()));
+        assert_eq!(saved.as_deref(), Some(&*file));
         let server = start(config());
         assert_eq!(server.native().unwrap().mode, NativeMode::Xdp);
         let mut client = Client::connect(&server);
@@ -112,6 +108,5 @@ fn what_the_program_acknowledged_is_saved() {
         client.write(b"k", b"v");
         assert_eq!(client.get(b"k").unwrap(), b"v");
         drop(server.stop());
-        let _ = std::fs::remove_file(&file);
     });
 }

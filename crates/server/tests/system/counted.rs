@@ -113,10 +113,9 @@ fn every_command_is_answered_once_by_a_server_that_is_busy() {
 /// Who has not logged in is answered once for each command, and then as anybody.
 #[test]
 fn a_login_that_fails_is_answered_once() {
-    let file = curtail_testing::temporary_path("logins");
-    std::fs::write(&file, "name:password\n").unwrap();
+    let file = curtail_testing::temporary_file("name:password\n");
     let (_server, mut client) = serve(Config {
-        auth_file: Some(file.clone()),
+        auth_file: Some(file.to_path_buf()),
         ..limited(1)
     });
     client.demand(
@@ -128,5 +127,4 @@ fn a_login_that_fails_is_answered_once() {
         "set x 0 0 13\r\nname password\r\nget a b c\r\nmn\r\n",
         "STORED\r\nEND\r\nMN\r\n",
     );
-    std::fs::remove_file(file).unwrap();
 }

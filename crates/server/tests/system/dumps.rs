@@ -85,28 +85,25 @@ fn a_dump_that_nobody_reads_stands_still() {
 #[test]
 fn the_crawlers_switches_are_kept_and_its_errors_are_memcacheds() {
     let (_server, mut client) = serve(config());
-    client.demand("lru_crawler metadump all\r\n", "END\r\n");
-    client.demand("lru_crawler metadump 2,3\r\n", "END\r\n");
-    client.demand(
-        "lru_crawler metadump 0\r\n",
-        "BADCLASS invalid class id\r\n",
+    let (bad_class, bad_line) = (
+        "BADCLASS invalid class id",
+        "CLIENT_ERROR bad command line format",
     );
-    client.demand(
-        "lru_crawler crawl hash\r\n",
-        "BADCLASS invalid class id\r\n",
-    );
-    client.demand("lru_crawler crawl all\r\n", "OK\r\n");
-    client.demand("lru_crawler\r\n", "ERROR\r\n");
-    client.demand("lru_crawler tocrawl 7\r\n", "OK\r\n");
-    client.demand("lru_crawler sleep 1000000\r\n", "OK\r\n");
-    client.demand(
-        "lru_crawler sleep 1000001\r\n",
-        "CLIENT_ERROR sleep must be one second or less\r\n",
-    );
-    client.demand(
-        "lru_crawler sleep x\r\n",
-        "CLIENT_ERROR bad command line format\r\n",
-    );
+    let too_long = "CLIENT_ERROR sleep must be one second or less";
+    for (request, answer) in [
+        ("lru_crawler metadump all", "END"),
+        ("lru_crawler metadump 2,3", "END"),
+        ("lru_crawler metadump 0", bad_class),
+        ("lru_crawler crawl hash", bad_class),
+        ("lru_crawler crawl all", "OK"),
+        ("lru_crawler", "ERROR"),
+        ("lru_crawler tocrawl 7", "OK"),
+        ("lru_crawler sleep 1000000", "OK"),
+        ("lru_crawler sleep 1000001", too_long),
+        ("lru_crawler sleep x", bad_line),
+    ] {
+        client.demand(format!("{request}\r\n"), format!("{answer}\r\n"));
+    }
     assert_eq!(client.stat("settings", "lru_crawler_tocrawl"), 7);
     assert_eq!(client.stat("settings", "lru_crawler_sleep"), 1_000_000);
     client.demand("lru_crawler disable\r\n", "OK\r\n");

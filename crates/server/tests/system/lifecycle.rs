@@ -11,8 +11,8 @@ use std::{
 use curtail_runtime::ControlEvent;
 use curtail_server::{Config, Fault, Restored, Server, StartError, UnixSocket};
 use curtail_testing::{
-    Client, PATIENCE, config, config_with, eventually, http, scrape, serve, set, start,
-    temporary_path,
+    Client, PATIENCE, assert_contains, config, config_with, eventually, http, scrape, serve, set,
+    start, temporary_file, temporary_path,
 };
 
 use crate::support::start_recording;
@@ -61,8 +61,8 @@ fn shutdown_needs_permission() {
 /// A saved store is restored once: its file is gone then, so old contents cannot return.
 #[test]
 fn contents_survive_a_restart_once() {
-    let path = temporary_path("memory");
-    let with_file = || config_with(|config| config.memory_file = Some(path.clone()));
+    let path = temporary_path();
+    let with_file = || config_with(|config| config.memory_file = Some(path.to_path_buf()));
     let large = "x".repeat(100_000);
     let (server, mut client) = serve(with_file());
     for number in 0..1000 {
@@ -77,7 +77,7 @@ fn contents_survive_a_restart_once() {
     client.send("gets k5\r\n");
     let version = client.line();
     let saved = server.stop().save().unwrap();
-    assert_eq!(saved.as_ref(), Some(&path));
+    assert_eq!(saved.as_deref(), Some(&*path));
     thread::sleep(Duration::from_millis(1100));
 
     let server = start(with_file());
@@ -98,7 +98,7 @@ fn contents_survive_a_restart_once() {
 /// A save that fails is an error and leaves no file.
 #[test]
 fn a_full_disk_is_told_and_leaves_nothing() {
-    let missing = temporary_path("no-such-folder").join("memory");
+    let missing = temporary_path().join("memory");
     let server = start(config_with(|config| {
         config.memory_file = Some(missing.clone())
     }));
@@ -109,23 +109,23 @@ fn a_full_disk_is_told_and_leaves_nothing() {
 
 #[test]
 fn a_damaged_file_starts_empty_and_says_why() {
-    let path = temporary_path("damaged");
+    let path = temporary_path();
     for content in [&b""[..], b"not a saved store", &[0xff; 70_000]] {
         fs::write(&path, content).unwrap();
         let server = start(config_with(|config| {
-            config.memory_file = Some(path.clone())
+            config.memory_file = Some(path.to_path_buf())
         }));
         assert!(matches!(server.restored(), Restored::Failed(_)));
         Client::connect(&server).set("a", "x");
     }
-    fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn a_login_is_demanded_and_can_change() {
-    let path = temporary_path("logins");
-    fs::write(&path, "foo:bar\n").unwrap();
-    let (server, mut client) = serve(config_with(|config| config.auth_file = Some(path.clone())));
+    let path = temporary_file("foo:bar\n");
+    let (server, mut client) = serve(config_with(|config| {
+        config.auth_file = Some(path.to_path_buf())
+    }));
     client.demand("get a\r\n", "CLIENT_ERROR unauthenticated\r\n");
     client.demand(
         "set x 0 0 7\r\nfoo baz\r\n",
@@ -151,15 +151,14 @@ fn a_login_is_demanded_and_can_change() {
     assert!(server.reload().is_err());
     Client::connect(&server).demand("set x 0 0 8\r\nnew word\r\n", "STORED\r\n");
     assert_eq!(other.stat("", "auth_errors"), 2);
-    fs::remove_file(&path).unwrap();
 }
 
 #[test]
 fn a_unix_socket_serves_and_is_removed() {
-    let path = temporary_path("socket");
+    let path = temporary_path();
     let mut config = config();
     config.unix = Some(UnixSocket {
-        path: path.clone(),
+        path: path.to_path_buf(),
         mode: 0o700,
     });
     let server = start(config);
@@ -171,10 +170,7 @@ fn a_unix_socket_serves_and_is_removed() {
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     assert!(text.starts_with("STORED\r\nSTAT "), "{text}");
-    assert!(
-        text.contains(&format!("addr unix:{}\r\n", path.display())),
-        "{text}"
-    );
+    assert_contains(&text, &format!("addr unix:{}\r\n", path.display()));
     assert!(text.contains("state conn_listening") && text.contains("state conn_parse_cmd"));
     drop(server);
     assert!(!path.exists());
@@ -240,7 +236,7 @@ fn a_worker_that_makes_no_progress_is_told() {
         answer = ask("GET /livez");
     }
     let why = "worker 0 has made no progress for 1";
-    assert!(answer.contains(why), "{answer}");
+    assert_contains(&answer, why);
     assert!(ask("GET /readyz").starts_with("HTTP/1.1 200"));
     Client::connect(&server).demand("mn\r\n", "MN\r\n");
     eventually("it moves again", || {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use curtail_testing::{Client, config, eventually, scrape, serve, start};
+use curtail_testing::{Client, assert_contains, config, eventually, scrape, serve, start};
 
 /// All rows of `stats curtail`.
 fn rows(client: &mut Client) -> HashMap<String, String> {
@@ -125,7 +125,7 @@ fn stages_are_told_by_size() {
         }
         let page = scrape(&server);
         let count = "curtail_stage_duration_seconds_count{stage=\"reply\",size=\"large\"} ";
-        assert!(page.contains(count), "{page}");
+        assert_contains(&page, count);
         assert_eq!(
             page.matches("# TYPE curtail_stage_duration_seconds ")
                 .count(),
@@ -171,10 +171,7 @@ fn the_hottest_keys_are_told() {
         assert!(share < 0.1, "{second}");
     }
     let page = scrape(&server);
-    assert!(
-        page.contains("curtail_hot_key_share_ratio{rank=\"1\"} 0."),
-        "{page}"
-    );
+    assert_contains(&page, "curtail_hot_key_share_ratio{rank=\"1\"} 0.");
     assert!(page.contains("curtail_hot_key_write_ratio{rank=\"1\"} 0\n"));
     assert!(!page.contains("hot%25key"), "keys are clients' data");
 }
@@ -235,9 +232,6 @@ fn latency_is_told_by_command_and_size() {
         for command in ["delete", "arithmetic", "touch", "other"] {
             assert_eq!(count(&page, command, "large"), 0, "{command}");
         }
-        assert!(
-            page.contains("curtail_size_class_boundary_bytes 50000\n"),
-            "{page}"
-        );
+        assert_contains(&page, "curtail_size_class_boundary_bytes 50000\n");
     }
 }

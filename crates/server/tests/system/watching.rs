@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use curtail_server::{Config, PolicyName};
-use curtail_testing::{Client, config, config_with, eventually, serve};
+use curtail_testing::{Client, assert_contains, config, config_with, eventually, serve};
 
 /// The fields of a line, without what differs from run to run.
 fn told(watcher: &mut Client) -> String {
@@ -100,7 +100,7 @@ fn evictions_are_told() {
     client.demand("mn\r\n", "MN\r\n");
     let line = told(&mut watcher);
     assert!(line.starts_with("type=eviction key=item-"), "{line}");
-    assert!(line.contains(" fetch=no ttl=-1 la="), "{line}");
+    assert_contains(&line, " fetch=no ttl=-1 la=");
     assert!(line.ends_with(" clsid=1 size=1000"), "{line}");
 }
 
@@ -259,11 +259,8 @@ fn slow_requests_are_listed_from_the_threshold_on() {
             break line;
         }
     };
-    assert!(
-        line.contains(" type=slow cmd=set key=a%25b size=5 us="),
-        "{line}"
-    );
-    assert!(line.contains(" worker=0 cfd="), "{line}");
+    assert_contains(&line, " type=slow cmd=set key=a%25b size=5 us=");
+    assert_contains(&line, " worker=0 cfd=");
     for _ in 0..200 {
         client.demand_value("a", "x");
     }

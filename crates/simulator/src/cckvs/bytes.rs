@@ -20,10 +20,10 @@ pub struct MessageBytes {
 }
 
 impl MessageBytes {
-    /// The paper's at 40-byte values (B_RR = 113, B_SC = 83, B_Lin = 183), stretched to values of
-    /// `value_bytes`: each byte more is one more in a reply and in an update. The header is that of
-    /// InfiniBand's unreliable datagrams (8 + 12 + 8 bytes before and 6 behind); how the paper's
-    /// sums divide into messages is ours.
+    /// The paper's (CC-54) at 40-byte values (B_RR = 113, B_SC = 83, B_Lin = 183), stretched to
+    /// values of `value_bytes`: each byte more is one more in a reply and in an update. The header
+    /// is that of InfiniBand's unreliable datagrams (8 + 12 + 8 bytes before and 6 behind); how the
+    /// paper's sums divide into messages is ours.
     pub fn paper(value_bytes: u32) -> Self {
         let value = f64::from(value_bytes);
         Self {

@@ -84,8 +84,8 @@ mod tests {
     // Node 0 listens where the suite says, the others elsewhere; datagrams are left out.
     #[test]
     fn the_wrapper_starts_three_nodes() {
-        let folder = std::env::temp_dir().join(format!("curtail-suite-{}", std::process::id()));
-        let script = wrapper("echo", &folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let script = wrapper("echo", folder.path()).unwrap();
         let script = script
             .replace(">/dev/null 2>&1 &", "")
             .replace(">/dev/null 2>&1", "");
@@ -116,6 +116,5 @@ mod tests {
             lines[2].contains("--node 0") && lines[2].ends_with("-m 3 -s a b"),
             "{said}"
         );
-        fs::remove_dir_all(folder).unwrap();
     }
 }

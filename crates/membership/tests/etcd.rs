@@ -345,6 +345,7 @@ impl Observer for Deaf {
     fn seen(&mut self, _: &Arc<Roster>, _: Incarnation) {}
     fn adopt(&mut self, _: &Arc<Roster>) {}
     fn heartbeat(&mut self, _: &[(NodeId, Heartbeat)]) {}
+    fn lease_extended(&mut self) {}
     fn event(&mut self, _: &MemberEvent) {}
 }
 

@@ -15,7 +15,7 @@ use curtail_testing::{Client, PATIENCE, config, eventually, start, temporary_pat
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use twox_hash::XxHash3_64;
 
-use crate::reasons::keep_panics;
+use crate::failure_logs::keep_panics;
 
 /// What differs from cluster to cluster.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@
 
 mod beside;
 mod memory;
-mod quiet;
+mod quiet_host;
 mod servers;
 mod start;
 mod table;

@@ -18,19 +18,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod blocking_connection;
 pub mod compare;
 mod cpu;
 mod drive;
 mod error;
-mod exchange;
 mod load;
 mod measure;
 mod preload;
 mod protocol;
 mod recording;
 mod report;
+mod self_checking_value;
 pub mod soak;
-mod stamp;
 mod stop;
 mod terminal;
 mod verify;

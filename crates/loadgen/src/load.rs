@@ -20,7 +20,7 @@ use crate::{
     error::LoadError,
     protocol::Protocol,
     recording::Recording,
-    stamp::{HEAD_BYTES, Piece},
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// What a run asks for.

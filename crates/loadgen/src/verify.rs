@@ -20,7 +20,7 @@ use std::{
 
 use crate::{
     load::piece,
-    stamp::{HEAD_BYTES, Piece},
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// What all threads of a target know about its keys.

@@ -10,7 +10,7 @@
 mod bytes;
 mod costs;
 mod skew;
-mod whole;
+mod whole_cluster;
 
 use curtail_consistency::symmetric::Model;
 use curtail_workload::zipf::top_share;
@@ -19,7 +19,7 @@ pub use bytes::MessageBytes;
 pub use costs::{ClusterCosts, SharedCpu};
 pub use skew::Shards;
 pub(crate) use skew::base_mrps;
-pub use whole::{Count, Hardware, WholeCluster, WholeOutcome};
+pub use whole_cluster::{Count, Hardware, WholeCluster, WholeOutcome};
 
 /// A cluster under a load, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]

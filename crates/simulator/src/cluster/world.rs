@@ -1,9 +1,9 @@
 //! The world of a run: what happens, in order of time.
 
-mod chance;
 mod healing;
 mod losses;
 mod outages;
+mod random_faults;
 
 use curtail_consistency::{
     membership::{self, Members},

@@ -33,7 +33,7 @@
 extern crate alloc;
 
 mod admission;
-mod bell;
+mod doorbell;
 mod entry;
 pub mod layout;
 mod lease;
@@ -46,7 +46,7 @@ mod sync;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};
-pub use bell::{BellListener, before_looking_again};
+pub use doorbell::{BellListener, before_looking_again};
 pub use entry::{EntryKind, QueueEntry};
 pub use lease::{Peek, QueueLease};
 pub use parked::Parked;

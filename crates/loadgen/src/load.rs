@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::{
     error::LoadError,
     protocol::Protocol,
-    recording::Recording,
+    recorded_trace::Recording,
     self_checking_value::{HEAD_BYTES, Piece},
 };
 

@@ -8,7 +8,7 @@
 //! [`Link`] knows both and the scarcer one decides.
 
 mod bytes;
-mod costs;
+mod processor_model;
 mod skew;
 mod whole_cluster;
 
@@ -16,7 +16,7 @@ use curtail_consistency::symmetric::Model;
 use curtail_workload::zipf::top_share;
 
 pub use bytes::MessageBytes;
-pub use costs::{ClusterCosts, SharedCpu};
+pub use processor_model::{ClusterCosts, SharedCpu};
 pub use skew::Shards;
 pub(crate) use skew::base_mrps;
 pub use whole_cluster::{Count, Hardware, WholeCluster, WholeOutcome};

@@ -11,7 +11,7 @@
 use crate::{
     buckets::{Place, Resolver, SLOTS},
     counters::Event,
-    cuckoo::{Bug, Size},
+    cuckoo_table::{Bug, Size},
     index::Index,
     locks::{Held, Locks},
     sync::Ordering,

@@ -7,8 +7,8 @@
 //!                          +--- orders ---------+
 //! ```
 //!
-//! Two samples make a view (`rates`), a view makes panels of text (`panels`), and those are drawn or
-//! printed. Only the sampler waits for the server, so keys are answered while it is gone.
+//! Two samples make a view (`rates`), a view makes panels of text (`panels`), and those are drawn
+//! or printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
 pub(crate) mod address;
 pub(crate) mod cluster;

@@ -4,8 +4,8 @@
 //! X. Li et al., "Algorithmic improvements for fast concurrent cuckoo hashing" (EuroSys 2014), with
 //! growth in place of our own. How writers exclude each other is a type parameter.
 //!
-//! `cuckoo.rs` is the file to read first: what an insert does and why growing needs no pause. Then
-//! `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to the
+//! `cuckoo_table.rs` is the file to read first: what an insert does and why growing needs no pause.
+//! Then `locks.rs`, which argues why an unlocked read is never wrong. `unsafe` is confined to the
 //! search's stack queue (`search.rs`); reserving memory and prefetching are `curtail_memory`'s.
 
 mod buckets;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* The steps of an admission, on the words that crates/ordered_queue/src/layout.rs lays
- * out; each has its twin of the same name there, in queue.rs, sessions.rs and stamps.rs.
+ * out; each has its twin of the same name there, in queue.rs, sessions.rs and bucket_stamps.rs.
  *
  * Order of memory: an atomic that returns something is a full barrier in the kernel, and between
  * two of them only plain reads need help. Where a read must not be older than the one before it,

@@ -14,7 +14,7 @@
 //! the documents show, with the command that made each, are in docs/research.
 
 mod cluster;
-mod growth;
+mod cluster_growth;
 mod nic;
 
 use std::fs;
@@ -48,7 +48,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     }
     match arguments {
         [name, rest @ ..] if name == "cluster" => return cluster::command(workspace, rest),
-        [name, rest @ ..] if name == "growth" => return growth::command(workspace, rest),
+        [name, rest @ ..] if name == "growth" => return cluster_growth::command(workspace, rest),
         // By itself it is a bench of the program's.
         [name, rest @ ..] if name == "nic" && !rest.is_empty() => {
             return nic::command(workspace, rest);

@@ -9,9 +9,9 @@
 mod documents;
 mod homonyms;
 mod manifest;
-mod paths;
 mod ratchet;
 mod rooms;
+mod rust_paths;
 mod source;
 mod text_files;
 

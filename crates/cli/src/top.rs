@@ -7,24 +7,24 @@
 //!                          +--- orders ---------+
 //! ```
 //!
-//! Two samples make a view (`view`), a view makes panels of text (`panels`), and those are drawn or
-//! printed. Only the sampler waits for the server, so keys are answered while it is gone.
+//! Two samples make a view (`rates`), a view makes panels of text (`panels`), and those are drawn
+//! or printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
 pub(crate) mod address;
 pub(crate) mod cluster;
 pub(crate) mod connection;
 mod draw;
+mod event_loop;
 mod histogram;
 mod history;
 mod hot_keys;
 pub(crate) mod number_format;
 mod panels;
+mod rates;
 mod report;
 mod sample;
 mod sampler;
-mod screen;
-mod terminal;
-mod view;
+mod screen_state;
 
 use std::{
     io::{IsTerminal, Write},
@@ -38,8 +38,8 @@ use clap::Args;
 use curtail_client::memcached::Login;
 
 use self::{
-    address::Address, connection::Connection, history::History, hot_keys::HotKeys, report::Report,
-    sample::Sample, view::View,
+    address::Address, connection::Connection, history::History, hot_keys::HotKeys, rates::View,
+    report::Report, sample::Sample,
 };
 use crate::ranged_numbers;
 
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if options.once || options.json || !std::io::stdout().is_terminal() {
         return once(&target, options);
     }
-    terminal::run(target, options.interval, options.keys)
+    event_loop::run(target, options.interval, options.keys)
 }
 
 fn once(target: &Target, options: &Options) -> Result<ExitCode> {

@@ -36,9 +36,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod batch;
 mod command;
 mod config;
+mod datagram_batch;
 mod error;
 pub mod machine;
 pub mod memcached;

@@ -19,7 +19,7 @@
 //! queues of keys are known (`routes`).
 
 mod handshake;
-mod key_queues;
+mod last_queue_of_key;
 mod random;
 mod replies;
 mod rtt;
@@ -35,7 +35,7 @@ use curtail_types::Instant;
 
 use self::{
     handshake::Handshake,
-    key_queues::Routes,
+    last_queue_of_key::Routes,
     random::Random,
     rtt::Rtt,
     slot::{Slot, State},

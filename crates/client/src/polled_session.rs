@@ -23,9 +23,9 @@ use curtail_types::{HashSeed, Instant, Key};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
-    batch::SendBatch,
     command::Command,
     config::Config,
+    datagram_batch::SendBatch,
     error::ClientError,
     machine::{Ask, Counts, Machine, MachineInput, MachineOutput, Transmission},
     outcome::Event,

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Without it every thread would need a session, and the server would keep clients times threads of
-//! them (JB-15). What it costs is two hand-overs a request; `benches/delegation.rs` measures them.
+//! them (JB-15). What it costs is two hand-overs a request; `benches/session_sharing.rs` measures
+//! them.
 //!
 //! Invariants. The owner alone touches the sockets. A request that was published ends once, also
 //! when the owner ends: what it had sent of writes is then indeterminate.

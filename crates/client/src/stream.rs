@@ -16,7 +16,7 @@ use curtail_codec::native::{HEADER_BYTES, Malformed, Reply, Request, VALUE_BYTES
 use rustix::event::PollFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::batch;
+use crate::datagram_batch;
 
 /// One TCP connection to the server.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl StreamConnection {
             self.output.clear();
             self.written = 0;
         }
-        batch::append(request, &mut self.output)
+        datagram_batch::append(request, &mut self.output)
     }
 
     /// What is to be waited for.

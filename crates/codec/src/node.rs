@@ -20,14 +20,15 @@
 //! allocates or panics, and values are borrowed from the bytes they came in.
 
 mod frame;
+mod frame_builder;
 mod handshake;
 mod item_answer;
 mod item_request;
 mod items;
-mod part;
 mod words;
 
 pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, MalformedFrame};
+pub use frame_builder::{FrameShape, LinkControl, Part};
 pub use handshake::{
     Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, cluster_hash,
 };
@@ -37,7 +38,6 @@ pub use items::{
     AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,
     NodeAnswer, NodeRequest,
 };
-pub use part::{FrameShape, LinkControl, Part};
 
 /// The first four bytes of every handshake message, "CNOD" when read in order.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");

@@ -5,10 +5,10 @@
 //! doubled. To look deeper, `cargo +nightly fuzz run <property>` in the `fuzz` folder invents its
 //! own.
 
-mod invention;
 mod properties;
+mod seeded_inputs;
 
-use invention::{Random, check};
+use seeded_inputs::{Random, check};
 
 /// Inputs per property; about a second in a debug build.
 const ROUNDS: usize = 5_000;

@@ -22,12 +22,12 @@ use curtail_codec::native::{
 use curtail_types::{HashSeed, Key};
 
 mod golden;
-mod invention;
 #[path = "properties/native.rs"]
 mod properties;
+mod seeded_inputs;
 
 use golden::{golden, page};
-use invention::{Random, check};
+use seeded_inputs::{Random, check};
 
 const SESSION: Session = Session {
     index: 3,

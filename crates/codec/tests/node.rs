@@ -27,12 +27,12 @@ use curtail_types::{
 };
 
 mod golden;
-mod invention;
 #[path = "properties/node.rs"]
 mod properties;
+mod seeded_inputs;
 
 use golden::{golden, page};
-use invention::{Random, check};
+use seeded_inputs::{Random, check};
 
 const HEAD: BatchHead = BatchHead {
     number: 0x0102_0304_0506_0708,

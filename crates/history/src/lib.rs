@@ -22,16 +22,16 @@
 extern crate alloc;
 
 mod linearizability;
-mod pending_values;
+mod minimal_violation;
 mod record;
 mod register;
 mod sequential_consistency;
-mod violation;
+mod values_still_needed;
 
 pub use linearizability::check_linearizable;
+pub use minimal_violation::Violation;
 pub use record::{Action, Entry, History, Outcome};
 pub use sequential_consistency::{Numbered, Updates, check_agreed};
-pub use violation::Violation;
 
 /// What a checker found.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -23,10 +23,10 @@ use alloc::{collections::BTreeSet, vec, vec::Vec};
 
 use crate::{
     Verdict,
-    pending_values::Values,
+    minimal_violation::Violation,
     record::{Entry, History, Outcome},
     register::State,
-    violation::Violation,
+    values_still_needed::Values,
 };
 
 /// Judges every key's register, each empty at the start.

@@ -11,8 +11,8 @@ use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 use crate::{
     Verdict,
+    minimal_violation::Violation,
     record::{Action, Entry, Outcome},
-    violation::Violation,
 };
 
 /// An operation, and where the store says that it stands among the writes of its key.

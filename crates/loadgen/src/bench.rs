@@ -1,10 +1,10 @@
 //! `curtail bench`: runs, sweeps and searches against one or several servers, or `compare`.
 //!
 //! ```text
-//!   arguments ──> steps ──> drive::measure, target after target
-//!                   │ search: rates that the last answers ask for
-//!                   v
-//!                document ──> summary (terminal), JSON, HDR files, HTML
+//!   arguments ──> run_steps ──> drive::measure, target after target
+//!                     │ search: rates that the last answers ask for
+//!                     v
+//!                  document ──> summary (terminal), JSON, HDR files, HTML
 //!   timeline: one run, with the server's plan second by second beside it
 //! ```
 
@@ -13,9 +13,9 @@ mod document;
 mod files;
 mod html;
 mod quantity;
+mod run_steps;
 mod search;
 mod slo;
-mod steps;
 mod summary;
 mod timeline;
 
@@ -83,12 +83,12 @@ pub fn run(args: &BenchArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
 fn run_load(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     let setting = args.setting(stop)?;
     if args.preload || args.preload_only {
-        steps::preload(&setting, args.preload_only)?;
+        run_steps::preload(&setting, args.preload_only)?;
     }
     if args.preload_only {
         return Ok(ExitCode::SUCCESS);
     }
-    let document = steps::run(&setting)?;
+    let document = run_steps::run(&setting)?;
     report(args, &document)?;
     for fault in setting.faults() {
         eprintln!("{fault}");

@@ -12,9 +12,9 @@
 
 mod beside;
 mod memory;
-mod quiet;
+mod quiet_host;
 mod servers;
-mod start;
+mod start_time;
 mod table;
 mod tail;
 mod throughput;
@@ -133,7 +133,7 @@ pub(crate) struct Comparison {
     pub(crate) tail: Option<tail::Tail>,
     pub(crate) beside: Vec<beside::Beside>,
     pub(crate) memory: Vec<memory::Memory>,
-    pub(crate) start: Vec<start::Start>,
+    pub(crate) start: Vec<start_time::Start>,
     /// Whether servers and driver could be given high priority.
     pub(crate) prioritized: bool,
 }
@@ -236,7 +236,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
         ..Comparison::default()
     };
     if wants(Part::Start) {
-        comparison.start = start::compare(args, &settings)?;
+        comparison.start = start_time::compare(args, &settings)?;
     }
     if wants(Part::Unpipelined) || wants(Part::Pipelined) || wants(Part::Tail) {
         let servers = servers::start_all(&settings, args)?;

@@ -8,13 +8,13 @@
 //! ```
 
 mod arrivals;
-mod desk;
 mod framer;
 mod generated;
 mod native;
 mod pregenerated;
+mod request_accounting;
 mod socket;
-mod streams;
+mod text_connections;
 
 use std::{
     sync::Arc,
@@ -26,7 +26,9 @@ use curtail_workload::Phases;
 use serde::Serialize;
 
 pub(crate) use self::native::store;
-use self::{generated::Generated, native::Sessions, pregenerated::Pregenerated, streams::Streams};
+use self::{
+    generated::Generated, native::Sessions, pregenerated::Pregenerated, text_connections::Streams,
+};
 use crate::{
     cpu::{self, ProcessTime},
     error::LoadError,

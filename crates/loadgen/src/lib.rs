@@ -18,19 +18,19 @@
 #![forbid(unsafe_code)]
 
 pub mod bench;
+mod blocking_connection;
 pub mod compare;
 mod cpu;
 mod drive;
 mod error;
-mod exchange;
 mod load;
 mod measure;
 mod preload;
 mod protocol;
-mod recording;
+mod recorded_trace;
 mod report;
+mod self_checking_value;
 pub mod soak;
-mod stamp;
 mod stop;
 mod terminal;
 mod verify;
@@ -40,6 +40,6 @@ pub use error::LoadError;
 pub use load::{Load, Marking, Source};
 pub use measure::{Counts, Lateness, NativeReport, Quantiles, WindowQuantiles};
 pub use protocol::Protocol;
-pub use recording::Recording;
+pub use recorded_trace::Recording;
 pub use report::{ClassReport, Report, Warning};
 pub use stop::Stop;

@@ -19,8 +19,8 @@ use serde::Serialize;
 use crate::{
     error::LoadError,
     protocol::Protocol,
-    recording::Recording,
-    stamp::{HEAD_BYTES, Piece},
+    recorded_trace::Recording,
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// What a run asks for.

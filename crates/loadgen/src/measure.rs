@@ -5,7 +5,7 @@
 //! instant a request was meant to be sent, the service time from the instant it was.
 
 mod class;
-mod judge;
+mod measurable_quantiles;
 mod native;
 mod windows;
 
@@ -15,14 +15,14 @@ use curtail_workload::Kind;
 use hdrhistogram::{AdditionError, Histogram};
 use serde::Serialize;
 
-use self::{class::CLASSES, judge::us, windows::WINDOWS_MAX};
+use self::{class::CLASSES, measurable_quantiles::us, windows::WINDOWS_MAX};
 pub(crate) use self::{
     class::{Class, Operation, SIZE_LIMITS_MAX, SizeClasses},
-    judge::{Judge, QUANTILES},
+    measurable_quantiles::{Judge, QUANTILES},
     native::NativeRecord,
     windows::{Windows, rank},
 };
-pub use self::{judge::Quantiles, native::NativeReport, windows::WindowQuantiles};
+pub use self::{measurable_quantiles::Quantiles, native::NativeReport, windows::WindowQuantiles};
 use crate::{error::LoadError, protocol::Reply};
 
 /// Requests of a whole run by how they ended; `done` counts the measured time alone.

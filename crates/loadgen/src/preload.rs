@@ -5,9 +5,9 @@ use std::ops::Range;
 use curtail_workload::{Kind, Random};
 
 use crate::{
+    blocking_connection::Exchange,
     drive::{self, epoch_ns},
     error::LoadError,
-    exchange::Exchange,
     load::{Load, Wording},
     protocol::{Protocol, Reply},
     stop::Stop,

@@ -9,9 +9,9 @@
 //!
 //! The verdict is the exit code: success only if not one value was lost, torn, stale or foreign.
 
-mod ask;
 mod connection;
 mod model;
+mod operation;
 mod owner;
 mod register;
 mod shared;

@@ -1,9 +1,9 @@
 //! Verifies every value: its key, whether it is whole, and whether it had been overwritten.
 //!
-//! Values carry their key and a version (see `stamp`). Whether a version is too old is decided for
-//! all connections and threads together, without guessing in which order concurrent writes took
-//! effect. Per key there is a floor: no read that is *sent* after the floor was raised may return
-//! an older version. It is raised
+//! Values carry their key and a version (see `self_checking_value`). Whether a version is too old
+//! is decided for all connections and threads together, without guessing in which order concurrent
+//! writes took effect. Per key there is a floor: no read that is *sent* after the floor was raised
+//! may return an older version. It is raised
 //!
 //! - when a write is answered that met no other write of its key, from its sending to its answer:
 //!   all that were sent before it had been answered, so that it is the newest;
@@ -20,7 +20,7 @@ use std::{
 
 use crate::{
     load::piece,
-    stamp::{HEAD_BYTES, Piece},
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// What all threads of a target know about its keys.

@@ -22,10 +22,10 @@
 //! Under Miri and loom, where there is no such system call, a region is an ordinary small
 //! allocation.
 
+mod lazy_word_array;
 pub mod prefetch;
 mod region;
 mod sync;
-mod words;
 
+pub use lazy_word_array::zeros;
 pub use region::{Pages, Region};
-pub use words::zeros;

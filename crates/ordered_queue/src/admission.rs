@@ -14,10 +14,10 @@
 //! ```
 
 use crate::{
+    bucket_stamps::Stamps,
     entry::{ACCEPTED_BIT, EntryKind, KIND_SHIFT, SEQUENCE_MASK},
     queue::{OrderedQueue, QueueState},
     sessions::{Claim, Peer, SessionName, Sessions},
-    stamps::Stamps,
 };
 
 /// A write that has arrived, decoded, of a class that goes through the queue.

@@ -33,29 +33,29 @@
 extern crate alloc;
 
 mod admission;
-mod bell;
+mod bucket_stamps;
+mod doorbell;
 mod entry;
 pub mod layout;
 mod lease;
-mod parked;
+mod parked_until_executed;
 mod queue;
 mod recovery;
 mod sessions;
-mod stamps;
 mod sync;
 mod turn;
 
 pub use admission::{Arrival, Ingress, Verdict};
-pub use bell::{BellListener, before_looking_again};
+pub use bucket_stamps::Stamps;
+pub use doorbell::{BellListener, before_looking_again};
 pub use entry::{EntryKind, QueueEntry};
 pub use lease::{Peek, QueueLease};
-pub use parked::Parked;
+pub use parked_until_executed::Parked;
 pub use queue::{Backlog, Forward, OpenError, OrderedQueue, QueueReservation, QueueState};
 pub use recovery::{Recovered, recover};
 pub use sessions::{
     Claim, ClaimTicket, GrantError, Peer, SessionLimits, SessionName, Sessions, SlotState, WAYS,
 };
-pub use stamps::Stamps;
 pub use turn::{Drained, TURN_MAX, Turn, TurnEnd, TurnStep};
 
 #[cfg(all(test, loom))]

@@ -16,7 +16,8 @@
 use curtail_dispatch::Worker;
 
 use crate::{
-    entry::EntryKind, lease::QueueLease, queue::OrderedQueue, sessions::Sessions, stamps::Stamps,
+    bucket_stamps::Stamps, entry::EntryKind, lease::QueueLease, queue::OrderedQueue,
+    sessions::Sessions,
 };
 
 /// What was found.

@@ -19,7 +19,7 @@ use curtail_codec::memcached::{
 };
 use curtail_types::{Failure, Outcome};
 
-use crate::{key_encoding::push_base64, owned_form::OwnedForm};
+use crate::{key_encoding::push_base64, owned_reply_form::OwnedForm};
 
 /// Where an answer belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -33,7 +33,7 @@ mod memcached;
 mod metrics;
 mod native;
 mod node;
-mod owned_form;
+mod owned_reply_form;
 mod pipeline;
 mod request;
 mod route;

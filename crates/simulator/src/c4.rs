@@ -22,7 +22,7 @@
 pub(crate) mod dispatcher;
 pub(crate) mod exclusive_writers;
 pub(crate) mod jbsq;
-pub(crate) mod key_placement;
+pub(crate) mod key_buckets;
 pub(crate) mod system_costs;
 
 use std::collections::HashMap;
@@ -41,11 +41,11 @@ use crate::{
     queueing::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
+        compaction_windows::{Scan, Windows},
         dispatchers::Deciders,
         server_dispatch::Shipped,
         times::{Around, Publish, Steps, Times, Uniform, Whole, services},
         versions::Versions,
-        windows::{Scan, Windows},
     },
 };
 
@@ -283,7 +283,7 @@ impl C4Model {
 
     /// The worker that the most popular key's writes go to, if one is bound to them for good.
     pub fn hot_worker(&self) -> Option<usize> {
-        let bucket = key_placement::bucket(key_placement::popular(), 0);
+        let bucket = key_buckets::bucket(key_buckets::popular(), 0);
         let is_static = matches!(self.policy, Policy::Erew | Policy::Crew);
         is_static.then(|| bucket as usize % usize::from(self.workers))
     }

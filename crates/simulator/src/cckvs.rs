@@ -8,18 +8,18 @@
 //! [`Link`] knows both and the scarcer one decides.
 
 mod bytes;
-mod costs;
+mod processor_model;
 mod skew;
-mod whole;
+mod whole_cluster;
 
 use curtail_consistency::symmetric::Model;
 use curtail_workload::zipf::top_share;
 
 pub use bytes::MessageBytes;
-pub use costs::{ClusterCosts, SharedCpu};
+pub use processor_model::{ClusterCosts, SharedCpu};
 pub use skew::Shards;
 pub(crate) use skew::base_mrps;
-pub use whole::{Count, Hardware, WholeCluster, WholeOutcome};
+pub use whole_cluster::{Count, Hardware, WholeCluster, WholeOutcome};
 
 /// A cluster under a load, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,6 +10,7 @@
 //! A run is decided by its settings and its seed, so the line that [`ClusterRun`] prints as repeats
 //! it.
 
+mod clients;
 mod clock;
 mod command;
 mod faults;
@@ -19,7 +20,6 @@ mod network;
 mod node;
 mod packet;
 mod record;
-mod sessions;
 mod world;
 
 use std::fmt;

@@ -39,11 +39,11 @@ use crate::{
     queueing::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
+        compaction_windows::{Scan, Windows},
         dispatchers::{self, Deciders},
         server_dispatch::Shipped,
         times::{Lines, Priced},
         versions::Versions,
-        windows::{Scan, Windows},
     },
 };
 

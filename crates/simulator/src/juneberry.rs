@@ -23,16 +23,16 @@
 mod audit;
 mod clients;
 mod memory;
-mod prices;
 mod run;
 mod server;
+mod step_costs;
 mod workers;
 
 use curtail_workload::{Kind, Stream, Workload, mix};
 
 use crate::histogram::Histogram;
 
-pub use prices::{DatagramPrices, DatagramTable, PersistentCosts};
+pub use step_costs::{DatagramPrices, DatagramTable, PersistentCosts};
 
 /// One point of the model.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,8 +16,8 @@
 //! same without link and prices: 99.875 % of the requests take 1 unit of time, the others K;
 //! dispatch, synchronisation and locality cost nothing.
 
-mod prices;
-mod size_core;
+mod core_under_plan;
+mod step_costs;
 
 use curtail_dispatch::{
     pull_baselines::Binding,
@@ -39,8 +39,8 @@ use crate::{
     },
 };
 
-pub use prices::{PlanCost, Prices};
-pub use size_core::{SizeCore, Stealing};
+pub use core_under_plan::{SizeCore, Stealing};
+pub use step_costs::{PlanCost, Prices};
 
 /// One point of Minos's queueing model.
 #[derive(Clone, Debug, PartialEq)]

@@ -21,6 +21,7 @@
 //! there are.
 
 pub(crate) mod arrivals;
+pub(crate) mod compaction_windows;
 pub(crate) mod dispatchers;
 mod event_loop;
 pub(crate) mod link;
@@ -29,15 +30,14 @@ pub(crate) mod server_dispatch;
 pub(crate) mod times;
 pub(crate) mod tournament;
 pub(crate) mod versions;
-pub(crate) mod windows;
 
 use curtail_dispatch::size_aware::SizePlan;
 
 use crate::{
     histogram::Histogram,
     queueing::{
-        arrivals::Arrivals, dispatchers::Deciders, link::LinkSpeed, times::Times,
-        versions::Versions, windows::Windows,
+        arrivals::Arrivals, compaction_windows::Windows, dispatchers::Deciders, link::LinkSpeed,
+        times::Times, versions::Versions,
     },
 };
 

@@ -1,6 +1,6 @@
-// The fill and the lookups of `peers.rs` for libcuckoo, the paper's authors' library, which has no
-// Rust binding. Prints M operations/s for 2 threads; the clock is the processor time per thread,
-// as with `--clock cpu` there, or with a third argument "wall" the clock on the wall.
+// The fill and the lookups of `compare_maps.rs` for libcuckoo, the paper's authors' library, which
+// has no Rust binding. Prints M operations/s for 2 threads; the clock is the processor time per
+// thread, as with `--clock cpu` there, or with a third argument "wall" the clock on the wall.
 //
 //   apt-get install libcuckoo-dev g++
 //   g++ -O3 -std=c++17 -pthread -o target/libcuckoo crates/table/benches/libcuckoo.cc

@@ -5,13 +5,13 @@
 //! address in reserved address space and grows at its end. Splitting bucket `n - 2^p` sends about
 //! half of its items to the new bucket `n`. One split moves at most one bucket's items under two
 //! stripe locks, so there is no pause, memory follows the number of items smoothly, and nothing is
-//! ever freed under a reader's feet. `cuckoo.rs` says why readers and writers never see a wrong
-//! number of buckets.
+//! ever freed under a reader's feet. `cuckoo_table.rs` says why readers and writers never see a
+//! wrong number of buckets.
 
 use crate::{
     buckets::{Place, Resolver, SLOTS},
     counters::Event,
-    cuckoo::{Bug, Size},
+    cuckoo_table::{Bug, Size},
     index::Index,
     locks::{Held, Locks},
     sync::Ordering,
@@ -102,7 +102,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
                 self.relocate(from, Place::new(buckets, slot));
             }
         }
-        // Inside the lock: a data word like any other (see the head of `cuckoo.rs`).
+        // Inside the lock: a data word like any other (see the head of `cuckoo_table.rs`).
         self.set_buckets(buckets + 1);
         drop(held);
         self.tallies.count(Event::Split);

@@ -13,7 +13,7 @@ use crate::{
         reference_in, tag_of, with_mark,
     },
     counters::{Event, Tallies},
-    cuckoo::{HeldPair, Size, Tuning},
+    cuckoo_table::{HeldPair, Size, Tuning},
     error::{Full, NoRoom, TableError},
     locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,

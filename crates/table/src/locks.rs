@@ -21,7 +21,7 @@
 //! A few neighbouring buckets share a stripe, so there are more stripes as the table grows, up to
 //! [`STRIPES_MAX`], from where on distant buckets share them too. A bucket's stripe never changes;
 //! a key's stripes are those of its buckets, and so change when one of them is split. Whoever locks
-//! or stamps them looks afterwards whether they were still the key's (`cuckoo.rs`).
+//! or stamps them looks afterwards whether they were still the key's (`cuckoo_table.rs`).
 
 use curtail_memory::{Pages, Region, prefetch::prefetch_to_write};
 
@@ -228,7 +228,7 @@ impl<const N: usize> StripePair<'_, N> {
 
 /// How writers exclude each other (CK-35). Every kind that excludes anybody keeps the stripes'
 /// versions right, so the readers are the same for all. Kinds other than [`VersionedSpin`] are in
-/// `baselines.rs`.
+/// `lock_kinds.rs`.
 pub trait Locks {
     /// Held for a whole insert, update or removal: one long critical section.
     type Whole<'a>

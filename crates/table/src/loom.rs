@@ -11,7 +11,7 @@ use loom::{sync::Arc, thread};
 use curtail_memory::Pages;
 use curtail_types::KeyHash;
 
-use crate::{Full, Index, IndexConfig, Reference, Resolver, buckets::SLOTS, cuckoo::Bug};
+use crate::{Full, Index, IndexConfig, Reference, Resolver, buckets::SLOTS, cuckoo_table::Bug};
 
 /// A reference says which item it is and what its buckets are, so that nothing else is shared.
 struct Chosen;

@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 
 use crate::{
     buckets::{Place, Resolver, SLOTS},
-    cuckoo::Size,
+    cuckoo_table::Size,
     index::Index,
     locks::Locks,
 };

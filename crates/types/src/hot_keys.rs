@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use crate::key_name::KeyName;
+use crate::inline_key::KeyName;
 
 /// Requests of a segment, as sampled, in 65,536ths.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

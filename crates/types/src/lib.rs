@@ -14,8 +14,8 @@ mod cluster;
 mod enums;
 mod hash;
 mod hot_keys;
+mod inline_key;
 mod key;
-mod key_name;
 mod operation;
 mod time;
 
@@ -28,8 +28,8 @@ pub use hash::{HashSeed, KeyHash};
 pub use hot_keys::{
     HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,
 };
+pub use inline_key::KeyName;
 pub use key::{Key, KeyError};
-pub use key_name::KeyName;
 pub use operation::{
     Access, Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Failure, Get,
     ItemStatus, Operation, Outcome, Set, SetMode, SetOutcome,

@@ -15,7 +15,7 @@ use crate::{
     keys::KeyText,
     mix::{Kind, Mix},
     popularity_change::Change,
-    ranks::Popularity,
+    popularity_ranks::Popularity,
     stepped_value::Phases,
     value_sizes::Sizes,
     zipf::{COUNT_MAX, EXPONENT_MAX},

@@ -15,9 +15,9 @@
 //! second stand beside it. A write ratio above a key's break-even has the coordinator take the key
 //! back; so every run begins by reading until the hot set is whole, and is short.
 
-mod machine;
 mod model;
 mod nodes;
+mod other_programs;
 mod plan;
 mod run;
 mod table;

@@ -12,11 +12,11 @@
 //! RawRPC reaches in a closed loop just before. The rows go to a CSV of the form that `curtail
 //! simulate FIGURE --real` draws beside the simulated ones. Needs root, iproute2 and util-linux.
 
-mod clusters;
 mod link;
 mod load;
 mod overload;
 mod table;
+mod twitter_clusters;
 
 use std::path::PathBuf;
 
@@ -61,7 +61,7 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     let build = || server::build_with_baselines(workspace, &Log::terminal());
     let binary = asked.binary.clone().map_or_else(build, Ok)?;
     match asked.part {
-        Part::Clusters => clusters::run(&asked, &binary)?,
+        Part::Clusters => twitter_clusters::run(&asked, &binary)?,
         Part::Overload => overload::run(&asked, &binary)?,
     }
     Ok(Outcome::passed())

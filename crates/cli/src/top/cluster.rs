@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::{
     number_format::{age, count, known, percent, rate},
     panels::Panel,
+    rates::{Change, Pair, Traffic},
     sample::Names,
-    view::{Change, Pair, Traffic},
 };
 
 /// What a node says of its cluster. Rates are its own.

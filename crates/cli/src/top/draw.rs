@@ -10,7 +10,7 @@ use ratatui::{
 use super::{
     number_format::{age, interval},
     panels::{Panel, panels},
-    screen::Screen,
+    screen_state::Screen,
 };
 
 /// Draws all of it.

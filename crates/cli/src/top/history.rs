@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::view::{Change, View};
+use super::rates::{Change, View};
 
 /// Since the server started, or since `top` did.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::view::Plan;
+    use crate::top::rates::Plan;
 
     fn view(uptime_seconds: u64, threshold: u64, changes: &[(u64, &str)]) -> View {
         let change = |&(at_seconds, what): &(u64, &str)| Change {

@@ -8,7 +8,7 @@ use super::{
     history::History,
     hot_keys::HotKeys,
     number_format::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
-    view::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
+    rates::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
 };
 
 /// A heading and the lines below it.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{history::History, hot_keys::HotKeys, number_format::age, panels::panels, view::View};
+use super::{history::History, hot_keys::HotKeys, number_format::age, panels::panels, rates::View};
 
 /// What there is to tell.
 #[derive(Debug, Serialize)]

@@ -10,7 +10,7 @@ use super::{
     connection::{Connection, Fault},
     hot_keys::HotKeys,
     sample::Sample,
-    screen::{News, Order},
+    screen_state::{News, Order},
 };
 
 /// Asks the server.

@@ -17,11 +17,11 @@
 use curtail_types::{Operation, Set};
 
 use super::{
-    Decoded, Form, Limits, Request, WireKey, authenticate, command,
+    Decoded, Form, Limits, Request, WireKey, authenticate, command_family,
     encode::Refusal,
     fast_path,
-    keys::{self, Keys},
     line::{Front, Line},
+    multi_key_get::{self, Keys},
 };
 
 /// Decodes what one connection sends.
@@ -99,7 +99,7 @@ impl Decoder {
         match Line::find(input, self.scanned) {
             Front::Line(line) => {
                 self.scanned = 0;
-                command::decode(self, line, limits)
+                command_family::decode(self, line, limits)
             }
             Front::Partial => self.partial(input),
             Front::TooLong => self.too_long(input),
@@ -217,7 +217,7 @@ impl Decoder {
     fn resume<'a>(&mut self, input: &'a [u8], limits: &Limits) -> Decoded<'a> {
         match self.stage {
             Stage::Command => self.decode(input, limits),
-            Stage::Keys(keys) => keys::decode(self, keys, input),
+            Stage::Keys(keys) => multi_key_get::decode(self, keys, input),
             Stage::Swallow(bytes) => self.swallow_more(bytes, input, limits),
             Stage::SkipLine(refusal) => self.skip_line(refusal, input),
             Stage::Unauthenticated => self.unauthenticated(input),
@@ -246,7 +246,7 @@ impl Decoder {
     pub(super) fn skip_line<'a>(&mut self, refusal: Refusal, input: &'a [u8]) -> Decoded<'a> {
         self.stage = Stage::SkipLine(refusal);
         match memchr::memchr(b'\n', input) {
-            Some(end) => keys::end(self, end + 1, Some(refusal)),
+            Some(end) => multi_key_get::end(self, end + 1, Some(refusal)),
             None => Decoded::Incomplete {
                 consumed: input.len(),
                 needed: 1,
@@ -294,11 +294,11 @@ impl Decoder {
     #[cold]
     fn too_long<'a>(&mut self, input: &'a [u8]) -> Decoded<'a> {
         self.scanned = 0;
-        match keys::begin_long(input) {
+        match multi_key_get::begin_long(input) {
             Some((keys, consumed)) => {
                 self.stage = Stage::Keys(keys);
                 let rest = input.get(consumed..).unwrap_or_default();
-                keys::decode(self, keys, rest).after(consumed)
+                multi_key_get::decode(self, keys, rest).after(consumed)
             }
             None => closed(input.len(), Refusal::LineTooLong.reply()),
         }

@@ -14,9 +14,10 @@ use super::{
     Decoded, Form, Limits, OPAQUE_BYTES_MAX, Request, WireKey,
     decode::complete,
     flags::{self, Flags},
-    keys::Keys,
     line::{Line, WINDOW_BYTES, split_key_unended},
-    meta, number,
+    meta,
+    multi_key_get::Keys,
+    number,
 };
 
 /// The request at the front of `input`, if it has one of the usual forms and is whole.

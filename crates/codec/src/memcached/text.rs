@@ -12,8 +12,8 @@ use super::{
     Decoded, Form, Limits, Request, WireKey, Words,
     decode::{Decoder, Header, complete, refused},
     encode::Refusal,
-    keys::{self, Keys},
     line::{Line, skip_spaces, split_key, split_word},
+    multi_key_get::{self, Keys},
     number,
 };
 
@@ -58,7 +58,7 @@ pub(super) fn set<'a>(
 /// `get <key>*`
 fn get<'a>(decoder: &mut Decoder, line: Line<'a>, words: &'a [u8], with_cas: bool) -> Decoded<'a> {
     let touch = None;
-    keys::begin(decoder, line, words, Keys { with_cas, touch })
+    multi_key_get::begin(decoder, line, words, Keys { with_cas, touch })
 }
 
 /// `gat <exptime> <key>*`
@@ -83,7 +83,7 @@ fn get_and_touch<'a>(
         };
     }
     let touch = Some(Exptime(exptime));
-    keys::begin(decoder, line, words, Keys { with_cas, touch })
+    multi_key_get::begin(decoder, line, words, Keys { with_cas, touch })
 }
 
 /// `<name> <key> <flags> <exptime> <bytes> [noreply]`

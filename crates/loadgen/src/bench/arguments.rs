@@ -17,7 +17,7 @@ use crate::{
     error::LoadError,
     load::{Load, Marking, Source},
     protocol::Protocol,
-    recording::Recording,
+    recorded_trace::Recording,
     stop::Stop,
 };
 

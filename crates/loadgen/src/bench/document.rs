@@ -13,9 +13,9 @@ use super::{
     slo::Verdict,
 };
 use crate::{
+    blocking_connection,
     drive::{Plan, epoch_ns},
     error::LoadError,
-    exchange,
     load::Load,
     measure::rank,
     protocol::Protocol,
@@ -117,7 +117,11 @@ impl Document {
             Ok(TargetText {
                 label: target.label.clone(),
                 address: target.address.clone(),
-                server: exchange::server_version(&target.address, *protocol, login.as_ref())?,
+                server: blocking_connection::server_version(
+                    &target.address,
+                    *protocol,
+                    login.as_ref(),
+                )?,
             })
         };
         let targets = targets.map(text).collect::<Result<_, _>>()?;

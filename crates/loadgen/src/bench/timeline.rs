@@ -27,11 +27,11 @@ use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use curtail_workload::Phases;
 
-use super::{arguments::LoadArgs, files, steps};
+use super::{arguments::LoadArgs, files, run_steps};
 use crate::{
+    blocking_connection,
     drive::{Plan, measure_until_lost},
     error::LoadError,
-    exchange,
     load::Source,
     protocol::Protocol,
     report::Report,
@@ -89,7 +89,7 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         return Err(LoadError::Arguments(why));
     };
     if args.preload {
-        steps::preload(&setting, false)?;
+        run_steps::preload(&setting, false)?;
     }
     let plan = Plan {
         pace: pace.clone(),
@@ -129,7 +129,8 @@ fn watch(plan: &Plan, over: &AtomicBool) -> Vec<Told> {
     if plan.load.protocol == Protocol::Resp {
         return told;
     }
-    let Ok(mut connection) = exchange::connect(&plan.target, plan.load.login.as_ref()) else {
+    let Ok(mut connection) = blocking_connection::connect(&plan.target, plan.load.login.as_ref())
+    else {
         return told;
     };
     if connection

@@ -18,10 +18,10 @@
 //! threads that belong to no server (`transfers`): what the machine does to small requests beside
 //! large values, whoever serves them.
 
-mod ahead;
-mod company;
 mod large;
+mod request_mixes;
 mod transfers;
+mod work_ahead;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -30,14 +30,14 @@ use std::{
 
 use serde::Serialize;
 
-pub(crate) use self::{ahead::AheadFigures, company::Company};
 use self::{
-    ahead::{Ahead, AheadP99},
     large::Large,
     transfers::Transfers,
+    work_ahead::{Ahead, AheadP99},
 };
+pub(crate) use self::{request_mixes::Company, work_ahead::AheadFigures};
 use super::{
-    CompareArgs, Pooled, Spread, quiet, rotated,
+    CompareArgs, Pooled, Spread, quiet_host, rotated,
     servers::{Kind, Server},
     tail,
     throughput::{self, CellPlan},
@@ -144,8 +144,8 @@ struct Run {
 
 pub(crate) fn compare(args: &CompareArgs, servers: &[Server]) -> Result<Vec<Beside>, LoadError> {
     let companies = match args.long {
-        true => company::LONG,
-        false => company::LARGE,
+        true => request_mixes::LONG,
+        false => request_mixes::LARGE,
     };
     let Some(first) = companies.first() else {
         return Ok(Vec::new());
@@ -206,7 +206,7 @@ impl Cell {
         self.rates.push(rate);
         if let Some(percent) = args.quiet {
             let cores = std::thread::available_parallelism().map_or(1, usize::from);
-            self.quiet_rounds += usize::from(quiet::wait(cores, percent));
+            self.quiet_rounds += usize::from(quiet_host::wait(cores, percent));
         }
         for index in rotated(servers.len(), round) {
             let (server, runs) = (&servers[index], &mut self.runs[index]);

@@ -6,7 +6,7 @@ use super::{
     Comparison, Pooled, Spread,
     beside::{AheadFigures, Beside},
     memory::Memory,
-    start::Start,
+    start_time::Start,
     tail::Tail,
     throughput::{Asks, Cell, CellPlan},
 };

@@ -7,7 +7,7 @@ use std::{
 
 use curtail_workload::{ClosedLoop, Constant, Poisson};
 
-use super::{Pace, Plan, desk::Pending};
+use super::{Pace, Plan, request_accounting::Pending};
 use crate::error::LoadError;
 
 /// Requests that may wait for a connection; a load that outruns the server by more is hopeless.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::{
     Clock, Ended, Plan, Session, Stall,
     arrivals::{Arrivals, Thinkers},
-    desk::{Desk, Pending},
+    request_accounting::{Desk, Pending},
     socket::Ready,
 };
 use crate::{error::LoadError, load::Asker, measure::NativeRecord};

@@ -16,10 +16,9 @@ use curtail_workload::Kind;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
-    Clock, Plan,
-    desk::{Answer, Desk, Pending},
-    epoch_ns,
+    Clock, Plan, epoch_ns,
     generated::Connections,
+    request_accounting::{Answer, Desk, Pending},
     socket::{Ready, timespec},
 };
 use crate::{

@@ -11,7 +11,7 @@ use std::{
 use curtail_client::memcached::Login;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 
-use crate::{error::LoadError, exchange};
+use crate::{blocking_connection, error::LoadError};
 
 /// Waits for any of a thread's sockets.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Poller {
         login: Option<&Login>,
         connection: usize,
     ) -> Result<Socket, LoadError> {
-        let stream = exchange::connect(target, login)?.into_stream();
+        let stream = blocking_connection::connect(target, login)?.into_stream();
         stream
             .set_nonblocking(true)
             .map_err(LoadError::network("making a socket non-blocking"))?;

@@ -6,7 +6,7 @@
 use hdrhistogram::{AdditionError, Histogram};
 use serde::Serialize;
 
-use super::{join, judge::us};
+use super::{join, measurable_quantiles::us};
 
 /// Quantiles inside each window, then over windows, in microseconds; `None` where nothing could be
 /// measured.

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use super::tally::Fault;
-use crate::stamp::Piece;
+use crate::self_checking_value::Piece;
 
 /// Whether a missing value is a fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]

@@ -9,15 +9,15 @@ use curtail_workload::Random;
 
 use super::{
     SoakArgs,
-    ask::{Ask, Verb},
     connection::{Connection, Found},
     model::{Content, Ends, Slot, When},
+    operation::{Ask, Verb},
     shared::Sharer,
     tally::{Fault, Tally, Totals},
 };
 use crate::{
     error::LoadError,
-    stamp::{HEAD_BYTES, Piece},
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// One thread's state.

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    stamp::{HEAD_BYTES, Piece},
+    self_checking_value::{HEAD_BYTES, Piece},
 };
 
 /// One thread's view of the shared keys.

@@ -12,8 +12,8 @@
 //! does one thing while the other waits, then the other does, so that only the movement of cache
 //! lines is counted, and neither lock waits nor retried reads, which the simulator adds itself.
 
+mod core_interference;
 mod network;
-mod pair;
 
 use std::{
     collections::VecDeque,
@@ -82,7 +82,7 @@ fn main() -> Result<(), Problem> {
         }
         table.add("request", 1, turn.requests(1)?);
         table.add("request", BATCH, turn.requests(BATCH)?);
-        pair::measure(&store.store, &mut table)?;
+        core_interference::measure(&store.store, &mut table)?;
         table.add("decision", 0, decision());
         table.add("put aside", 0, put_aside());
         table.add("apply", 0, apply());

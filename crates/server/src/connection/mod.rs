@@ -39,7 +39,7 @@ use crate::{
     },
     metrics::{latency::Pending, slow_log::Label},
     native::Behind,
-    owned_form::OwnedForm,
+    owned_reply_form::OwnedForm,
     size_aware::plan_snapshot::PlanSnapshot,
 };
 

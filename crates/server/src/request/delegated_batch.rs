@@ -21,7 +21,7 @@ use curtail_types::{KeyHash, Operation};
 
 use crate::{
     completion::Token,
-    owned_form::OwnedForm,
+    owned_reply_form::OwnedForm,
     request::reply_buffer::Replies,
     sync::{Mutex, lock},
 };

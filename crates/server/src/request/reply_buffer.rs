@@ -25,7 +25,7 @@ use curtail_store::{COPY_BYTES_MAX, ValueLease};
 
 use crate::{
     completion::{Awaited, Place},
-    owned_form::OwnedForm,
+    owned_reply_form::OwnedForm,
 };
 
 /// All replies of a turn, in order.

@@ -22,7 +22,7 @@ use crate::{
     limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
     node::{Completed, NodeWorker, Way, host::NodeArrival, route_of},
-    owned_form::OwnedForm,
+    owned_reply_form::OwnedForm,
     request::{
         batch::{Entry, Work},
         reply_buffer::ROOM_BYTES,

@@ -14,7 +14,7 @@ use curtail_history::{History, Updates, Verdict, check_agreed, check_linearizabl
 use curtail_server::Fault;
 
 use crate::{
-    callers::{Caller, Nodes, Plan, Run},
+    recording_clients::{Caller, Nodes, Plan, Run},
     sessions::sessions,
     support::{Cluster, Shape, setting},
 };

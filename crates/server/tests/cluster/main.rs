@@ -2,26 +2,26 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
-mod bereft;
-mod callers;
-mod counted;
 #[path = "../counting/mod.rs"]
 mod counting;
-mod ends;
-mod episode;
+mod failure_logs;
 mod failures;
-mod gaps;
+mod fault_episode;
 mod histories;
-mod lags;
+mod item_expiry;
+mod key_lost_mid_move;
+mod late_views;
 mod leftovers;
 mod losses;
 mod metrics;
+mod migration_rate;
 mod network;
-mod paces;
+mod one_reply_per_request;
+mod process_faults;
 mod processes;
-mod real;
-mod reasons;
+mod recording_clients;
 mod restarts;
 mod sessions;
 mod support;
-mod treasure;
+mod unanswered_time;
+mod untouched_keys;

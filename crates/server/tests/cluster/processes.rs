@@ -27,8 +27,8 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use tempfile::TempDir;
 
 use crate::{
+    failure_logs::{Log, keep_panics},
     network::Network,
-    reasons::{Log, keep_panics},
     support::{Shape, write_secret},
 };
 

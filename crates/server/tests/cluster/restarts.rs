@@ -10,8 +10,8 @@ use curtail_history::{Verdict, check_linearizable};
 use curtail_testing::{Client, PATIENCE};
 
 use crate::{
-    callers::{Caller, Nodes, Plan, Run},
     histories::{PLAN, STEPS_MAX},
+    recording_clients::{Caller, Nodes, Plan, Run},
     support::{Cluster, answered, setting, store},
 };
 

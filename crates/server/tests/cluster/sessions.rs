@@ -5,7 +5,7 @@ use std::{ops::Range, sync::atomic::Ordering, thread};
 
 use curtail_history::{Action, Entry, Numbered, Outcome};
 
-use crate::callers::{Caller, Run};
+use crate::recording_clients::{Caller, Run};
 
 /// Sessions that one client may have, one after the other.
 const LIVES: u32 = 100_000;

@@ -4,19 +4,19 @@
 //! end, so a hang is a failure and not a stuck build.
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
-mod counted;
+mod compaction;
 #[path = "../counting/mod.rs"]
 mod counting;
 mod dumps;
 mod fairness;
-mod folding;
 mod histories;
 mod hostile;
 mod large_values;
 mod lifecycle;
 mod limits;
-mod observing;
+mod one_reply_per_request;
 mod pipelines;
 mod policies;
+mod stats_and_metrics;
 mod support;
 mod watching;

@@ -1,9 +1,9 @@
 //! The world of a run: what happens, in order of time.
 
-mod chance;
 mod healing;
 mod losses;
-mod outages;
+mod random_faults;
+mod unanswered_time;
 
 use curtail_consistency::{
     membership::{self, Members},
@@ -13,16 +13,16 @@ use curtail_history::Verdict;
 use curtail_types::{Instant, NodeId, NodeSet};
 use curtail_workload::Random;
 
-use self::{losses::Keepers, outages::Outages};
+use self::{losses::Keepers, unanswered_time::Outages};
 use super::{
     ClusterOutcome, ClusterRun, Fault,
+    clients::Session,
     clock::Clock,
     keys::Keys,
     network::Network,
     node::{Deed, Node, StoreAsk},
     packet::{Answer, Demand, Packet},
     record::{Asked, Record},
-    sessions::Session,
 };
 use crate::event_queue::EventQueue;
 

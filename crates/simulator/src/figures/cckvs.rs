@@ -8,7 +8,7 @@
 //! the production protocol ([`crate::WholeCluster`]). Hit ratios are exact (`hits=` says them);
 //! where the paper states another, its own stands beside in a chart of its own.
 
-pub(super) mod stated;
+pub(super) mod paper_text_numbers;
 mod sums;
 mod throughput;
 
@@ -246,7 +246,7 @@ fn row(
     (metric, value): (&'static str, f64),
 ) -> Row {
     let (series, params) = curve;
-    let paper = stated::of(request.figure.name, series, params, x, metric);
+    let paper = paper_text_numbers::of(request.figure.name, series, params, x, metric);
     request.row(curve, x, (metric, Some(value)), paper)
 }
 

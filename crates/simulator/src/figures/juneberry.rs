@@ -4,10 +4,10 @@
 //! much waits to be executed.
 
 mod curves;
-mod micro;
 mod overload;
-mod pattern;
+mod read_after_write;
 mod sizes;
+mod transport_only;
 
 use curtail_ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
@@ -23,10 +23,10 @@ use crate::{
 };
 
 pub(super) use curves::{FIG7, FIG9};
-pub(super) use micro::FIG6;
 pub(super) use overload::OVERLOAD;
-pub(super) use pattern::PATTERN;
+pub(super) use read_after_write::PATTERN;
 pub(super) use sizes::FIG11;
+pub(super) use transport_only::FIG6;
 
 /// One curve of one setting, of which the load is still open.
 #[derive(Clone, Debug)]

@@ -174,7 +174,7 @@ fn points(request: &Request<'_>) -> Vec<Row> {
         rows.push(one("within", within, Some(1.0)));
     }
     if request.series.contains(&"cckvs") {
-        rows.extend(cckvs::stated::points(request));
+        rows.extend(cckvs::paper_text_numbers::points(request));
     }
     rows
 }

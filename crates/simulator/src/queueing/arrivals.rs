@@ -8,7 +8,7 @@ use curtail_workload::{
 };
 
 use crate::{
-    c4::key_placement,
+    c4::key_buckets,
     queueing::{
         requests::{Request, Way},
         tournament::NO_TIME,
@@ -58,7 +58,7 @@ impl<'a> Arrivals<'a> {
     ) -> Self {
         let asks = Asks::Ranks {
             ranks,
-            popular: key_placement::popular(),
+            popular: key_buckets::popular(),
             keys: Random::of_stream(seed, 1),
             kinds: Random::of_stream(seed, 2),
             writes: Chance::new(write_percent / 100.0),
@@ -158,7 +158,7 @@ impl<'a> Arrivals<'a> {
             } => {
                 request.key = ranks.rank(keys);
                 request.write = kinds.chance(*writes);
-                request.partition = key_placement::bucket(popular, request.key);
+                request.partition = key_buckets::bucket(popular, request.key);
             }
             Asks::Workload(generator) => {
                 let drawn = generator.draw(now);

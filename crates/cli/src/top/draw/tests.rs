@@ -10,7 +10,7 @@ use super::*;
 use crate::top::{
     hot_keys::{HotKey, HotKeys},
     sample::{Names, Sample},
-    screen::News,
+    screen_state::News,
 };
 
 /// What a server said at two moments, two seconds apart.

@@ -1,7 +1,7 @@
 //! The protocol without faults, step by step. The checker covers the other orders.
 
 mod cluster;
-mod late;
+mod late_messages;
 mod unfinished;
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet, WriterId};

@@ -23,9 +23,9 @@ use rustix::{
 };
 
 use crate::{
+    blocking_connection,
     cpu::{self, StepBack},
     error::LoadError,
-    exchange,
     load::Load,
 };
 
@@ -75,7 +75,7 @@ impl Large {
         self.core.map_or(Ok(()), cpu::pin)?;
         cpu::step_back(self.step_back);
         let doing = || LoadError::network("asking for large values");
-        let mut stream = exchange::connect(target, None)?.into_stream();
+        let mut stream = blocking_connection::connect(target, None)?.into_stream();
         let wording = self.load.wording();
         let mut asker = self.load.asker(1, index, CONNECTIONS);
         let mut gaps = Random::of_stream(2, index as u64);

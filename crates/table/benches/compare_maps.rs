@@ -1,6 +1,6 @@
 //! The index beside other concurrent maps: fill, lookups at 95 % load, memory.
 //!
-//! `cargo bench -p curtail-table --bench peers --
+//! `cargo bench -p curtail-table --bench compare_maps --
 //!  [--slots N] [--rounds N] [--lookups N] [--only NAME]`
 //!
 //! 8 B keys and values, which the index has in an array beside it, the same hash function for all,

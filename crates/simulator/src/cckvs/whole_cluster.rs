@@ -18,7 +18,7 @@
 //! Clients are a closed loop, as in the paper: each request thread has a number of sessions, and
 //! their arrival costs nothing.
 
-mod hardware;
+mod hardware_costs;
 mod hot;
 mod port;
 mod run;
@@ -26,7 +26,7 @@ mod thread;
 
 use curtail_consistency::symmetric::Model;
 
-pub use hardware::Hardware;
+pub use hardware_costs::Hardware;
 
 use super::TrafficShares;
 

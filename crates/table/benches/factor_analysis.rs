@@ -1,6 +1,6 @@
 //! The paper's factor analysis: what each idea adds to a table that begins as MemC3's.
 //!
-//! `cargo bench -p curtail-table --bench factors -- [--slots N] [--threads N] [--rounds N]`
+//! `cargo bench -p curtail-table --bench factor_analysis -- [--slots N] [--threads N] [--rounds N]`
 //!
 //! The chain of section 3.6.1 (CK-43, CK-44): one lock for the whole insert and a depth-first
 //! search; lock only to validate and execute; search breadth-first; prefetch in the search; lock

@@ -4,7 +4,7 @@ use super::{
     model::{Content, Ends, Slot, When},
     tally::Fault,
 };
-use crate::stamp::Piece;
+use crate::self_checking_value::Piece;
 
 /// One request on an owned key.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::{
     Target,
     draw::draw,
     sampler::Sampler,
-    screen::{News, Order, Screen, Step},
+    screen_state::{News, Order, Screen, Step},
 };
 
 /// Shows `target` until the user or a signal ends it.

@@ -4,9 +4,9 @@ use std::{collections::VecDeque, time::Duration};
 
 use super::{
     Clock, Plan,
-    desk::{Answer, Desk, Pending},
     framer::{Framer, LINE_BYTES_MAX},
     generated::Connections,
+    request_accounting::{Answer, Desk, Pending},
     socket::{Poller, Ready, Socket},
 };
 use crate::error::LoadError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{history::History, hot_keys::HotKeys, sample::Sample, view::View};
+use super::{history::History, hot_keys::HotKeys, rates::View, sample::Sample};
 
 /// The state behind what is drawn.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use curtail_history::Verdict;
 use curtail_server::Fault;
 
 use crate::{
-    episode::{Told, Trouble, episode},
+    fault_episode::{Told, Trouble, episode},
     network::Network,
     processes::Processes,
     support::{Shape, setting},

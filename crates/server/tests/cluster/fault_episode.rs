@@ -15,14 +15,14 @@ use curtail_types::listed_enum;
 use curtail_types::{Instant, NodeId};
 
 use crate::{
-    callers::{Caller, End, Nodes, Plan, Run},
-    gaps::{Gaps, longest},
     histories::{STEPS_MAX, word},
     losses::{Views, with_losses, without_losses},
     processes::Processes,
+    recording_clients::{Caller, End, Nodes, Plan, Run},
     sessions::{number_the_unanswered, sessions},
     support::Shape,
-    treasure::Treasure,
+    unanswered_time::{Gaps, longest},
+    untouched_keys::Treasure,
 };
 
 listed_enum! {

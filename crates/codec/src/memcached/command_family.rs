@@ -7,9 +7,10 @@ use super::{
     Decoded, Limits, Request, admin,
     decode::{Decoder, closed, complete, refused},
     encode::Refusal,
-    keys::{self, Keys},
     line::{Line, split_word},
-    meta, text,
+    meta,
+    multi_key_get::{self, Keys},
+    text,
 };
 
 /// Decodes a command of any kind.
@@ -17,7 +18,9 @@ use super::{
 pub(super) fn decode<'a>(decoder: &mut Decoder, line: Line<'a>, limits: &Limits) -> Decoded<'a> {
     match line.text {
         [b'm', b'g', b' ', words @ ..] => meta::get(line, words),
-        [b'g', b'e', b't', b' ', words @ ..] => keys::begin(decoder, line, words, Keys::default()),
+        [b'g', b'e', b't', b' ', words @ ..] => {
+            multi_key_get::begin(decoder, line, words, Keys::default())
+        }
         [b'm', b's', b' ', words @ ..] => meta::set(decoder, line, words, limits),
         [b's', b'e', b't', b' ', words @ ..] => text::set(decoder, line, words, limits),
         _ => other(decoder, line, limits),

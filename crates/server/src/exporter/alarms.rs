@@ -105,14 +105,13 @@ impl Alarms {
             }
         }
         report_suppressed(&shared.limits, seconds);
-        if let Some(native) = shared.native.as_deref() {
-            if let Some(suppressed) = native.flushes.left(seconds) {
-                info!(
-                    target: component::ADMIN,
-                    suppressed,
-                    "{suppressed} more flushes were executed"
-                );
-            }
+        let flushes = shared.native.as_deref().map(|native| &native.flushes);
+        if let Some(suppressed) = flushes.and_then(|limit| limit.left(seconds)) {
+            info!(
+                target: component::ADMIN,
+                suppressed,
+                "{suppressed} more flushes were executed"
+            );
         }
     }
 }

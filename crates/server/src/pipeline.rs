@@ -62,9 +62,9 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
     } else {
         for (number, entry) in batch.entries().iter().enumerate() {
             look_ahead(worker, batch, number);
-            match worker.routing.asks() {
+            match route::has_to_ask(worker, entry) {
                 true => route_and_run(worker, std::slice::from_ref(entry)),
-                // Nothing was handed on in this turn: only writes have to ask, and the way to
+                // Nothing was handed on in this turn: at most writes have to ask, and the way to
                 // the store is compiled into this loop.
                 false => execute_entry::carry_out(worker, entry, worker.routing.claims()),
             }

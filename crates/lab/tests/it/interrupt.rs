@@ -77,11 +77,13 @@ fn a_simulation_that_is_interrupted_keeps_its_points() {
     assert!(!folder.join("c4-curve.csv").exists());
 }
 
-/// Goal: the model that is under way says how far it came, and claims no more.
+/// Goal: the model that is under way says how far it came, and claims no more. Method: a model that
+/// takes minutes; of all models, some are left whenever the signal comes.
 #[test]
 fn a_check_that_is_interrupted_says_how_far_it_came() {
-    let (output, errors) = interrupted(&["check", "all", "--deep", "--threads", "1"]);
+    let (output, _) = interrupted(&["check", "lin-wide", "--threads", "1"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("not finished"), "{text}");
+    let (_, errors) = interrupted(&["check", "all", "--deep", "--threads", "1"]);
     assert!(errors.contains("further models were not begun"), "{errors}");
 }

@@ -51,6 +51,15 @@ pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
     worker.node.is_none() && worker.native.is_none()
 }
 
+/// Whether a request has to ask where it runs. Reads that run where they arrive do not, as long as
+/// nothing is delegated in this turn.
+#[inline]
+pub(crate) fn has_to_ask(worker: &Worker, entry: &Entry<'_>) -> bool {
+    let routing = &worker.routing;
+    let runs_here = || routing.reads_here && worker.delegation.is_empty() && is_read(entry);
+    routing.asks() && !runs_here()
+}
+
 /// The route of the run of requests that begins with `entry`.
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     // A connection that was put off has no further part in this turn.
@@ -167,6 +176,12 @@ pub(crate) fn claim(worker: &Worker, hash: KeyHash) -> Route {
         // The holder's count of writes is full; the store is correct without an owner, too.
         Claim::Full(_) => Route::Here,
     }
+}
+
+/// Whether a request is about one item and does not change it.
+#[inline]
+fn is_read(entry: &Entry<'_>) -> bool {
+    matches!(&entry.work, Work::Request(Request::Item { operation, .. }) if operation.is_read())
 }
 
 /// Whether a request is about one item and may change it.

@@ -24,15 +24,15 @@
 
 mod decide;
 mod interface;
-mod members;
 mod pair_leases;
+mod record;
 
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
 use pair_leases::Pairs;
 
 pub use interface::{Config, Heartbeat, Input, MembershipEvent, Output};
-pub use members::{Change, Incarnation, Members};
+pub use record::{Change, Incarnation, Members};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -98,7 +98,7 @@ struct Target {
     /// The trial cluster that was started with this port
     #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
-    /// The cluster of this cluster file, in place of a trial cluster (status, remove, rebalance)
+    /// Cluster file of a cluster that is no trial cluster; for status, remove and rebalance
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }

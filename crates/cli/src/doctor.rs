@@ -85,7 +85,7 @@ fn network_card() -> Finding {
         // In the words that the server would use, because they are the server's.
         Err(why) => good(name, format!("a thread acknowledges, because {why}")).note(
             true,
-            "for --native with --native-interface; --native-mode xdp would not start: see \
+            "matters only with --native-interface; --native-mode xdp would not start: see \
              docs/guide/nic.md",
         ),
     }
@@ -151,9 +151,8 @@ fn spinning() -> Finding {
         1 => good("spinning", "off: there is one processor"),
         usable => good("spinning", format!("with -t {} or less", usable - 1)).note(
             true,
-            "with a processor to spare, workers that are usually asked again at once wait awake \
-             for up to 20 us, which saves a client the time to wake them; with one worker for \
-             each processor, the default, they sleep at once",
+            "with fewer workers than processors, busy workers poll for up to 20 us before they \
+             sleep, which saves clients the time to wake them",
         ),
     }
 }
@@ -251,7 +250,7 @@ fn memory_lock() -> Finding {
     };
     good("locked memory", bytes).note(
         limit != "unlimited" && !curtail_runtime::is_root(),
-        "-k needs -m and the memory of the process beside it",
+        "for -k, set it to unlimited (LimitMEMLOCK=infinity)",
     )
 }
 

@@ -11,7 +11,7 @@ use crate::{flag_errors::Faults, native_flags, ranged_numbers::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
-Extended options (-o), comma separated; no_maxconns_fast and no_compaction switch those two off:
+Extended options (-o), comma separated; no_maxconns_fast and no_compaction disable two of them:
   maxconns_fast          close new connections at once above the limit (default: on)
   idle_timeout=SECONDS   close idle connections (default: 0, never)
   read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
@@ -19,18 +19,19 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction switc
   worker_logbuf_size=KB  buffer for the lines that a worker writes in a turn (default: 64)
   compaction             execute consecutive writes of one key as one, each with its own reply
                          (default: on)
-  size_threshold=BYTES   size from which a value is large for size-aware-static, and the least for
-                         size-aware (default: 32768, at least 4097)
+  size_threshold=BYTES   size from which a value is large for size-aware-static, and the minimum of
+                         that size for size-aware (default: 32768, at least 4097)
   size_queue=NUM         maximum connections on a large worker (default: 256)
   size_nice=0..19|idle   priority of large workers; idle is SCHED_IDLE with a boost when a worker
                          starves (default: idle)
   slow_us=US             keep requests that take at least this long in the slow log (`stats slow`,
                          `watch slow`); also set by `stats slow threshold US` (default: 0, off)
-  size_epoch=MS          how often size-aware recomputes its threshold (default: 1000)
+  size_epoch=MS          period of size-aware's plan, of load balancing and of summaries in the log
+                         (default: 1000)
   native_backlog=NUM     writes waiting in a queue above which a further one is acknowledged only
                          after it is executed (default: 256)
   native_sessions=NUM    maximum native sessions (default: 1024)
-  native_address_sessions=NUM  of them, maximum for one address (default: 16, at most 16)
+  native_address_sessions=NUM  maximum native sessions of one address (1 to 16, default: 16)
   native_lease_ms=MS     time after which an unused session ends (default: 60000)
   native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
   native_attach=HOW      where the XDP program runs: native (driver), generic (kernel's stack) or
@@ -40,8 +41,8 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction switc
   native_choice=HOW      which worker's socket receives a datagram: flow, random, writes or key
                          (default: flow)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)
-Other options of memcached, and unknown ones, are accepted without effect, with a warning. Options
-for protection or storage that curtail does not have are refused.
+Other options of memcached, and unknown ones, are accepted without effect, with a warning;
+ssl_*, ext_*, proxy_config and drop_privileges are refused.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
 

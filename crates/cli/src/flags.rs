@@ -30,7 +30,8 @@ pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; no reply is longer than its request; 0 disables it
+    /// UDP port for memcached's datagrams; a request whose reply could be longer is refused; 0
+    /// disables it
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -75,7 +76,7 @@ pub(crate) struct Flags {
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     conn_limit: i64,
-    /// Lock all memory, so that none is swapped out
+    /// Lock memory once it is used, so that none is swapped out
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
     /// Log more: -v sets --log-level debug; -vv and -vvv also log connections and commands
@@ -110,7 +111,7 @@ pub(crate) struct Flags {
     /// Use small memory pages only
     #[arg(long, overrides_with = "enable_largepages")]
     no_largepages: bool,
-    /// Character that ends the key prefix in "stats detail"; also turns that on
+    /// Prefix delimiter for "stats detail"; also enables it
     #[arg(short = 'D', long, value_name = "CHAR")]
     prefix_delimiter: Option<char>,
     /// Number of worker threads (default: usable processors)
@@ -267,13 +268,13 @@ impl Flags {
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: only what is answered in no more bytes than it was asked in; the rest is \
-                 told to use TCP",
+                "-U {}: a request whose reply could be longer is refused; clients must use TCP \
+                 for it",
                 self.udp_port
             ));
         }
         if self.user.as_deref().is_some_and(|user| user != "root") && !curtail_runtime::is_root() {
-            warnings.push("-u: of no effect, because the server is not started by root".to_owned());
+            warnings.push("-u: of no effect, because root did not start the server".to_owned());
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ pub(crate) struct NativeFlags {
     /// Number of ordered queues for native writes: 16, 32 or 64 (default: 16)
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
-    /// Writes that a queue holds, a power of two (default: 4096, or what an eighth of -m holds)
+    /// Slots per queue, a power of two (default: 4096, less if the queues would exceed -m / 8)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
     /// Folder in the BPF file system where the program and its queues are pinned (default:

@@ -220,13 +220,13 @@ fn greet(server: &Server, config: &Config) {
         (_, Some(file)) => info!(
             target: component::SERVER,
             file = %file.display(),
-            "started empty: the -e file does not exist; SIGUSR1 saves the contents and stops, any \
-             other end loses them"
+            "started empty: the -e file does not exist; SIGUSR1 or `shutdown graceful` saves the \
+             contents, any other stop loses them"
         ),
         (_, None) => info!(
             target: component::SERVER,
-            "started empty: the contents are lost when the process ends (-e keeps them over a \
-             planned restart)"
+            "started empty: the contents are lost when the process ends (with -e, SIGUSR1 saves \
+             them)"
         ),
     }
 }
@@ -245,7 +245,7 @@ fn greet_beside(server: &Server) {
         info!(
             target: component::NATIVE,
             mode = native.mode.name(),
-            "the native protocol is spoken on {}, mode {}: {}",
+            "native protocol on {}, mode {}: {}",
             listed(native.addresses),
             native.mode.name(),
             native.promise

@@ -46,8 +46,8 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
-    /// Native protocol: on a full queue pause the session for this many microseconds, as RDMA does,
-    /// in place of narrowing its window.
+    /// Native protocol: on a full queue pause the session this long, like RDMA's RNR retry, instead
+    /// of narrowing its window.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
     /// Process id of the server, to measure its processor time; one for each target, PID+PID for a
@@ -170,7 +170,7 @@ pub struct LoadArgs {
         help_heading = "Measuring"
     )]
     pub size_classes: Vec<u32>,
-    /// Microseconds after its due time from which a sent request counts as late.
+    /// A request sent this many microseconds after its due time is late.
     #[arg(
         long,
         value_name = "US",

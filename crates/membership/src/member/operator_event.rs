@@ -74,16 +74,22 @@ impl fmt::Display for MemberEvent {
                  did not answer in time: requests are refused",
             ),
             Self::Resumed => f.write_str("this node has its lease again: it answers requests"),
-            Self::Removed => f.write_str("the other nodes removed this node from the cluster"),
+            Self::Removed => {
+                f.write_str("the other nodes removed this node; it drops its contents and rejoins")
+            }
             Self::Replaced => {
                 f.write_str("another process joined as this node: end one of the two")
             }
             Self::Departed => f.write_str("this node has left the cluster"),
             Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
             Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
-            Self::Changed(change) => write!(f, "changed the view: {}", Told(change)),
+            Self::Changed(change) => write!(f, "this node changed the view: {}", Told(change)),
             Self::Beaten(change) => {
-                write!(f, "another node changed the view first: {}", Told(change))
+                write!(
+                    f,
+                    "this change of the view may not have been written: {}",
+                    Told(change)
+                )
             }
             Self::StoreWentBack => f.write_str(
                 "the store holds an older view than before, which this node ignores: it was \
@@ -97,8 +103,8 @@ impl fmt::Display for MemberEvent {
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
             Self::StoreSlow { asked, took } => {
                 let what = match asked {
-                    StoreAsked::Reading => "be read",
-                    StoreAsked::Change => "take a change",
+                    StoreAsked::Reading => "answer",
+                    StoreAsked::Change => "change",
                 };
                 let ms = took.as_millis();
                 write!(
@@ -124,7 +130,7 @@ impl fmt::Display for Told<'_> {
             Change::Settle => f.write_str("all keys have moved"),
             Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
-            Change::Detach => f.write_str("this node serves by the lease of the store alone"),
+            Change::Detach => f.write_str("this node serves by the view store's lease alone"),
             Change::Attach => f.write_str("this node has the leases of all nodes again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
@@ -153,7 +159,7 @@ mod tests {
         let event = MemberEvent::Changed(Change::Remove(nodes));
         assert_eq!(
             event.to_string(),
-            "changed the view: removed node 0, node 2"
+            "this node changed the view: removed node 0, node 2"
         );
     }
 }

@@ -125,7 +125,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "flush_all: every item will be dropped at the time that exptime names"
+            "flush_all: scheduled for exptime"
         );
     }
 }

@@ -7,7 +7,7 @@
 use tracing::{info, warn};
 
 use crate::{
-    log::{Limit, Limits, component},
+    log::{Limits, component},
     metrics::counters::Count,
     worker::shared::Shared,
 };
@@ -45,7 +45,7 @@ const ALARMS: [Alarm; 6] = [
     Alarm {
         component: Component::Connections,
         count: |shared| shared.doors.pauses.total(),
-        what: "times no connection was accepted because -c connections are open",
+        what: "pauses in accepting because -c connections are open",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },
     Alarm {
@@ -57,8 +57,8 @@ const ALARMS: [Alarm; 6] = [
     Alarm {
         component: Component::Memory,
         count: |shared| of(shared, Count::StoreNoMemory),
-        what: "writes found no memory",
-        remedy: "raise -m or cache_memlimit, or allow evictions (-M is given)",
+        what: "writes were refused for lack of memory",
+        remedy: "raise -m or cache_memlimit, or remove -M if it is given",
     },
     Alarm {
         component: Component::Memory,
@@ -105,8 +105,13 @@ impl Alarms {
             }
         }
         report_suppressed(&shared.limits, seconds);
-        if let Some(native) = shared.native.as_deref() {
-            report_suppressed_commands(&native.flushes, seconds);
+        let flushes = shared.native.as_deref().map(|native| &native.flushes);
+        if let Some(suppressed) = flushes.and_then(|limit| limit.left(seconds)) {
+            info!(
+                target: component::ADMIN,
+                suppressed,
+                "{suppressed} more flushes were executed"
+            );
         }
     }
 }
@@ -122,12 +127,6 @@ impl Alarm {
                 warn!(target: component::MEMORY, count, within_s, "{count} {what}; {remedy}");
             }
         }
-    }
-}
-
-fn report_suppressed_commands(limit: &Limit, seconds: u64) {
-    if let Some(suppressed) = limit.left(seconds) {
-        info!(target: component::ADMIN, suppressed, "{suppressed} more commands were executed");
     }
 }
 
@@ -147,7 +146,13 @@ fn report_suppressed(limits: &Limits, seconds: u64) {
              protocol"
         );
     }
-    report_suppressed_commands(&limits.admin, seconds);
+    if let Some(suppressed) = limits.admin.left(seconds) {
+        info!(
+            target: component::ADMIN,
+            suppressed,
+            "{suppressed} more administrative commands were executed"
+        );
+    }
     if let Some(suppressed) = limits.accept.left(seconds) {
         warn!(
             target: component::CONNECTIONS,

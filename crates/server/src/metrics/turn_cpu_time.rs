@@ -1,7 +1,7 @@
 //! Processor time of a worker's turns: the proof that no turn is long.
 //!
 //! Reading a thread's processor time is a system call, so only every 64th turn is measured, and
-//! every turn that did maintenance, where the long ones would be.
+//! every turn after one that did maintenance, where the long ones would be.
 
 use curtail_runtime::ThreadCpuClock;
 

@@ -235,7 +235,8 @@ impl Native {
             error!(
                 target: component::NATIVE,
                 "an accepted write was damaged before it was executed; from now on writes are \
-                 acknowledged after they are executed; check this machine's memory and report this"
+                 acknowledged after they are executed; check this machine's RAM and tell curtail's \
+                 developers"
             );
         }
         self.set_state(QueueState::Draining);
@@ -320,19 +321,16 @@ impl Native {
     /// What an acknowledgement promises here, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
         let who = match self.mode {
-            NativeMode::Xdp => "the XDP program acknowledges",
-            NativeMode::IoAck => "a thread acknowledges",
-            NativeMode::Deferred => "workers acknowledge before they execute",
-            NativeMode::Raw => "workers acknowledge after they execute",
+            NativeMode::Xdp => "the XDP program acknowledges writes before they are executed",
+            NativeMode::IoAck => "a thread acknowledges writes before they are executed",
+            NativeMode::Deferred => "workers acknowledge writes before they execute them",
+            NativeMode::Raw => "workers acknowledge writes after they execute them",
         };
-        let what = match self.mode {
-            NativeMode::Raw => "accepted means executed",
-            _ => "accepted means ordered and held once in memory, to be executed exactly once",
+        let lost = match self.mode {
+            NativeMode::Xdp => "only accepted writes not yet executed survive a crash",
+            _ => "the contents end with the process",
         };
-        format!(
-            "{who}: {what}; this store is memory, so the end of the process loses accepted and \
-             executed writes alike, and nothing is ever durable"
-        )
+        format!("{who}; {lost}")
     }
 }
 

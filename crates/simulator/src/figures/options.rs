@@ -99,10 +99,10 @@ options! {
     Requests "requests" "requests" requests: Option<u64>,
     /// Seed of every random choice; 1 by default.
     Seed "seed" "seed" seed: Option<u64>,
-    /// C-4: the rules to follow where the paper and its authors' simulator differ.
+    /// C-4: follow the authors' simulator (`reference`) or the paper where they differ.
     #[arg(value_enum)]
     Rules "rules" "rules" rules: Option<Rules>,
-    /// C-4: outstanding requests at which a worker gets no more balanced ones.
+    /// C-4: outstanding requests at which the balancer skips a worker.
     Depth "depth" "depth" depth: Option<u16>,
     /// C-4: where requests are balanced: on the network card, as in the paper, or on one of the
     /// cores.

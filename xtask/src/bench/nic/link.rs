@@ -294,7 +294,7 @@ fn await_start(log: &Path, server: Option<&mut Running>) -> Result<()> {
     let end = Instant::now() + START_MAX;
     while Instant::now() < end {
         let text = fs::read_to_string(log).unwrap_or_default();
-        if text.contains("the native protocol is spoken on") {
+        if text.contains("native protocol on") {
             return Ok(());
         }
         if server.has_ended()? {

@@ -66,7 +66,7 @@ pub(super) const TABLE: &[Family] = families! {
         {state="live"} number("cluster_nodes_live"),
         {state="joining"} number("cluster_nodes_joining"),
         {state="placed"} number("cluster_nodes_placed");
-    Gauge curtail_cluster_replicas "Nodes that hold each key.":
+    Gauge curtail_cluster_replicas "Nodes that hold a key which is not hot.":
         number("cluster_replicas");
     Gauge curtail_cluster_moving "1 while keys move between nodes.":
         number("cluster_moves");
@@ -81,7 +81,7 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
         number("cluster_items_lost");
-    Gauge curtail_cluster_hot_keys "Hot keys, which every node answers for.":
+    Gauge curtail_cluster_hot_keys "Hot keys; every node holds a copy.":
         number("cluster_hot_keys");
     Counter curtail_cluster_hot_keys_promoted_total "Keys that became hot.":
         number("cluster_became_hot");
@@ -118,16 +118,16 @@ pub(super) const TABLE: &[Family] = families! {
         "Keys dropped because their new node refused the value as too long.":
         of(ClusterKeysUnfit);
     Counter curtail_cluster_moves_held_total
-        "Times that moving keys paused because too many were in flight.":
+        "Times that the move of keys paused because too many were in flight.":
         of(ClusterMovesHeld);
     Counter curtail_cluster_move_batches_total "Batches of moved keys.":
         of(ClusterMoveBatches);
-    Counter curtail_cluster_shown_total "Replies with the value of a shared key.":
+    Counter curtail_cluster_shown_total "Relayed replies with the value of a hot key.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);
     Counter curtail_cluster_link_parts_total
-        "Requests, replies and messages in frames sent over node links.":
+        "Requests, replies and protocol messages in the frames sent over node links.":
         of(ClusterPartsSent);
     Counter curtail_cluster_link_messages_total
         "Messages of the consistency protocol sent over node links.":

@@ -373,9 +373,9 @@ mod tests {
     const HEAD: &str = "# Metrics
 
 Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column has
-the rows of [`stats`](stats.md) that a metric carries, each behind its labels; `*` is any text.
-`stats reset` resets rows of `stats`, but no metric. Metrics that begin with `curtail_cluster_`
-exist on nodes of a cluster, those that begin with `curtail_native_` with `--native`.
+the equivalent rows of [`stats`](stats.md), each after its labels; `*` is any text. `stats reset`
+resets rows of `stats`, of the metrics only `curtail_turn_cpu_highest_seconds`. Metrics that begin
+with `curtail_cluster_` exist on nodes of a cluster, `curtail_native_` with `--native`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

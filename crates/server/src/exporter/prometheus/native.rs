@@ -41,7 +41,7 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:mode", mode);
     Counter curtail_native_accepted_total "Native writes acknowledged before they were executed.":
         by("native:accepted", |native| native.queues.accepted);
-    Counter curtail_native_queued_total "Native writes acknowledged after execution.":
+    Counter curtail_native_queued_total "Native writes queued without early acknowledgement.":
         by("native:queued", |native| native.queues.queued);
     Counter curtail_native_found_full_total "Native writes that found their queue full.":
         by("native:found_full", |native| native.queues.found_full);
@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Family] = families! {
         of(Errors);
     Counter curtail_native_dropped_total
         "Native datagrams dropped, by reason: foreign (not of this protocol), stale (in progress \
-         or superseded), handshakes (above the rate), absent (the server's heartbeat stopped).":
+         or superseded), handshakes (above the rate), absent (XDP: no server heartbeat).":
         {reason="foreign"} of(DroppedForeign),
         {reason="stale"} of(DroppedStale),
         {reason="handshakes"} of(DroppedHandshakes),

@@ -47,7 +47,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Counter curtail_accept_paused_seconds_total in Microseconds
         "Time for which the connection limit stopped accepting.":
         by("time_in_listen_disabled_us", |look| look.shared.doors.disabled_us.load(Relaxed));
-    Counter curtail_connections_closed_total "Connections that the server closed, by reason.":
+    Counter curtail_connections_closed_total
+        "Connections closed, by reason: idle, slow_reader (replies not read), memory (no buffer).":
         {reason="idle"} of(IdleKicks),
         {reason="slow_reader"} of(SlowReadersClosed),
         {reason="memory"} of(ReadNoMemory);
@@ -127,7 +128,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Histogram curtail_turn_requests_ahead "Requests executed before a request in its turn.":
         stages("stage:queue_requests_ahead:*", &[("", Queue)]);
     Histogram curtail_line_requests_ahead
-        "Requests executed between the queueing of a connection and its first request.":
+        "Requests of other connections executed while a connection was queued.":
         stages("stage:line_requests_ahead:*", &[("", Line)]);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when it was handed another.":
@@ -136,14 +137,15 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Bytes of replies sent in a turn before those of a connection, in whole KiB.":
         stages("stage:reply_kilobytes_ahead:*", &[("", Reply)]);
     Histogram curtail_sampled_requests_ahead
-        "Requests executed before a request in its turn, by its size; sampled in one turn of 64.":
+        "Requests executed before a request in its turn, by the size of the latter; sampled in \
+         one turn of 64.":
         stages("stage:ahead_requests:*", &[(SMALL, AheadSmall), (LARGE, AheadLarge)]);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes received, copied and sent before a request since its worker last polled, by its \
-         size, in whole KiB; sampled in one turn of 64.":
+        "Bytes that a worker moved between its last poll and a request, by the request's size, in \
+         whole KiB; sampled in one turn of 64.":
         stages("stage:ahead_kilobytes:*", &[(SMALL, KilobytesSmall), (LARGE, KilobytesLarge)]);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
-        "Processor time of turns, by worker; sampled: one turn of 64, and all with maintenance.":
+        "Processor time of turns, by worker; sampled: one turn of 64, and each after maintenance.":
         found("worker:*:turn_cpu_us_* large:*:turn_cpu_us_*", sources::turn_times);
     Gauge curtail_turn_cpu_highest_seconds in Nanoseconds
         "Longest sampled turn of a worker, in processor time, since the last `stats reset`.":
@@ -154,7 +156,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Lines of the server's own log that were dropped because its output was too slow.":
         by("log_lines_dropped", |_| log::dropped());
     Counter curtail_slow_requests_total
-        "Requests that took at least the threshold of the slow log; 0 while it is off.":
+        "Requests that took at least the threshold of the slow log, while it was on.":
         by("slow_requests", |look| look.shared.slow.total());
     Counter curtail_watch_lines_total
         "Lines for watchers, by outcome: written, or dropped because the worker's buffer was \

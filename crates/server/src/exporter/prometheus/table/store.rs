@@ -29,7 +29,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("direct_reclaims", |look| look.items.direct_reclaims);
     Gauge curtail_memory_limit_bytes in Bytes "Memory limit (-m).":
         by("limit_maxbytes limit maxbytes", |look| look.memory.limit);
-    Gauge curtail_memory_bytes in Bytes "Memory that counts towards the limit, by its use.":
+    Gauge curtail_memory_bytes in Bytes
+        "Memory that counts towards the limit, by use: leased (evicted, but still being sent), \
+         ghost (fingerprints of evicted items) and others.":
         {part="index"} by("index hash_bytes", |look| look.memory.index),
         {part="segments"} by("segments", |look| look.memory.segments),
         {part="free"} by("free", |look| look.memory.free),

@@ -39,7 +39,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         found("large:*:lifts", sources::boosts);
     Gauge curtail_policy_info "The policy in force; always 1.":
         found("policy", sources::policy);
-    Counter curtail_plans_total "Policies and plans activated, including the first.":
+    Counter curtail_plans_total "Policy and plan changes, including the first.":
         by("regime", |look| look.snapshot.generation);
     Counter curtail_plan_epochs_total "Plans computed by size-aware sharding.":
         by("plan_epoch", |look| look.snapshot.plan.epoch);
@@ -71,7 +71,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Delegated batches reclaimed because the other worker had not begun them.":
         of(DelegatedBatchesTakenBack);
     Counter curtail_late_releases_total
-        "Partitions released later than at the end of their request.":
+        "Slices of keys released later than at the end of their request.":
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
         "Connections served by another large worker than planned because the planned one had a \

@@ -24,9 +24,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::server;
-use crate::tally::Outcome;
 use crate::workspace::{Member, Workspace, cargo};
 
 /// `cargo xtask bench [NAME..]`: the name of a crate (all its benches) or of one bench.

@@ -11,8 +11,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::check_result::Outcome;
 use crate::process::{self, Log};
-use crate::tally::Outcome;
 use crate::workspace::{Workspace, cargo};
 
 /// `cargo xtask bpf`: compiles the program into the object that is kept.

@@ -14,7 +14,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use curtail_report::{Bar, BarChart, BarGroup};
 
-use crate::tally::Outcome;
+use crate::check_result::Outcome;
 use crate::workspace::Workspace;
 
 /// Which cells are drawn, and their drawing.

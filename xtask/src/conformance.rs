@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::server;
-use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
 pub(crate) use self::clients::python;

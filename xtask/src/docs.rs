@@ -5,14 +5,14 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::packages;
+use crate::check_result::Outcome;
 use crate::process::Log;
-use crate::tally::Outcome;
+use crate::required_packages;
 use crate::workspace::{Workspace, cargo};
 
 /// Builds the site strictly: whatever mkdocs warns of, a link or an anchor, is an error.
 pub(crate) fn site(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    let python = packages::virtual_environment(workspace, log, "mkdocs", &[MKDOCS])?;
+    let python = required_packages::virtual_environment(workspace, log, "mkdocs", &[MKDOCS])?;
     let site = workspace.scratch("site")?;
     let mut build = Command::new(python);
     build.args(["-m", "mkdocs", "build", "--clean"]);

@@ -22,10 +22,10 @@ use anyhow::{Context, Result, bail};
 use curtail_client::memcached;
 
 use crate::bench;
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
+use crate::required_packages::{self, Tool};
 use crate::server::{self, Server};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// A pipeline that is sent again and again, and the length of its replies.
@@ -265,7 +265,7 @@ struct Counter {
 
 impl Counter {
     fn new(workspace: &Workspace, log: &Log, options: &Options) -> Result<Self> {
-        packages::ensure(log, TOOLS)?;
+        required_packages::ensure(log, TOOLS)?;
         let binary = match &options.binary {
             Some(binary) => binary.clone(),
             None => server::build(workspace, log)?,

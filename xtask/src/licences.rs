@@ -10,8 +10,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo, text};
 
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {

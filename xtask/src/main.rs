@@ -6,26 +6,26 @@
 //!
 //! ```text
 //! main -> steps (the list of `test`) -> tidy, licences, conformance, readme
-//!      -> bpf, metrics, bench, soak, instructions  -> workspace, process, packages
+//!      -> bpf, metrics, bench, soak, instructions  -> workspace, process, required_packages
 //! ```
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bpf;
 mod chart;
+mod check_result;
 mod conformance;
 mod docs;
 mod instructions;
 mod licences;
-mod packages;
 mod process;
 mod promtool;
 mod python_client;
 mod readme;
+mod required_packages;
 mod server;
 mod soak;
 mod steps;
-mod tally;
 mod tidy;
 mod trial_cluster;
 mod workspace;
@@ -34,8 +34,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use crate::check_result::Outcome;
 use crate::process::Log;
-use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
 fn main() -> ExitCode {

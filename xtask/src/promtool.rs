@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::{Log, Running};
+use crate::required_packages::{self, Tool};
 use crate::server::{self, Server, free_port, free_ports, talk};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 const RULES: &str = "curtail.rules.yml";
@@ -32,7 +32,7 @@ const READY_MAX: Duration = Duration::from_secs(20);
 /// promtool on everything: each page, file and test is a case.
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let promtool = Tool::of("promtool", "prometheus");
-    packages::ensure(log, &[promtool])?;
+    required_packages::ensure(log, &[promtool])?;
     let binary = server::build(workspace, log)?;
     let scratch = workspace.scratch("metrics")?;
     let mut tally = Tally::default();

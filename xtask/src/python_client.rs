@@ -8,15 +8,15 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
+use crate::required_packages::{self, Tool};
 use crate::server::{self, Server};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// Runs the client's tests; each of its cases counts.
 pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    packages::ensure(log, &[Tool::of("python3", "python3")])?;
+    required_packages::ensure(log, &[Tool::of("python3", "python3")])?;
     let binary = server::build(workspace, log)?;
     let native = server::free_port()?.to_string();
     let server = Server::start(&server::words(&binary), &["--native", &native])?;

@@ -10,11 +10,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::check_result::{Outcome, Tally};
 use crate::conformance;
-use crate::packages::{self, Tool};
 use crate::process::Log;
+use crate::required_packages::{self, Tool};
 use crate::server::{self, Server};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// A fenced block: the words behind its fence, and its text.
@@ -27,7 +27,7 @@ struct Block {
 }
 
 pub(crate) fn check(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    packages::ensure(log, &[Tool::of("nc", "netcat-openbsd")])?;
+    required_packages::ensure(log, &[Tool::of("nc", "netcat-openbsd")])?;
     let binary = server::build(workspace, log)?.display().to_string();
     let blocks = blocks(&fs::read_to_string(workspace.root.join("README.md"))?);
     let start = blocks.iter().find(|block| block.mark == "sh server");

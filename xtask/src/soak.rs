@@ -5,9 +5,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
 use crate::server::{self, Server};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// How long unless told.

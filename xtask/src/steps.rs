@@ -19,8 +19,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
+use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, cargo};
 use crate::{
     bpf, conformance, docs, instructions, licences, promtool, python_client, readme, tidy,

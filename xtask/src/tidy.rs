@@ -2,8 +2,8 @@
 //!
 //! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
 //! dependencies, `rooms` which part of the server uses which, `homonyms` the types of all crates,
-//! `documents` the Markdown pages, `tree` every text file. Rules read text, not syntax trees; a
-//! rule that needs a parser belongs to clippy. Every rule has a test that plants a violation and
+//! `documents` the Markdown pages, `text_files` every text file. Rules read text, not syntax trees;
+//! a rule that needs a parser belongs to clippy. Every rule has a test that plants a violation and
 //! checks that it is found.
 
 mod documents;
@@ -22,8 +22,8 @@ use std::fs;
 
 use anyhow::{Context, Result, bail};
 
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// One breach of one rule, at one place.

@@ -4,7 +4,7 @@ use curtail_consistency::symmetric::Mode;
 use curtail_consistency::symmetric::Model::Sc;
 use curtail_types::NodeId;
 
-use crate::cluster::{Action, Cluster};
+use crate::cluster_model::{Action, Cluster};
 use crate::mutants::{DriverMutant, Mutant};
 use crate::setup::{Change, Kind, Network};
 use crate::world::{Content, FIRST_VIEW, Node, OperationStage, Parcel, World};

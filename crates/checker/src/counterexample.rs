@@ -4,7 +4,7 @@ use core::fmt::Write;
 
 use curtail_types::{Cas, Message, MessageKind, NodeId};
 
-use crate::cluster::Action;
+use crate::cluster_model::Action;
 use crate::judge::Written;
 use crate::moves::Moving;
 use crate::setup::Kind;

@@ -4,9 +4,9 @@ use curtail_consistency::membership::{Change, Incarnation};
 use curtail_consistency::symmetric::{Input, Mode, Symmetric, Visibility};
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet};
 
-use crate::driver::Driver;
 use crate::interned_parts::Shared;
 use crate::moves::Moving;
+use crate::outputs::Driver;
 use crate::setup::{Setup, Witness};
 use crate::world::{Content, FIRST_VERSION, Judge, KEY, Label, Node, Parcel, config};
 

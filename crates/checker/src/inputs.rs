@@ -3,9 +3,9 @@
 use curtail_consistency::symmetric::{Input, nothing_since};
 use curtail_types::{Cas, HotEpoch, MessageKind, NodeId, WriterId};
 
-use crate::driver::Driver;
 use crate::judge::Written;
 use crate::mutants::DriverMutant;
+use crate::outputs::Driver;
 use crate::setup::{Kind, Witness};
 use crate::world::{Content, Item, Judge, KEY, Label, Operation, OperationStage};
 

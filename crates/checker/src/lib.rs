@@ -13,9 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod actions;
-mod cluster;
+mod cluster_model;
 mod counterexample;
-mod driver;
 mod faults;
 mod inputs;
 mod interned_parts;
@@ -23,6 +22,7 @@ mod judge;
 mod models;
 mod moves;
 mod mutants;
+mod outputs;
 mod packed_state;
 mod reply_reduction;
 mod search;
@@ -32,7 +32,7 @@ mod setup_builder;
 mod tests;
 mod world;
 
-pub use cluster::{Action, Cluster};
+pub use cluster_model::{Action, Cluster};
 pub use models::MODELS;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutants::MachineMutant;

@@ -1,8 +1,8 @@
 //! A key whose holders change because a node is added, removed or asked to leave.
 //!
 //! What decides is `consistency`'s `InForce`, as on a server; what is here is what the server's
-//! workers do about it (its `cluster::moves` and `cluster::place`), for one key and with threads
-//! that may be slow to hear of a view:
+//! workers do about it (its `node::migration` and `node::request_placement`), for one key and with
+//! threads that may be slow to hear of a view:
 //!
 //! ```text
 //!   Place      the view says where keys belong, and where they were
@@ -22,8 +22,8 @@ use curtail_consistency::moves::{Arrived, Due, Duty, InForce, Leaving, Scan};
 use curtail_consistency::symmetric::{Input, Visibility};
 use curtail_types::{Cas, NodeId, ViewNumber};
 
-use crate::driver::Driver;
 use crate::mutants::DriverMutant;
+use crate::outputs::Driver;
 use crate::setup::{Setup, Witness};
 use crate::world::{Content, Item, KEY, Label, Node, Parcel, World};
 

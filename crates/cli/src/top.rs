@@ -11,20 +11,20 @@
 //! or printed. Only the sampler waits for the server, so keys are answered while it is gone.
 
 pub(crate) mod address;
-pub(crate) mod cluster;
 pub(crate) mod connection;
 mod draw;
 mod event_loop;
 mod histogram;
 mod history;
-mod hot_keys;
 pub(crate) mod number_format;
 mod panels;
 mod rates;
 mod report;
+pub(crate) mod reported_cluster;
 mod sample;
 mod sampler;
 mod screen_state;
+mod watched_keys;
 
 use std::{
     io::{IsTerminal, Write},
@@ -38,8 +38,8 @@ use clap::Args;
 use curtail_client::memcached::Login;
 
 use self::{
-    address::Address, connection::Connection, history::History, hot_keys::HotKeys, rates::View,
-    report::Report, sample::Sample,
+    address::Address, connection::Connection, history::History, rates::View, report::Report,
+    sample::Sample, watched_keys::HotKeys,
 };
 use crate::ranged_numbers;
 

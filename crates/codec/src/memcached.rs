@@ -37,15 +37,15 @@ mod line;
 mod meta;
 mod multi_key_get;
 mod number;
+mod reply_sink;
 mod request;
-mod sink;
 mod text;
 
 pub use admin::{Admin, Words};
 pub use body_end::{BodyEnd, BodyEndState};
 pub use decode::Decoder;
+pub use reply_sink::Sink;
 pub use request::{
     Decoded, Form, KeyScratch, LINE_BYTES_MAX, Limits, Meta, OPAQUE_BYTES_MAX, Request, Return,
     Returns, WireKey,
 };
-pub use sink::Sink;

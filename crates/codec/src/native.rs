@@ -25,7 +25,7 @@
 
 mod checksum;
 mod cookie;
-mod early_acknowledgement;
+mod early_acknowledgement_table;
 mod opcode;
 mod reply;
 mod request;
@@ -33,7 +33,7 @@ mod words;
 
 pub use checksum::Checksum;
 pub use cookie::{COOKIE_WINDOW_SECONDS, Cookies, Peer};
-pub use early_acknowledgement::{
+pub use early_acknowledgement_table::{
     ACTION_BITS_MASK, CLASS_MASK, CLASS_TABLE, Class, QUEUED, RequestClass, class_index,
 };
 pub use opcode::{Flags, Opcode, SEQUENCE_MAX, SLOTS};

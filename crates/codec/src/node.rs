@@ -21,23 +21,23 @@
 
 mod frame;
 mod frame_builder;
+mod frame_items;
 mod handshake;
 mod item_answer;
 mod item_request;
-mod items;
 mod words;
 
 pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, MalformedFrame};
 pub use frame_builder::{FrameShape, LinkControl, Part};
+pub use frame_items::{
+    AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,
+    NodeAnswer, NodeRequest,
+};
 pub use handshake::{
     Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, cluster_hash,
 };
 pub use item_answer::ItemAnswer;
 pub use item_request::{ItemRequest, Shows};
-pub use items::{
-    AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,
-    NodeAnswer, NodeRequest,
-};
 
 /// The first four bytes of every handshake message, "CNOD" when read in order.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");

@@ -14,7 +14,7 @@
 
 extern crate alloc;
 
-pub mod clock;
+pub mod cluster_clock;
 pub mod hot_set;
 pub mod membership;
 pub mod moves;

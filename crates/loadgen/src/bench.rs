@@ -12,7 +12,7 @@ mod arguments;
 mod document;
 mod files;
 mod html;
-mod quantity;
+mod rate_range;
 mod run_steps;
 mod search;
 mod slo;
@@ -29,7 +29,7 @@ use clap::{Args, Subcommand};
 use self::document::Document;
 pub use self::{
     arguments::{LoadArgs, Target},
-    quantity::{Range, Sweep},
+    rate_range::{Range, Sweep},
     slo::Slo,
 };
 use crate::{

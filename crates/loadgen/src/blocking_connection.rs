@@ -13,8 +13,8 @@ use curtail_workload::Kind;
 
 use crate::{
     error::LoadError,
-    load::Load,
-    protocol::{Frame, Protocol, Reply},
+    request_source::Load,
+    text_protocol::{Frame, Protocol, Reply},
 };
 
 /// One blocking connection.

@@ -10,10 +10,10 @@
 //!   round 1:  ours, memcached, redis   round 2:  memcached, redis, ours   ...
 //! ```
 
-mod beside;
 mod memory;
 mod quiet_host;
 mod servers;
+mod small_beside_large;
 mod start_time;
 mod table;
 mod tail;
@@ -131,7 +131,7 @@ pub(crate) struct Comparison {
     pub(crate) policies: Vec<throughput::Cell>,
     pub(crate) compaction: Vec<throughput::Cell>,
     pub(crate) tail: Option<tail::Tail>,
-    pub(crate) beside: Vec<beside::Beside>,
+    pub(crate) beside: Vec<small_beside_large::Beside>,
     pub(crate) memory: Vec<memory::Memory>,
     pub(crate) start: Vec<start_time::Start>,
     /// Whether servers and driver could be given high priority.
@@ -253,7 +253,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
             setting.arguments.extend(["-I".into(), "16m".into()]);
         }
         let servers = servers::start_all(&settings, args)?;
-        comparison.beside = beside::compare(args, &servers)?;
+        comparison.beside = small_beside_large::compare(args, &servers)?;
     }
     let on_all_cores = |ways: &[Way], cells: &[CellPlan]| {
         let servers = servers::start_all(&in_ways(ways, &settings, true), args)?;

@@ -32,12 +32,12 @@ use self::{
 use crate::{
     cpu::{self, ProcessTime},
     error::LoadError,
-    load::Load,
     measure::{Recorder, SIZE_LIMITS_MAX, Shape, SizeClasses},
-    protocol::Protocol,
     report::Report,
+    request_source::Load,
     stop::Stop,
     terminal::Progress,
+    text_protocol::Protocol,
     verify::Versions,
 };
 

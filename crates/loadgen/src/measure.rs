@@ -23,7 +23,7 @@ pub(crate) use self::{
     windows::{Windows, rank},
 };
 pub use self::{measurable_quantiles::Quantiles, native::NativeReport, windows::WindowQuantiles};
-use crate::{error::LoadError, protocol::Reply};
+use crate::{error::LoadError, text_protocol::Reply};
 
 /// Requests of a whole run by how they ended; `done` counts the measured time alone.
 #[derive(Clone, Debug, Default, Serialize)]

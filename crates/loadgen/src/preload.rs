@@ -8,10 +8,10 @@ use crate::{
     blocking_connection::Exchange,
     drive::{self, epoch_ns},
     error::LoadError,
-    load::{Load, Wording},
-    protocol::{Protocol, Reply},
+    request_source::{Load, Wording},
     stop::Stop,
     terminal::Progress,
+    text_protocol::{Protocol, Reply},
 };
 
 /// Requests sent before their replies are read. Two blocks are under way at a time.

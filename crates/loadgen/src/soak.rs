@@ -9,13 +9,13 @@
 //!
 //! The verdict is the exit code: success only if not one value was lost, torn, stale or foreign.
 
-mod connection;
 mod model;
-mod operation;
+mod owned_key_operations;
 mod owner;
 mod register;
 mod shared;
 mod tally;
+mod value_reading_connection;
 
 use std::{
     process::ExitCode,

@@ -19,7 +19,7 @@ use std::{
 };
 
 use crate::{
-    load::piece,
+    request_source::piece,
     self_checking_value::{HEAD_BYTES, Piece},
 };
 

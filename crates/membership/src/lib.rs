@@ -13,18 +13,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cluster_file;
 mod drain;
 mod error;
-mod file;
 mod member;
 mod roster;
 mod secret;
 mod store;
 
+pub use cluster_file::{ClusterFile, NodeConfig, NodeEntry, Rollout, TlsFiles, ViewStoreConfig};
 pub use curtail_consistency::membership::Incarnation;
 pub use drain::drain;
 pub use error::ClusterError;
-pub use file::{ClusterFile, NodeConfig, NodeEntry, Rollout, TlsFiles, ViewStoreConfig};
 pub use member::{
     Member, MemberEvent, MemberHandle, Observer, ServingLease, StoreAsked, StorePace,
 };

@@ -2,8 +2,8 @@
 //! the store for it, so that a store that is slow to answer delays neither heartbeats nor the end
 //! of the lease, and one that is slow to take a change does not delay the readings that renew it.
 
-mod event;
 mod lease;
+mod operator_event;
 mod store_latency;
 
 use std::{
@@ -21,8 +21,8 @@ use curtail_consistency::membership::{
 use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
 
-pub use event::MemberEvent;
 pub use lease::ServingLease;
+pub use operator_event::MemberEvent;
 pub use store_latency::{StoreAsked, StorePace};
 
 use crate::{

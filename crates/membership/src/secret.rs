@@ -1,5 +1,4 @@
-//! The secret that the nodes of a cluster prove to each other. It is never printed. It is never
-//! printed.
+//! The secret that the nodes of a cluster prove to each other. It is never printed.
 
 use std::{
     fmt, fs,

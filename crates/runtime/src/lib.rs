@@ -1,7 +1,7 @@
 //! What the operating system offers: processors, clocks, signals, sockets and the state of the
 //! process.
 //!
-//! It is the only crate besides `table` and `segments` that may hold `unsafe`, and the only place
+//! It may hold `unsafe`, as only `table`, `segments` and `memory` may too, and is the only place
 //! that knows libc. Nothing here decides anything: the server says what to do, this crate does it
 //! and tells what the kernel answered.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Juneberry (NSDI 2025) lets a network card order and acknowledge writes; here a program in the
 //! kernel's receive path does (XDP), which outlives the server process. The program is C, in
-//! `bpf/`; what its words mean is `dispatch`'s to say. This module brings it into the kernel and
-//! gives the server the memory that both share.
+//! `bpf/`; what its words mean is `ordered_queue`'s to say. This module brings it into the kernel
+//! and gives the server the memory that both share.
 //!
 //! ```text
 //!  Xdp (attached) ── lock, pins, link        one server for an interface

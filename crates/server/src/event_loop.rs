@@ -29,7 +29,7 @@ use crate::{
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
-    turn::{delegate, hand_off, lifecycle, log_events, rebalance, send},
+    turn::{delegate, hand_off_large, lifecycle, log_events, rebalance, send},
     worker::{WAKER, Worker, mailbox::Arrival},
 };
 
@@ -238,7 +238,7 @@ fn settle_snapshot(worker: &mut Worker) {
     worker.cx.turn.learns = learns;
     worker.cx.turn.samples = learns && worker.clock.turns.is_multiple_of(SAMPLED_EVERY);
     if is_apart {
-        hand_off::look_at_large_queues(worker);
+        hand_off_large::look_at_large_queues(worker);
     }
 }
 
@@ -283,12 +283,12 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
     for arrival in arrivals.drain(..) {
         match arrival {
             Arrival::Newcomer(newcomer) => lifecycle::welcome(worker, newcomer),
-            Arrival::Borrowed(connection) => hand_off::receive_borrowed(worker, connection),
+            Arrival::Borrowed(connection) => hand_off_large::receive_borrowed(worker, connection),
             Arrival::Moved(connection) => rebalance::receive_moved(worker, connection),
             Arrival::Returned(slot, connection, watched) => {
-                hand_off::receive_returned(worker, slot, connection, watched);
+                hand_off_large::receive_returned(worker, slot, connection, watched);
             }
-            Arrival::Lost(slot) => hand_off::receive_lost(worker, slot),
+            Arrival::Lost(slot) => hand_off_large::receive_lost(worker, slot),
             Arrival::DelegatedBatch(sealed) => delegate::open_delegated(worker, &sealed),
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
             Arrival::Node(arrival) => on_node::take_from_cluster(worker, arrival),

@@ -23,9 +23,9 @@ use crate::{
     request::batch::{Batch, Entry},
     route::{self, execute_entry, is_write, run_routes::execute_run},
     turn::{
-        compaction, delegate, receive,
+        compaction, delegate, note_work_ahead, receive,
         send::{self, commit},
-        stage_times, work_ahead,
+        stage_times,
     },
     worker::Worker,
 };
@@ -77,7 +77,8 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
 /// Executes neighbours with one key together, and measures what is ahead of each request.
 #[inline(never)]
 fn execute_in_runs(worker: &mut Worker, batch: &Batch<'_>, has_runs: bool) {
-    let mut ahead = stage_times::is_measured(worker).then(|| work_ahead::measure_ahead(worker));
+    let mut ahead =
+        stage_times::is_measured(worker).then(|| note_work_ahead::measure_ahead(worker));
     let mut number = 0;
     while let Some(rest @ [_, ..]) = batch.entries().get(number..) {
         let length = match has_runs && !is_full_for(worker, rest) {
@@ -86,12 +87,12 @@ fn execute_in_runs(worker: &mut Worker, batch: &Batch<'_>, has_runs: bool) {
         };
         (number..number + length).for_each(|number| look_ahead(worker, batch, number));
         let run = rest.get(..length).unwrap_or_default();
-        let before = work_ahead::answered_for(worker, run);
+        let before = note_work_ahead::answered_for(worker, run);
         if !(has_runs && length == 1 && compaction::skips_across(worker, rest)) {
             route_and_run(worker, run);
         }
         if let Some(ahead) = &mut ahead {
-            work_ahead::note_ahead(worker, ahead, run, before);
+            note_work_ahead::note_ahead(worker, ahead, run, before);
         }
         number += length;
     }

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! As shipped ([`Mechanism::Shipped`]) there is no dispatcher: small cores have connections, claim
-//! and hand on ([`crate::queueing::shipped`]), and large requests are handed on when their size is
-//! known.
+//! and hand on ([`crate::queueing::server_dispatch`]), and large requests are handed on when their
+//! size is known.
 //!
 //! Without size awareness all cores are the dispatcher's. The dispatcher takes no time and no core,
 //! with both sets of prices: it is a network card's, as C-4's. Buckets

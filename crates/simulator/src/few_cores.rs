@@ -22,7 +22,7 @@ use crate::{
         Bound, Outcome, Point,
         arrivals::Arrivals,
         dispatchers::Deciders,
-        requests::Request,
+        outstanding_requests::Request,
         times::{Around, Publish, Steps, Times},
     },
 };

@@ -10,20 +10,20 @@ mod c4_full;
 mod cckvs;
 mod combined;
 mod few_cores;
-mod hot_set;
+mod figure_run;
+mod hot_set_tracking;
 mod juneberry;
 mod minos;
 mod minos_system;
 mod options;
 mod papers_numbers;
 mod parameters;
-mod popularities;
 mod reference;
-mod request;
+mod shared_rank_tables;
 
+use figure_run::Request;
 pub use options::{Choice, Given, Options};
 pub use parameters::Parameter;
-use request::Request;
 
 use crate::{parallel_points::Threads, rows::Row};
 
@@ -197,7 +197,7 @@ const FIGURES: &[Figure] = &[
     cckvs::FIG15,
     cckvs::CORES,
     cckvs::COPIES,
-    hot_set::HOT_SET,
+    hot_set_tracking::HOT_SET,
     reference::POINTS,
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! Wang, Shu, Wang and Zhang, "Achieving Wire-Latency Storage Systems by Exploiting Hardware ACKs",
 //! NSDI 2025, section 6. The queue is the production one: admission with its sessions, places,
-//! stamps and dedup, leases, turns, parked reads and forwarding are `curtail_dispatch`'s own code
-//! over real memory; here are time, clients, the network and the baselines.
+//! stamps and dedup, leases, turns, parked reads and forwarding are `curtail_ordered_queue`'s own
+//! code over real memory; here are time, clients, the network and the baselines.
 //!
 //! ```text
 //! client            wire        card          input thread       worker
@@ -22,9 +22,9 @@
 
 mod audit;
 mod clients;
-mod memory;
+mod ingress;
+mod queue_memory;
 mod run;
-mod server;
 mod step_costs;
 mod workers;
 

@@ -25,7 +25,7 @@ pub(crate) mod compaction_windows;
 pub(crate) mod dispatchers;
 mod event_loop;
 pub(crate) mod link;
-pub(crate) mod requests;
+pub(crate) mod outstanding_requests;
 pub(crate) mod server_dispatch;
 pub(crate) mod times;
 pub(crate) mod tournament;

@@ -36,7 +36,7 @@ use crate::{
     buckets::{Place, Resolver, SLOTS, reference_in},
     counters::{Counters, Event},
     error::Full,
-    index::Index,
+    item_index::Index,
     locks::{AllHeld, Held, Locks},
     search::{self, Search},
     sync::{Ordering, pause},

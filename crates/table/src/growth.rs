@@ -12,7 +12,7 @@ use crate::{
     buckets::{Place, Resolver, SLOTS},
     counters::Event,
     cuckoo_table::{Bug, Size},
-    index::Index,
+    item_index::Index,
     locks::{Held, Locks},
     sync::Ordering,
 };

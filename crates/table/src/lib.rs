@@ -13,7 +13,7 @@ mod counters;
 mod cuckoo_table;
 mod error;
 mod growth;
-mod index;
+mod item_index;
 mod lock_kinds;
 mod locks;
 #[cfg(all(test, loom))]
@@ -25,7 +25,7 @@ mod walk;
 pub use buckets::{MARK_MAX, Reference, Resolver};
 pub use counters::Counters;
 pub use error::{Full, NoRoom, TableError};
-pub use index::{Hint, Index, IndexConfig, Locked, Position};
+pub use item_index::{Hint, Index, IndexConfig, Locked, Position};
 pub use lock_kinds::{
     Exclusive, Global, GlobalMutex, GlobalSpin, NoLock, OsMutex, SpinGuard, SpinWord,
 };

@@ -20,7 +20,7 @@ use std::mem::MaybeUninit;
 use crate::{
     buckets::{Place, Resolver, SLOTS},
     cuckoo_table::Size,
-    index::Index,
+    item_index::Index,
     locks::Locks,
 };
 

@@ -11,7 +11,7 @@
 
 use crate::{
     buckets::{Reference, Resolver, SLOTS, reference_in},
-    index::Index,
+    item_index::Index,
     locks::{Held, Locks},
     sync::{AtomicUsize, Ordering, lock},
 };

@@ -15,7 +15,7 @@ use crate::{
     keys::KeyText,
     mix::{Kind, Mix},
     popularity_change::Change,
-    popularity_ranks::Popularity,
+    rank_sampler::Popularity,
     stepped_value::Phases,
     value_sizes::Sizes,
     zipf::{COUNT_MAX, EXPONENT_MAX},

@@ -15,10 +15,10 @@
 //! second stand beside it. A write ratio above a key's break-even has the coordinator take the key
 //! back; so every run begins by reading until the hot set is whole, and is short.
 
-mod model;
+mod background_load;
 mod nodes;
-mod other_programs;
 mod plan;
+mod processor_model;
 mod run;
 mod table;
 
@@ -35,7 +35,7 @@ use self::{
     run::{Driver, Run},
 };
 use super::{build, list, take_all};
-use crate::tally::Outcome;
+use crate::check_result::Outcome;
 use crate::workspace::Workspace;
 
 /// What was asked for.

@@ -21,7 +21,7 @@ use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use serde_json::Value;
 
-use crate::tally::Outcome;
+use crate::check_result::Outcome;
 use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 

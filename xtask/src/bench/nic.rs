@@ -24,9 +24,9 @@ use anyhow::{Context as _, Result, bail};
 
 use self::link::Cores;
 use super::{list, take_all};
+use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::server;
-use crate::tally::Outcome;
 use crate::workspace::Workspace;
 
 /// What was asked for.

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log, Running};
+use crate::required_packages::{self, Tool};
 use crate::server::{self, Server, talk};
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// Python with pymemcache and pytest.
 pub(crate) fn python(workspace: &Workspace, log: &Log) -> Result<PathBuf> {
-    packages::virtual_environment(workspace, log, "python", &[PYMEMCACHE, "pytest"])
+    required_packages::virtual_environment(workspace, log, "python", &[PYMEMCACHE, "pytest"])
 }
 
 pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
@@ -82,7 +82,7 @@ fn pytest_tally(output: &str) -> Tally {
 }
 
 pub(super) fn memccapable(log: &Log, server: &[String]) -> Result<Outcome> {
-    packages::ensure(log, &[Tool::of("memccapable", "libmemcached-tools")])?;
+    required_packages::ensure(log, &[Tool::of("memccapable", "libmemcached-tools")])?;
     let server = Server::start(server, &[])?;
     let mut command = Command::new("memccapable");
     command.args(["-h", "127.0.0.1", "-p", &server.port.to_string(), "-a"]);

@@ -6,8 +6,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 
 use super::clients;
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
-use crate::tally::{Outcome, Tally};
 use crate::trial_cluster::Trial;
 use crate::workspace::Workspace;
 

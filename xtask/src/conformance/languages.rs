@@ -14,10 +14,10 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::clients;
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
+use crate::required_packages::{self, Tool};
 use crate::server::Server;
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// A language, and what has to be there for it.
@@ -67,7 +67,7 @@ const MEMCACHED: [&str; 3] = ["memcached", "-o", "no_lru_maintainer"];
 
 pub(super) fn run(workspace: &Workspace, log: &Log, server: &[String]) -> Result<Outcome> {
     let memcached = Tool::of("memcached", "memcached");
-    packages::ensure(log, &[memcached])?;
+    required_packages::ensure(log, &[memcached])?;
     let mut tally = Tally::default();
     let mut skipped = Vec::new();
     let mut failed = Vec::new();
@@ -222,7 +222,7 @@ fn perl(_: &Workspace, log: &Log, folder: &Path) -> Result<Command> {
         found.is_ok_and(|found| found.status.success())
     };
     if !has("Cache::Memcached") || !has("Cache::Memcached::Fast") {
-        packages::install(
+        required_packages::install(
             log,
             &["libcache-memcached-perl", "libcache-memcached-fast-perl"],
         )?;
@@ -235,7 +235,7 @@ fn perl(_: &Workspace, log: &Log, folder: &Path) -> Result<Command> {
 fn php(_: &Workspace, log: &Log, folder: &Path) -> Result<Command> {
     let found = Command::new("php").args(["-m"]).output()?;
     if !String::from_utf8_lossy(&found.stdout).contains("memcached") {
-        packages::install(log, &["php-memcached"])?;
+        required_packages::install(log, &["php-memcached"])?;
     }
     let mut command = Command::new("php");
     command.arg(folder.join("clients.php"));

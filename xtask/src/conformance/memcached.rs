@@ -19,9 +19,9 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use self::list::List;
-use crate::packages::{self, Tool};
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
-use crate::tally::{Outcome, Tally};
+use crate::required_packages::{self, Tool};
 use crate::workspace::Workspace;
 
 /// What each server of the suite is.
@@ -50,7 +50,7 @@ pub(super) fn run(
     chosen: &[String],
     arrangement: Arrangement,
 ) -> Result<Outcome> {
-    packages::ensure(log, TOOLS)?;
+    required_packages::ensure(log, TOOLS)?;
     let suite = source::fetch(workspace, log)?;
     prepare(log, &suite, server, arrangement)?;
     let (list, jobs) = arrangement.list_and_jobs();

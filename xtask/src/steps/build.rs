@@ -5,14 +5,14 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::counted;
-use crate::packages::{self, Tool};
+use crate::check_result::Outcome;
 use crate::process::Log;
+use crate::required_packages::{self, Tool};
 use crate::server;
-use crate::tally::Outcome;
 use crate::workspace::{Workspace, cargo};
 
 pub(super) fn packages(_: &Workspace, log: &Log) -> Result<Outcome> {
-    packages::ensure(log, TOOLS)?;
+    required_packages::ensure(log, TOOLS)?;
     for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         let probe = Command::new(cargo())
             .args([subcommand, "--version"])

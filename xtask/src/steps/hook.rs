@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::tally::Outcome;
+use crate::check_result::Outcome;
 use crate::workspace::Workspace;
 
 /// Installs the hook, and leaves one alone that somebody else wrote.

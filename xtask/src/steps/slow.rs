@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::build::in_root;
 use super::counted;
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
 use crate::soak;
-use crate::tally::{Outcome, Tally};
 use crate::workspace::Workspace;
 
 /// Optimised, and with everything asserted and contention forced.

@@ -16,8 +16,8 @@ use serde_json::Value;
 
 use super::build::in_root;
 use super::tally_of;
+use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
-use crate::tally::{Outcome, Tally};
 use crate::workspace::{Workspace, text};
 
 /// A test program that cargo has built.

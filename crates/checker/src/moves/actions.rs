@@ -9,9 +9,9 @@ use curtail_consistency::placement::{Placement, SLOTS};
 use curtail_consistency::symmetric::Visibility;
 use curtail_types::{NodeId, NodeSet, RouteHash, View, ViewNumber};
 
-use crate::cluster::{Action, Cluster};
-use crate::driver::Driver;
+use crate::cluster_model::{Action, Cluster};
 use crate::mutants::{DriverMutant, Mutant};
+use crate::outputs::Driver;
 use crate::setup::{Change, Setup};
 use crate::world::{Content, Node, Parcel, World};
 

@@ -5,9 +5,9 @@ use curtail_consistency::moves::Stand;
 use curtail_consistency::symmetric::Visibility;
 use curtail_types::{Cas, NodeId, NodeSet, ViewNumber, WriterId};
 
-use crate::driver::Driver;
 use crate::judge::Written;
 use crate::mutants::DriverMutant;
+use crate::outputs::Driver;
 use crate::setup::{Kind, Witness};
 use crate::world::{Content, Item, Label, Parcel};
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::top::{
     address::Address,
-    cluster::{events, member},
     connection::Connection,
+    reported_cluster::{events, member},
 };
 
 /// A node's numbers since its start, but for what it has now.

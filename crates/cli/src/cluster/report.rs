@@ -7,7 +7,7 @@ use curtail_types::NodeId;
 use serde::Serialize;
 
 use super::{control::Process, node_stats::Numbers};
-use crate::top::{cluster::milliseconds, number_format::age};
+use crate::top::{number_format::age, reported_cluster::milliseconds};
 
 /// Events that are told.
 const EVENTS_MAX: usize = 8;

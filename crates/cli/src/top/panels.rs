@@ -3,12 +3,12 @@
 //! Panels are what the screen shares its height among: the first lines of each matter most.
 
 use super::{
-    cluster,
     histogram::Edge,
     history::History,
-    hot_keys::HotKeys,
     number_format::{age, bytes, count, known, percent, rate, size, sparkline, tenths},
     rates::{Change, Clients, Memory, Moves, Plan, Role, Sampled, StageRow, Traffic, View, Worker},
+    reported_cluster,
+    watched_keys::HotKeys,
 };
 
 /// A heading and the lines below it.
@@ -30,7 +30,7 @@ pub(crate) fn panels(
 ) -> Vec<Panel> {
     let mut panels = vec![overview(view)];
     let cluster = view.cluster.as_ref();
-    panels.extend(cluster.map(|cluster| cluster::panel(cluster, view.uptime_seconds)));
+    panels.extend(cluster.map(|cluster| reported_cluster::panel(cluster, view.uptime_seconds)));
     if !view.workers.is_empty() {
         panels.push(workers(view));
     }

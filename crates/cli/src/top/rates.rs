@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{
-    cluster::Cluster,
     histogram::{Edge, Histogram, Quantiles},
+    reported_cluster::Cluster,
     sample::{Names, Sample},
 };
 

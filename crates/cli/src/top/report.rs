@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use super::{history::History, hot_keys::HotKeys, number_format::age, panels::panels, rates::View};
+use super::{
+    history::History, number_format::age, panels::panels, rates::View, watched_keys::HotKeys,
+};
 
 /// What there is to tell.
 #[derive(Debug, Serialize)]

@@ -8,9 +8,9 @@ use std::{
 use super::{
     Target,
     connection::{Connection, Fault},
-    hot_keys::HotKeys,
     sample::Sample,
     screen_state::{News, Order},
+    watched_keys::HotKeys,
 };
 
 /// Asks the server.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{history::History, hot_keys::HotKeys, rates::View, sample::Sample};
+use super::{history::History, rates::View, sample::Sample, watched_keys::HotKeys};
 
 /// The state behind what is drawn.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use curtail_types::{
 use super::{
     DATAGRAM_BYTES_MAX, HEADER_BYTES, MAGIC, VALUE_BYTES_MAX, VERSION,
     checksum::Checksum,
-    early_acknowledgement::{Class, RequestClass},
+    early_acknowledgement_table::{Class, RequestClass},
     opcode::{Field, Flags, Opcode, SEQUENCE_MAX, SLOTS},
     words::{self, Words, high, low, pair},
 };

@@ -8,7 +8,7 @@ use curtail_types::{ViewNumber, numbered_enum};
 
 use super::{
     HEADER_BYTES,
-    items::{
+    frame_items::{
         BatchHead, BodyItem, BodyItems, KeyMessage, KeyMove, KeyRequest, NodeAnswer, NodeRequest,
     },
     words::{Reader, Writer},

@@ -12,7 +12,7 @@ use curtail_types::ViewNumber;
 use super::{
     BATCH_HEAD_BYTES, HEADER_BYTES,
     frame::{Class, FrameHeader, FrameKind},
-    items::{
+    frame_items::{
         BatchHead, IMAGE_HEAD_BYTES, Image, KeyMessage, KeyMove, KeyRequest, NUMBERED_HEAD_BYTES,
         NodeAnswer, NodeRequest, write_numbered,
     },

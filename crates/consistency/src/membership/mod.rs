@@ -6,9 +6,9 @@
 //! in a lease, and counts from the *start* of the reading), and one of each other member (it counts
 //! from when it sent the last heartbeat that was answered). Whoever sees a view that somebody was
 //! taken out of waits until that one has stopped by itself before the view is in force: a lease
-//! from the last heartbeat of it that was taken in. So a dead node is missed for a lease. [`pairs`]
-//! has the rule and why it is safe. Everything else that two nodes may disagree on while they
-//! follow different views is fenced by the view's number in each message.
+//! from the last heartbeat of it that was taken in. So a dead node is missed for a lease.
+//! [`pair_leases`] has the rule and why it is safe. Everything else that two nodes may disagree on
+//! while they follow different views is fenced by the view's number in each message.
 //!
 //! ```text
 //!   outside --Join--> joining --Live--> live, then placed --Drain--> leaving --Depart--> outside
@@ -24,15 +24,15 @@
 
 mod decide;
 mod interface;
-mod members;
 mod pair_leases;
+mod record;
 
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
 use pair_leases::Pairs;
 
 pub use interface::{Config, Heartbeat, Input, MembershipEvent, Output};
-pub use members::{Change, Incarnation, Members};
+pub use record::{Change, Incarnation, Members};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -9,16 +9,16 @@ use curtail_workload::quantity;
 use curtail_workload::{Arrivals, Catalogue, Mix, Phases, Popularity, Workload, WorkloadError};
 
 use super::{
-    quantity::{Range, Sweep},
+    rate_range::{Range, Sweep},
     slo::Slo,
 };
 use crate::{
     drive::{Pace, Plan, Session, Stall},
     error::LoadError,
-    load::{Load, Marking, Source},
-    protocol::Protocol,
     recorded_trace::Recording,
+    request_source::{Load, Marking, Source},
     stop::Stop,
+    text_protocol::Protocol,
 };
 
 /// Runs against servers that are up.

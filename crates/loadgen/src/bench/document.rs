@@ -16,10 +16,10 @@ use crate::{
     blocking_connection,
     drive::{Plan, epoch_ns},
     error::LoadError,
-    load::Load,
     measure::rank,
-    protocol::Protocol,
     report::{Report, json},
+    request_source::Load,
+    text_protocol::Protocol,
 };
 
 /// The whole outcome.

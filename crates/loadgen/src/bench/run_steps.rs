@@ -10,7 +10,7 @@ use curtail_workload::Phases;
 use super::{
     arguments::Setting,
     document::{Document, Step},
-    quantity::Range,
+    rate_range::Range,
     search::Search,
     slo::Verdict,
 };

@@ -13,7 +13,7 @@
 
 use serde::Serialize;
 
-use super::{quantity::Range, slo::Verdict};
+use super::{rate_range::Range, slo::Verdict};
 
 /// The state of a search; it looks at no clock and runs nothing.
 #[derive(Clone, Debug)]

@@ -32,10 +32,10 @@ use crate::{
     blocking_connection,
     drive::{Plan, measure_until_lost},
     error::LoadError,
-    load::Source,
-    protocol::Protocol,
     report::Report,
+    request_source::Source,
     stop::Stop,
+    text_protocol::Protocol,
 };
 
 /// One second of a run: what is known of it, by columns of the file.

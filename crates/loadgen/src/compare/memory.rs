@@ -12,7 +12,7 @@ use super::{
     servers::{Kind, MEMORY_MIB, Server, Setting},
     throughput::workload,
 };
-use crate::{cpu, error::LoadError, load::Load, preload, stop::Stop};
+use crate::{cpu, error::LoadError, preload, request_source::Load, stop::Stop};
 
 /// One server's memory.
 #[derive(Clone, Debug, Serialize)]

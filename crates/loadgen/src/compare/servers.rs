@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::{CompareArgs, Peer};
-use crate::{cpu, error::LoadError, protocol::Protocol};
+use crate::{cpu, error::LoadError, text_protocol::Protocol};
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]

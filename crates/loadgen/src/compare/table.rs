@@ -4,8 +4,8 @@ use curtail_report::Table;
 
 use super::{
     Comparison, Pooled, Spread,
-    beside::{AheadFigures, Beside},
     memory::Memory,
+    small_beside_large::{AheadFigures, Beside},
     start_time::Start,
     tail::Tail,
     throughput::{Asks, Cell, CellPlan},

@@ -12,9 +12,9 @@ use super::{
 use crate::{
     drive::{Plan, Session, measure},
     error::LoadError,
-    load::Load,
     preload,
     report::Report,
+    request_source::Load,
     stop::Stop,
 };
 

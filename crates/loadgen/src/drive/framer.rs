@@ -2,7 +2,7 @@
 
 use curtail_workload::Kind;
 
-use crate::protocol::{Frame, Protocol, Reply};
+use crate::text_protocol::{Frame, Protocol, Reply};
 
 /// The state between two receives: part of a first line, or a body that is still coming.
 #[derive(Debug, Default)]

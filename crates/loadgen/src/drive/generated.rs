@@ -18,7 +18,7 @@ use super::{
     request_accounting::{Desk, Pending},
     socket::Ready,
 };
-use crate::{error::LoadError, load::Asker, measure::NativeRecord};
+use crate::{error::LoadError, measure::NativeRecord, request_source::Asker};
 
 /// What a driver thread sends its requests over.
 pub(super) trait Connections {

@@ -23,11 +23,11 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    load::{Request, Wording},
     measure::NativeRecord,
-    protocol::{Reply, TTL_S_MAX},
+    request_source::{Request, Wording},
     stop::Stop,
     terminal::Progress,
+    text_protocol::{Reply, TTL_S_MAX},
 };
 
 /// Slots of a session.

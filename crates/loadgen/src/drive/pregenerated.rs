@@ -23,9 +23,9 @@ use super::{
 };
 use crate::{
     error::LoadError,
-    load::{Request, Wording},
     measure::{Class, Operation, Recorder, Times},
-    protocol::Protocol,
+    request_source::{Request, Wording},
+    text_protocol::Protocol,
 };
 
 /// One thread of the cheap driver.

@@ -8,9 +8,9 @@ use curtail_workload::Kind;
 use super::{Clock, Plan, Session};
 use crate::{
     error::LoadError,
-    load::{Marking, Request, Then, Wording},
     measure::{Class, Operation, Recorder, Times},
-    protocol::{Protocol, Reply},
+    request_source::{Marking, Request, Then, Wording},
+    text_protocol::{Protocol, Reply},
     verify::{Fault, Proof, Versions},
 };
 

@@ -2,7 +2,7 @@
 
 use curtail_workload::Kind;
 
-use crate::protocol::Reply;
+use crate::text_protocol::Reply;
 
 /// What a request turned out to do.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -9,11 +9,11 @@ use curtail_workload::Random;
 
 use super::{
     SoakArgs,
-    connection::{Connection, Found},
     model::{Content, Ends, Slot, When},
-    operation::{Ask, Verb},
+    owned_key_operations::{Ask, Verb},
     shared::Sharer,
     tally::{Fault, Tally, Totals},
+    value_reading_connection::{Connection, Found},
 };
 use crate::{
     error::LoadError,

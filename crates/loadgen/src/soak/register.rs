@@ -13,8 +13,8 @@ use curtail_workload::{Random, mix};
 
 use super::{
     SoakArgs,
-    connection::Connection,
     tally::{Fault, Tally},
+    value_reading_connection::Connection,
 };
 use crate::error::LoadError;
 

@@ -11,9 +11,9 @@ use curtail_workload::Random;
 
 use super::{
     SoakArgs,
-    connection::Connection,
     model::Mode,
     tally::{Fault, Tally, Totals},
+    value_reading_connection::Connection,
 };
 use crate::{
     error::LoadError,

@@ -1,4 +1,5 @@
-//! The twin: what the program must do with a frame, by the codec and the admission of `dispatch`.
+//! The twin: what the program must do with a frame, by the codec and the admission of
+//! `ordered_queue`.
 
 use curtail_codec::native::{Ack, Echo, Nack, NackReason, Place, Promise, Reply, Request};
 use curtail_ordered_queue::{Ingress, Peer, SessionLimits, Verdict};

@@ -1,5 +1,4 @@
-//! The configuration of a server. The command line fills it in; tests do so directly. The command
-//! line fills it in; tests do so directly.
+//! The configuration of a server. The command line fills it in; tests do so directly.
 //!
 //! Fields that only `stats settings` repeats, because they tune parts of memcached that this server
 //! does not have, are together in [`Echoed`].

@@ -17,7 +17,7 @@
 pub(crate) mod buffer_pool;
 pub(crate) mod close_reason;
 pub(crate) mod long_running;
-pub(crate) mod move_order;
+pub(crate) mod move_command;
 pub(crate) mod output;
 pub(crate) mod registry;
 pub(crate) mod slab;

@@ -5,7 +5,7 @@
 //! machine it tells the server's own queueing from the machine's stalls. Time is measured beside it
 //! in microseconds, apart for small and large requests: of small ones in one turn of 64, of large
 //! ones that a large worker has always. In those turns the work ahead is also told apart by
-//! size, in requests and in kilobytes; see `work_ahead`.
+//! size, in requests and in kilobytes; see `note_work_ahead`.
 //!
 //! ```text
 //!            queue                     execute              reply

@@ -39,7 +39,7 @@ mod reply_sender;
 mod start;
 mod stats;
 mod stream;
-mod worker;
+mod worker_turn;
 mod xdp;
 
 use std::{net::SocketAddr, time::Duration};
@@ -71,7 +71,7 @@ pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub(crate) use crate::native::start::{Opened, Opening};
 pub(crate) use crate::native::stats::{NativeQueues, statistics};
 pub(crate) use crate::native::stream::Streams;
-pub(crate) use crate::native::worker::NativeTurns;
+pub(crate) use crate::native::worker_turn::NativeTurns;
 
 /// What the threads of the path share.
 pub(crate) struct Native {

@@ -3,7 +3,7 @@
 //! [`ClusterClock`] says how it is known. Until it is known, a node adopts no view: it would expire
 //! items too early or too late.
 
-use curtail_consistency::clock::{ClusterClock, Reading};
+use curtail_consistency::cluster_clock::{ClusterClock, Reading};
 use curtail_types::{Instant, NodeId, Now, ViewNumber};
 
 use crate::{

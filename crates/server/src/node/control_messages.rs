@@ -14,7 +14,7 @@
 //! Moves and these messages share one ordered link, so an end arrives after everything before it.
 
 use curtail_consistency::{
-    clock::Reading,
+    cluster_clock::Reading,
     membership::{Heartbeat, Incarnation},
 };
 use curtail_types::{Instant, NodeSet, ViewNumber};

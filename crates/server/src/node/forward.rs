@@ -16,7 +16,7 @@ use crate::node::{
     host::NodeContext,
     inbox::{AFTER, FLUSH, SHOW},
     migration::Waiter,
-    placement::Way,
+    request_placement::Way,
     slice_jobs::End,
     slices::{LARGE_BYTES, Relayed, RelayedKind},
     worker::AGAIN_NS,

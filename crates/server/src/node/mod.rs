@@ -17,7 +17,6 @@
 //! there is no thread of the cluster on the path of a request.
 
 mod active_view;
-mod client_requests;
 mod clock;
 mod control_messages;
 mod event_history;
@@ -30,7 +29,8 @@ mod inbox;
 mod membership;
 mod migration;
 mod peer_requests;
-mod placement;
+mod request_placement;
+mod requests_elsewhere;
 mod slice_jobs;
 mod slices;
 mod worker;
@@ -41,7 +41,7 @@ use std::{
 };
 
 use curtail_consistency::{
-    clock::Reading,
+    cluster_clock::Reading,
     membership::Heartbeat,
     placement::SLICES,
     symmetric::{self, Model},
@@ -75,7 +75,7 @@ pub(crate) use crate::node::{
     inbox::MoveAsked,
     membership::{Membership, Opening},
     migration::Waiter,
-    placement::{Way, route_of},
+    request_placement::{Way, route_of},
     slice_jobs::{Completed, Moved},
     worker::NodeWorker,
 };

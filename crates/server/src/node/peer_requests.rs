@@ -25,7 +25,7 @@ use crate::{
         host::NodeContext,
         inbox::Asked,
         migration::Waiter,
-        placement::{Way, route_of},
+        request_placement::{Way, route_of},
         slice_jobs::{Asker, Completed, End, Origin},
         slices::{LARGE_BYTES, RelayedKind},
     },

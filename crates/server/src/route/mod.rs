@@ -25,7 +25,7 @@ use crate::{
     native::Behind,
     request::batch::{Entry, Work},
     test_faults::Fault,
-    worker::{Worker, routing::partition_of},
+    worker::{Worker, routing_inputs::partition_of},
 };
 
 /// Where the requests of a run go. All of a run have one key, so they have one route.

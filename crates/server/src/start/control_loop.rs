@@ -26,8 +26,8 @@ use tracing::debug;
 
 use crate::{
     config::Config,
-    connection::move_order::{self, Load},
-    exporter::alarms::Alarms,
+    connection::move_command::{self, Load},
+    exporter::failure_alarms::Alarms,
     log::component,
     metrics::counters::Count,
     start::thread_priority::StarvationBoost,
@@ -118,7 +118,7 @@ fn note_loads(shared: &Shared, before: &mut [u64]) {
         connections: worker.connections.load(Relaxed),
     };
     let loads: Vec<Load> = small.iter().map(load).collect();
-    if let Some(shift) = move_order::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
+    if let Some(shift) = move_command::shift(&loads, u64::from(shared.config.epoch_ms.max(1)))
         && let Some(worker) = small.get(shift.from)
     {
         worker.order.give(shift);

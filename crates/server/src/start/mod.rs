@@ -39,7 +39,7 @@ use crate::{
     event_loop,
     exporter::http,
     log::Limits,
-    memcached::{crawler::Crawler, watch::Watchers},
+    memcached::{crawler_switches::Crawler, watch::Watchers},
     metrics::{counters::Counts, prefix_stats::Prefixes, slow_log::SlowLog},
     native::{self, NativeMode, Opened, Opening, Streams},
     node::{self, Membership, host::NodeHost},
@@ -50,7 +50,7 @@ use crate::{
     worker::{
         WAKER, Worker,
         prefault::{self, PagesThread},
-        routing::{Writers, bytes_of_writers},
+        routing_inputs::{Writers, bytes_of_writers},
         shared::{AcceptorHandle, Shared, WorkerHandle},
     },
 };

@@ -33,7 +33,7 @@ use crate::{
         Worker,
         context::WorkerContext,
         mailbox::Arrival,
-        routing::{Writers, partition_of},
+        routing_inputs::{Writers, partition_of},
     },
 };
 

@@ -22,7 +22,7 @@ use crate::{
     },
     size_aware::prices::{SAMPLED_EVERY, serve_ns},
     store_context::StoreContext,
-    turn::{hand_off, log_events, note_latency},
+    turn::{hand_off_large, log_events, note_latency},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -162,7 +162,7 @@ pub(crate) fn depart_to_receive(worker: &mut Worker, slot: usize, hash: KeyHash,
 /// small request waits for it.
 #[cold]
 pub(crate) fn swallow_apart(worker: &mut Worker, slot: usize, hash: KeyHash, bytes: u32) {
-    if hand_off::is_large(&worker.cx, bytes as usize) {
+    if hand_off_large::is_large(&worker.cx, bytes as usize) {
         depart_to_receive(worker, slot, hash, bytes);
     }
 }
@@ -369,7 +369,7 @@ fn joins_elsewhere(
     origin: Origin,
 ) -> Option<Executed> {
     let joined = joined_bytes(cx, item, set) as usize;
-    if !hand_off::is_large(cx, joined) || origin != Origin::Client {
+    if !hand_off_large::is_large(cx, joined) || origin != Origin::Client {
         let slot = match origin {
             Origin::Client => item.slot,
             Origin::Elsewhere => usize::MAX,
@@ -406,7 +406,7 @@ pub(crate) fn joins_something_large(cx: &mut WorkerContext, entry: &Entry<'_>) -
         hint: entry.hint,
     };
     let joined = joined_bytes(cx, &item, set) as usize;
-    joined > 0 && hand_off::is_large(cx, joined)
+    joined > 0 && hand_off_large::is_large(cx, joined)
 }
 
 /// Bytes of the value that a write is joined to.

@@ -16,7 +16,7 @@ use crate::{
     test_faults::Fault,
     turn::{
         execute::{self, Item},
-        hand_off, log_events, note_latency, send,
+        hand_off_large, log_events, note_latency, send,
     },
     worker::{Worker, context::WorkerContext},
 };
@@ -53,7 +53,7 @@ pub(crate) fn begin_large_set(
     };
     let joined = execute::joined_bytes(cx, &item, set);
     let bytes = value_bytes.saturating_add(joined);
-    let is_large = hand_off::is_large(cx, bytes as usize) && !passes;
+    let is_large = hand_off_large::is_large(cx, bytes as usize) && !passes;
     if is_large && !cx.turn.large_full {
         // Not decoded here after all: a large worker starts over with the command.
         execute::depart_to_receive(worker, slot, hash, bytes);

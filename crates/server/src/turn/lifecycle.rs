@@ -10,7 +10,7 @@ use crate::{
         Connection, close_reason::CloseReason, long_running::LongRunning, registry::Visible,
     },
     log::component,
-    turn::hand_off,
+    turn::hand_off_large,
     worker::{
         Worker,
         mailbox::{Arrival, Newcomer},
@@ -68,7 +68,7 @@ pub(crate) fn close(worker: &mut Worker, slot: usize) {
         match loan {
             None => worker.leave(),
             Some(loan) => {
-                hand_off::end_loan(worker);
+                hand_off_large::end_loan(worker);
                 if let Some(home) = worker.cx.shared.workers.get(loan.home) {
                     home.mail.send(Arrival::Lost(loan.slot));
                 }

@@ -12,7 +12,7 @@ use crate::{
         batch::{Batch, Entry, Work},
         delegated_batch::DelegatedBatch,
     },
-    turn::{execute, hand_off, log_events},
+    turn::{execute, hand_off_large, log_events},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -81,7 +81,7 @@ pub(crate) fn label(worker: &mut Worker, entry: &Entry<'_>) {
             let is_read = matches!(operation, Operation::Get(_));
             let found = execute::value_bytes_of(&mut worker.cx, key, entry.hash);
             let is_large =
-                found.is_some_and(|bytes| hand_off::is_large(&worker.cx, bytes as usize));
+                found.is_some_and(|bytes| hand_off_large::is_large(&worker.cx, bytes as usize));
             is_read != departure.receives && is_large
         }
         _ => false,

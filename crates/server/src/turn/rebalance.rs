@@ -18,7 +18,7 @@ use crate::{
     limits::{REBALANCE_LOOKED_AT_MAX, REBALANCE_MOVED_MAX},
     metrics::counters::Count,
     sync::Relaxed,
-    turn::hand_off,
+    turn::hand_off_large,
     worker::{Worker, mailbox::Arrival},
 };
 
@@ -108,6 +108,6 @@ pub(crate) fn receive_moved(worker: &mut Worker, mut connection: Box<Connection>
     let slot = worker.slots.reserve();
     connection.serial = worker.next_serial();
     connection.requests_marked = connection.requests;
-    hand_off::seat(worker, slot, connection);
+    hand_off_large::seat(worker, slot, connection);
     worker.slots.queue(slot);
 }

@@ -19,7 +19,7 @@ use crate::{
     },
     metrics::{counters::Count, stage_histograms::StageName},
     request::batch::{Batch, Entry, Origin, Work},
-    turn::{lifecycle, long_running, note_latency, work_ahead},
+    turn::{lifecycle, long_running, note_latency, note_work_ahead},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -112,7 +112,7 @@ fn collect_one<'a>(
         note_latency::note_value_sent(cx, connection, value_bytes);
         let (bytes, progress) = connection.output.send(&mut cx.pool, &mut connection.stream);
         cx.counts.add(Count::BytesWritten, bytes as u64);
-        work_ahead::note_moved(cx, value_bytes, bytes);
+        note_work_ahead::note_moved(cx, value_bytes, bytes);
         match progress {
             Progress::Broken => return Turn::Close,
             Progress::Full => connection.writable = false,
@@ -203,7 +203,7 @@ fn receive_body(connection: &mut Connection, slot: usize, cx: &mut WorkerContext
     match connection.stream.receive(spare) {
         Received::Bytes(bytes) => {
             body.reservation.advance(bytes);
-            work_ahead::note_moved(cx, value_bytes, bytes);
+            note_work_ahead::note_moved(cx, value_bytes, bytes);
             cx.counts.add(Count::BytesRead, bytes as u64);
             connection.readable = bytes == room || connection.ending;
             connection.visible.touch(cx.store_cx.now.unix_seconds());

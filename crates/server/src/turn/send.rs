@@ -8,7 +8,7 @@ use crate::{
     metrics::{counters::Count, stage_histograms::StageName},
     request::reply_buffer::{Content, Piece},
     sync::Relaxed,
-    turn::{execute, hand_off, lifecycle, send, work_ahead},
+    turn::{execute, hand_off_large, lifecycle, note_work_ahead, send},
     worker::{Worker, context::WorkerContext},
 };
 
@@ -72,17 +72,17 @@ pub(crate) fn finish_turn(worker: &mut Worker) {
         connection.put_off = false;
         connection.show_waiting();
         let is_borrowed = connection.loan.is_some();
-        if hand_off::is_done(connection) {
-            hand_off::give_back(worker, slot);
+        if hand_off_large::is_done(connection) {
+            hand_off_large::give_back(worker, slot);
             continue;
         }
         if let Some(departure) = connection.departure()
-            && hand_off::depart(worker, slot, departure)
+            && hand_off_large::depart(worker, slot, departure)
         {
             continue;
         }
         if is_borrowed {
-            hand_off::host(worker, slot);
+            hand_off_large::host(worker, slot);
         }
         worker.slots.queue(slot);
     }
@@ -97,7 +97,7 @@ fn relieve(worker: &mut Worker) {
             connection.output.leased_bytes()
         });
         if !closed && !worker.is_large_worker() {
-            hand_off::ask_for_relief(worker);
+            hand_off_large::ask_for_relief(worker);
         }
     }
     let (_, bytes) = worker.cx.pool.bytes();
@@ -151,7 +151,7 @@ impl Sent {
             .stages
             .record(StageName::Reply, self.bytes >> 10);
         self.bytes += taken as u64;
-        work_ahead::note_moved(cx, value_bytes, taken);
+        note_work_ahead::note_moved(cx, value_bytes, taken);
         let is_large = value_bytes >= cx.turn.large_counts_from;
         if self.large && !is_large {
             cx.counts.add(Count::SmallBehindLarge, 1);

@@ -3,7 +3,7 @@
 pub(crate) mod context;
 pub(crate) mod mailbox;
 pub(crate) mod prefault;
-pub(crate) mod routing;
+pub(crate) mod routing_inputs;
 pub(crate) mod shared;
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::{
     request::{batch::Batch, delegation::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
-    worker::{context::WorkerContext, mailbox::Arrival, routing::Routing, shared::Shared},
+    worker::{context::WorkerContext, mailbox::Arrival, routing_inputs::Routing, shared::Shared},
 };
 
 /// One worker; see the head of this file. The comment of a field names the part of the server that

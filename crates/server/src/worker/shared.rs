@@ -16,9 +16,9 @@ use tracing::info;
 
 use crate::{
     config::{Config, auth::Logins, policy_name::PolicyName},
-    connection::{move_order::Order, registry::Registry},
+    connection::{move_command::Order, registry::Registry},
     log::{Limit, Limits, component},
-    memcached::{crawler::Crawler, watch::Watchers},
+    memcached::{crawler_switches::Crawler, watch::Watchers},
     metrics::{
         counters::{Count, Counts, PublishedCounts, Tally},
         hot_keys::Hottest,
@@ -39,7 +39,7 @@ use crate::{
     worker::{
         mailbox::{Arrival, Mailbox},
         prefault::PagesThread,
-        routing::Writers,
+        routing_inputs::Writers,
     },
 };
 

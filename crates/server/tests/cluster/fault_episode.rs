@@ -19,7 +19,7 @@ use crate::{
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     recording_clients::{Caller, End, Nodes, Plan, Run},
-    sessions::{number_the_unanswered, sessions},
+    sequential_clients::{number_the_unanswered, sessions},
     support::Shape,
     unanswered_time::{Gaps, longest},
     untouched_keys::Treasure,

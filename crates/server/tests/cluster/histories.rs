@@ -15,7 +15,7 @@ use curtail_server::Fault;
 
 use crate::{
     recording_clients::{Caller, Nodes, Plan, Run},
-    sessions::sessions,
+    sequential_clients::sessions,
     support::{Cluster, Shape, setting},
 };
 

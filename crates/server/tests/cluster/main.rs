@@ -2,8 +2,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
-#[path = "../counting/mod.rs"]
-mod counting;
 mod failure_logs;
 mod failures;
 mod fault_episode;
@@ -20,8 +18,10 @@ mod one_reply_per_request;
 mod process_faults;
 mod processes;
 mod recording_clients;
+#[path = "../reply_counting/mod.rs"]
+mod reply_counting;
 mod restarts;
-mod sessions;
+mod sequential_clients;
 mod support;
 mod unanswered_time;
 mod untouched_keys;

@@ -11,8 +11,8 @@ use std::{
 use curtail_testing::{Connection, PATIENCE, eventually};
 
 use crate::{
-    counting::{Counted, Talk, converse_with},
     processes::Processes,
+    reply_counting::{Counted, Talk, converse_with},
     support::{Cluster, Shape},
 };
 

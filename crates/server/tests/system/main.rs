@@ -5,8 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 mod compaction;
-#[path = "../counting/mod.rs"]
-mod counting;
 mod dumps;
 mod fairness;
 mod histories;
@@ -17,6 +15,8 @@ mod limits;
 mod one_reply_per_request;
 mod pipelines;
 mod policies;
+#[path = "../reply_counting/mod.rs"]
+mod reply_counting;
 mod stats_and_metrics;
 mod support;
 mod watching;

@@ -4,7 +4,7 @@
 use curtail_server::{Config, Server};
 use curtail_testing::{Client, config, serve, set, start};
 
-use crate::counting::{Counted, READ_ONLY, Talk, converse_with};
+use crate::reply_counting::{Counted, READ_ONLY, Talk, converse_with};
 
 const TALK: Talk = Talk {
     seed: 1,

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The server has no such dispatcher: nobody can choose where a connection's request arrives. What
-//! it does is [`crate::queueing::shipped`].
+//! it does is [`crate::queueing::server_dispatch`].
 //!
 //! Invariants: a request that arrived is emitted exactly once, in this step or a later one; under
 //! EREW, CREW and d-CREW at most one worker has writes of a partition outstanding; requests of one

@@ -1,5 +1,7 @@
 //! The model against the numbers that its constants must give.
 
+use curtail_consistency::symmetric::Model;
+
 use super::*;
 use crate::costs::CostsError;
 

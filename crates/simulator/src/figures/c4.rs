@@ -8,8 +8,8 @@ use crate::{
     costs::FullCosts,
     figures::{
         Choice, Figure, Parameter,
-        popularities::Popularities,
-        request::{Case, Request, first_beyond},
+        figure_run::{Case, Request, first_beyond},
+        shared_rank_tables::Popularities,
     },
     queueing::Outcome,
     rows::Row,

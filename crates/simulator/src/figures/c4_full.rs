@@ -15,9 +15,9 @@ use crate::{
     },
     figures::{
         Choice, Figure, Parameter, c4,
+        figure_run::{Case, Found, Request},
         parameters::{and, with},
-        popularities::Popularities,
-        request::{Case, Found, Request},
+        shared_rank_tables::Popularities,
     },
     queueing::Outcome,
     rows::Row,

@@ -7,8 +7,8 @@ use crate::{
     combined::{Combined, CombinedPrices},
     figures::{
         Choice, Figure, Parameter, at_loads,
+        figure_run::{Case, Found, Request, last_within, over_best},
         minos_system::workload,
-        request::{Case, Found, Request, last_within, over_best},
     },
     minos::PlanCost,
     queueing::Outcome,

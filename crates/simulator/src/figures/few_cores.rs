@@ -4,7 +4,7 @@ use crate::{
     few_cores::{FewCores, Serving},
     figures::{
         Choice, Figure, Parameter,
-        request::{Case, Request},
+        figure_run::{Case, Request},
     },
     queueing::Outcome,
     rows::Row,

@@ -1,7 +1,7 @@
 //! Minos's Fig. 2, with the size-aware modes beside the paper's baselines.
 
 use crate::{
-    figures::{Choice, Figure, Parameter, minos_system::system, request::Request},
+    figures::{Choice, Figure, Parameter, figure_run::Request, minos_system::system},
     minos::{MinosModel, UNIT},
     rows::Row,
 };

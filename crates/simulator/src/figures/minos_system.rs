@@ -15,8 +15,8 @@ use crate::{
     c4::system_costs::Calibration,
     figures::{
         Choice, Parameter,
+        figure_run::{Case, Request},
         parameters::{and, with},
-        request::{Case, Request},
     },
     minos::{self, LargeReplies, MinosSystem, Prices, SizeAware, Stealing, System},
 };

@@ -9,11 +9,11 @@ use crate::{
         ClientLoad, Datapath, Juneberry, JuneberryOutcome, UNDER_WAY_MAX, WhenFull,
         audit::Audit,
         clients::Connection,
-        memory::{self, Memory},
+        ingress::{Server, queues},
         place,
-        server::{Server, queues},
+        queue_memory::{self, Memory},
     },
-    queueing::requests::Slab,
+    queueing::outstanding_requests::Slab,
 };
 
 /// Something that happens.
@@ -154,7 +154,7 @@ impl<'a> Run<'a> {
     fn new(model: &'a Juneberry, ingress: Ingress<'a>, connections: usize) -> Self {
         let has_queues = model.system.reads().is_some();
         let connection = |index| {
-            let session = has_queues.then(|| memory::session(ingress.sessions, index));
+            let session = has_queues.then(|| queue_memory::session(ingress.sessions, index));
             Connection::new(model, session.unwrap_or_default())
         };
         let arrivals = match model.load {

@@ -23,7 +23,7 @@ use curtail_ordered_queue::{
 
 use crate::juneberry::{
     Datapath, Reads,
-    memory::{self, PAYLOAD_BYTES},
+    queue_memory::{self, PAYLOAD_BYTES},
     run::{Event, Request, Run, Tells},
 };
 
@@ -287,7 +287,7 @@ impl<'a> Run<'a> {
         let mut applied = 0;
         let mut owners = Vec::with_capacity(entries.len());
         for (index, entry) in entries.iter().enumerate() {
-            let (id, serial) = memory::owner(entry);
+            let (id, serial) = queue_memory::owner(entry);
             owners.push((id, serial));
             end += self.model.prices.take_ns;
             if !self.is_under_way(id, serial) {
@@ -331,7 +331,7 @@ impl<'a> Run<'a> {
         let turn = &mut self.server.workers[worker].turn;
         let drained = turn.run(&mut lease, entries.len(), sessions, |step| match step {
             TurnStep::Apply(_) => applied += 1,
-            TurnStep::Answer(entry) => answers.push(memory::owner(&entry)),
+            TurnStep::Answer(entry) => answers.push(queue_memory::owner(&entry)),
         });
         assert_eq!(
             drained.entries,

@@ -10,7 +10,7 @@ use curtail_workload::{
 use crate::{
     c4::key_buckets,
     queueing::{
-        requests::{Request, Way},
+        outstanding_requests::{Request, Way},
         tournament::NO_TIME,
     },
 };

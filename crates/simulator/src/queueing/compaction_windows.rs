@@ -7,7 +7,7 @@ use curtail_dispatch::{
 };
 use curtail_types::Instant;
 
-use crate::queueing::requests::{Queues, Request, Slab};
+use crate::queueing::outstanding_requests::{Queues, Request, Slab};
 
 /// The windows of all cores that have some.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use crate::{
     c4::dispatcher::Dispatcher,
     minos::{LargeReplies, PlanCost, Prices, SizeCore, Stealing},
     queueing::{
-        requests::{Queues, Request},
+        outstanding_requests::{Queues, Request},
         server_dispatch::{Shipped, TURN_MAX},
     },
 };

@@ -21,7 +21,7 @@ use crate::{
         Outcome, Point, WindowOfTime,
         dispatchers::{Arrival, Deciders, Serving},
         link::Link,
-        requests::{Queues, Request, Slab, Way},
+        outstanding_requests::{Queues, Request, Slab, Way},
         times::{Around, Times},
         tournament::{NO_TIME, Tournament},
     },

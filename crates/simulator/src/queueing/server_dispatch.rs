@@ -19,7 +19,7 @@ use curtail_dispatch::{
     size_aware::{Route, SizePlan},
 };
 
-use crate::queueing::requests::Request;
+use crate::queueing::outstanding_requests::Request;
 
 /// All workers' deciding.
 #[derive(Debug)]

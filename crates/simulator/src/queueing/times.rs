@@ -2,7 +2,9 @@
 
 use curtail_workload::Random;
 
-use crate::{c4::system_costs::FullSystem, combined::CombinedPrices, queueing::requests::Request};
+use crate::{
+    c4::system_costs::FullSystem, combined::CombinedPrices, queueing::outstanding_requests::Request,
+};
 
 /// Times in nanoseconds. The event loop is compiled once for each kind, so that the queueing model
 /// does not pay for what it leaves out.

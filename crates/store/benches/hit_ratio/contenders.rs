@@ -1,12 +1,12 @@
 //! The policies of the main table, and the variations of ours that lost.
 
 use crate::arc::Arc;
-use crate::filtered_s3_fifo::{CHOSEN, Filtered, Plan};
 use crate::optimum::Optimum;
 use crate::policy::Policy;
 use crate::recency::{OneQueue, Rule};
 use crate::s3_fifo::S3Fifo;
 use crate::segcache_merge::Merge;
+use crate::store_eviction::{CHOSEN, Filtered, Plan};
 use crate::tiny_lfu::TinyLfu;
 use crate::trace::Trace;
 

@@ -14,7 +14,6 @@
 mod arc;
 mod checks;
 mod contenders;
-mod filtered_s3_fifo;
 mod ghost;
 mod optimum;
 mod policy;
@@ -23,6 +22,7 @@ mod real_store;
 mod recency;
 mod s3_fifo;
 mod segcache_merge;
+mod store_eviction;
 mod synthetic_traces;
 mod tables;
 mod tiny_lfu;

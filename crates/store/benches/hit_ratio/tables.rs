@@ -1,9 +1,9 @@
 //! Replays every policy at every size and prints Markdown tables for `docs/decisions`.
 
 use crate::contenders::{Contender, OURS};
-use crate::filtered_s3_fifo::{CHOSEN, Filtered, Plan};
 use crate::policy::{Outcome, replay};
 use crate::real_store::Stored;
+use crate::store_eviction::{CHOSEN, Filtered, Plan};
 use crate::trace::Trace;
 
 /// Cache sizes, in percent of the footprint.

@@ -14,9 +14,9 @@ use std::{
 
 use curtail_workload::mix;
 
-pub(crate) use indexed::{Indexed, SeededHash};
+pub(crate) use indexed_pairs::{Indexed, SeededHash};
 
-mod indexed;
+mod indexed_pairs;
 
 /// Keys that are looked up or inserted at once.
 pub(crate) const BATCH: usize = 32;

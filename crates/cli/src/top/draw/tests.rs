@@ -8,9 +8,9 @@ use curtail_testing::assert_contains;
 
 use super::*;
 use crate::top::{
-    hot_keys::{HotKey, HotKeys},
     sample::{Names, Sample},
     screen_state::News,
+    watched_keys::{HotKey, HotKeys},
 };
 
 /// What a server said at two moments, two seconds apart.

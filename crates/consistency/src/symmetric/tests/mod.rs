@@ -2,7 +2,7 @@
 
 mod cluster;
 mod late_messages;
-mod unfinished;
+mod unfinished_at_promotion;
 
 use curtail_types::{Cas, MessageKind, NodeId, NodeSet, WriterId};
 

@@ -13,7 +13,7 @@ use crate::{
     native,
     sync::Relaxed,
     worker::{
-        routing::bytes_of_writers,
+        routing_inputs::bytes_of_writers,
         shared::{Shared, WorkerHandle},
     },
 };

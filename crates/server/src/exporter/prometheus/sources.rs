@@ -20,7 +20,7 @@ use crate::{
     size_aware::plan_snapshot::PlanSnapshot,
     sync::Relaxed,
     worker::{
-        routing::bytes_of_writers,
+        routing_inputs::bytes_of_writers,
         shared::{Shared, WorkerHandle},
     },
 };

@@ -24,7 +24,7 @@ use crate::{
         Cluster, NodeWorker,
         control_messages::News,
         host::{NodeArrival, NodeContext, NodeHost},
-        placement::route_of,
+        request_placement::route_of,
     },
     sync::{Relaxed, lock},
 };

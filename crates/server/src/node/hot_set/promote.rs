@@ -12,7 +12,7 @@ use curtail_types::RouteHash;
 use crate::node::{
     Cluster, NodeWorker,
     host::{NodeArrival, NodeHost},
-    placement::route_of,
+    request_placement::route_of,
     slice_jobs::Job,
 };
 

@@ -30,7 +30,7 @@ use std::{
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
-    clock::Reading,
+    cluster_clock::Reading,
     moves::{Due, Duty, Scan},
     symmetric::{Access, Visibility},
 };

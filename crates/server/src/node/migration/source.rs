@@ -16,7 +16,7 @@ use crate::{
         InForce, MoveAsked, NodeWorker,
         host::NodeContext,
         migration::{Departure, Phase, visibility_of},
-        placement::route_of,
+        request_placement::route_of,
     },
     test_faults::Fault,
 };

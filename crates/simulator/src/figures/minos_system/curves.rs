@@ -8,7 +8,7 @@ use super::{
 use crate::{
     figures::{
         Choice, Figure, Parameter, at_loads,
-        request::{Request, over_best},
+        figure_run::{Request, over_best},
     },
     rows::Row,
 };

@@ -4,7 +4,7 @@ use super::{SERIES, Setting, parameters, settings, with};
 use crate::{
     figures::{
         Choice, Figure, Parameter,
-        request::{Request, last_within, over_best},
+        figure_run::{Request, last_within, over_best},
     },
     rows::Row,
 };

@@ -6,7 +6,7 @@ use super::{MINOS_FIRST, REQUESTS, Setting, parameters, settings, with, with_loa
 use crate::{
     figures::{
         Choice, Figure, Parameter, at_loads,
-        request::{Found, Request},
+        figure_run::{Found, Request},
     },
     minos::MinosSystem,
     queueing::{CoreUse, Outcome},

@@ -11,7 +11,7 @@ use crate::{
     c4::dispatcher::Input,
     queueing::{
         dispatchers::Deciders,
-        requests::{Request, Way},
+        outstanding_requests::{Request, Way},
         server_dispatch::Place,
         times::Times,
     },

@@ -5,7 +5,7 @@ use curtail_dispatch::{Effect, RequestId};
 use super::{Phase, Run};
 use crate::queueing::{
     dispatchers::Deciders,
-    requests::{Request, Way},
+    outstanding_requests::{Request, Way},
     times::Times,
 };
 

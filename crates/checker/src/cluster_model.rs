@@ -5,8 +5,8 @@ use curtail_consistency::symmetric::{Config, Symmetric, Visibility};
 use curtail_types::NodeId;
 
 use crate::actions::rings;
-use crate::driver::Driver;
 use crate::mutants::Mutant;
+use crate::outputs::Driver;
 use crate::packed_state::{Packed, Pool};
 use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};

@@ -15,13 +15,13 @@
 //! what work was ahead of its small requests.
 //!
 //! The first server is also measured while as many bytes go over as many connections between
-//! threads that belong to no server (`transfers`): what the machine does to small requests beside
-//! large values, whoever serves them.
+//! threads that belong to no server (`copies_without_server`): what the machine does to small
+//! requests beside large values, whoever serves them.
 
-mod large;
+mod copies_without_server;
+mod large_driver;
+mod reported_work_ahead;
 mod request_mixes;
-mod transfers;
-mod work_ahead;
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -31,11 +31,11 @@ use std::{
 use serde::Serialize;
 
 use self::{
-    large::Large,
-    transfers::Transfers,
-    work_ahead::{Ahead, AheadP99},
+    copies_without_server::Transfers,
+    large_driver::Large,
+    reported_work_ahead::{Ahead, AheadP99},
 };
-pub(crate) use self::{request_mixes::Company, work_ahead::AheadFigures};
+pub(crate) use self::{reported_work_ahead::AheadFigures, request_mixes::Company};
 use super::{
     CompareArgs, Pooled, Spread, quiet_host, rotated,
     servers::{Kind, Server},

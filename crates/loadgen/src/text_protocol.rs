@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use curtail_workload::Kind;
 use serde::Serialize;
 
-use crate::load::Request;
+use crate::request_source::Request;
 
 /// The protocol to speak.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, ValueEnum)]

@@ -26,7 +26,7 @@ use crate::{
     blocking_connection,
     cpu::{self, StepBack},
     error::LoadError,
-    load::Load,
+    request_source::Load,
 };
 
 /// Large requests in open loop.

@@ -11,7 +11,7 @@ use crate::{
     node::{
         host::NodeContext,
         migration::Waiter,
-        placement::Way,
+        request_placement::Way,
         slice_jobs::{Asker, Origin},
         slices::{Relayed, RelayedKind},
         worker::NodeWorker,

@@ -12,7 +12,7 @@ use curtail_types::{HotSetEpoch, Instant, Key, KeyHash, KeyName};
 use curtail_workload::{Change, HotSet as Places, Pattern, Period, Popularity, Random, Ranks, mix};
 
 use crate::{
-    figures::{Choice, Figure, Parameter, request::Request},
+    figures::{Choice, Figure, Parameter, figure_run::Request},
     rows::Row,
 };
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use curtail_ordered_queue::Verdict;
 
 use crate::juneberry::{
-    Datapath, Juneberry, Reads, WhenFull, memory, place,
+    Datapath, Juneberry, Reads, WhenFull, place, queue_memory,
     run::{Event, Packet, Run, Tells},
     workers::Worker,
 };
@@ -114,8 +114,8 @@ impl<'a> Run<'a> {
             return self.take(now, packet);
         }
         let session = self.connections[packet.connection as usize].session;
-        let payload = memory::payload(&packet);
-        let arrival = memory::arrival(&packet, session, &payload);
+        let payload = queue_memory::payload(&packet);
+        let arrival = queue_memory::arrival(&packet, session, &payload);
         let number = self.ingress.queue_number(packet.hash);
         let backlog = self.ingress.queues[number].backlog();
         self.outcome.backlog.record(backlog.tail - backlog.head);

@@ -9,8 +9,8 @@ use crate::{
     compare::{servers::Kind, throughput},
     cpu::StepBack,
     error::LoadError,
-    load::Load,
-    protocol::Protocol,
+    request_source::Load,
+    text_protocol::Protocol,
 };
 
 /// Large requests, and the small ones that they are beside.

@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use crate::{
     error::LoadError,
-    protocol::Protocol,
     recorded_trace::Recording,
     self_checking_value::{HEAD_BYTES, Piece},
+    text_protocol::Protocol,
 };
 
 /// What a run asks for.

@@ -11,7 +11,7 @@ mod homonyms;
 mod manifest;
 mod ratchet;
 mod rooms;
-mod rust_paths;
+mod rust_path_parser;
 mod source;
 mod text_files;
 

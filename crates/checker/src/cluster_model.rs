@@ -5,9 +5,9 @@ use curtail_consistency::symmetric::{Config, Symmetric, Visibility};
 use curtail_types::NodeId;
 
 use crate::actions::rings;
+use crate::frontier_state::{Packed, Pool};
 use crate::mutants::Mutant;
 use crate::outputs::Driver;
-use crate::packed_state::{Packed, Pool};
 use crate::search::Model;
 use crate::setup::{Kind, Network, Setup};
 use crate::world::{Content, FIRST_VERSION, Label, Node, OperationStage, Parcel, World, config};

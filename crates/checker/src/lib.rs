@@ -16,6 +16,7 @@ mod actions;
 mod cluster_model;
 mod counterexample;
 mod faults;
+mod frontier_state;
 mod inputs;
 mod interned_parts;
 mod judge;
@@ -23,7 +24,6 @@ mod models;
 mod moves;
 mod mutants;
 mod outputs;
-mod packed_state;
 mod reply_reduction;
 mod search;
 mod setup;
@@ -33,11 +33,11 @@ mod tests;
 mod world;
 
 pub use cluster_model::{Action, Cluster};
+pub use frontier_state::{Packed, Pool};
 pub use models::MODELS;
 #[cfg(any(test, feature = "mutants"))]
 pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
-pub use packed_state::{Packed, Pool};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
 pub use world::{Label, World};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use curtail_types::{MessageKind, NodeId, NodeSet};
 
 use crate::cluster_model::Cluster;
-use crate::packed_state::{Pool, Reply};
+use crate::frontier_state::{Pool, Reply};
 use crate::search::fingerprint_of;
 use crate::setup::Witness;
 use crate::world::{Content, Parcel, World};

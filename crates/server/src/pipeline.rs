@@ -21,7 +21,7 @@
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::{Batch, Entry},
-    route::{self, execute_entry, is_write, run_routes::execute_run},
+    route::{self, execute_here, is_write, run_routes::execute_run},
     turn::{
         compaction, delegate, note_work_ahead, receive,
         send::{self, commit},
@@ -66,7 +66,7 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
                 true => route_and_run(worker, std::slice::from_ref(entry)),
                 // Nothing was handed on in this turn: at most writes have to ask, and the way to
                 // the store is compiled into this loop.
-                false => execute_entry::carry_out(worker, entry, worker.routing.claims()),
+                false => execute_here::carry_out(worker, entry, worker.routing.claims()),
             }
         }
     }

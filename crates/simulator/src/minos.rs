@@ -16,7 +16,7 @@
 //! same without link and prices: 99.875 % of the requests take 1 unit of time, the others K;
 //! dispatch, synchronisation and locality cost nothing.
 
-mod core_under_plan;
+mod core_steps;
 mod step_costs;
 
 use curtail_dispatch::{
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 
-pub use core_under_plan::{SizeCore, Stealing};
+pub use core_steps::{SizeCore, Stealing};
 pub use step_costs::{PlanCost, Prices};
 
 /// One point of Minos's queueing model.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::ratchet::{self, Found};
 use super::source::Source;
-use super::{Violation, rust_paths, text_files::TextFile};
+use super::{Violation, rust_path_parser, text_files::TextFile};
 
 /// Which room may use which, and where that is not so yet.
 pub(super) const TABLE: &str = "xtask/tidy/rooms.toml";
@@ -176,7 +176,7 @@ fn strays(rooms: &[Room<'_>], table: &Table) -> Vec<Violation> {
 fn arrows<'a>(rooms: &[Room<'a>], table: &Table) -> Arrows<'a> {
     let mut arrows = Arrows::new();
     for file in rooms {
-        for (line, path) in rust_paths::named(file.source.production(), &module(file.file)) {
+        for (line, path) in rust_path_parser::named(file.source.production(), &module(file.file)) {
             let inside = path.first().is_some_and(|part| part == "crate");
             let to = inside.then(|| table.room_of(&path[1..])).flatten();
             if let Some(to) = to.filter(|to| *to != file.room) {
@@ -281,7 +281,7 @@ fn memcached_codec(rooms: &[Room<'_>]) -> Found {
         .iter()
         .filter(|file| away.iter().any(|room| file.file.starts_with(room)))
     {
-        for (line, path) in rust_paths::named(file.source.production(), &module(file.file)) {
+        for (line, path) in rust_path_parser::named(file.source.production(), &module(file.file)) {
             if path.starts_with(&["curtail_codec".into(), "memcached".into()]) {
                 let message = "what is memcached's text belongs to the memcached front end".into();
                 let at = violation(file.source.path, line, "memcached", message);

@@ -17,7 +17,7 @@
 use curtail_types::{Operation, Set};
 
 use super::{
-    Decoded, Form, Limits, Request, WireKey, authenticate, command_family,
+    Decoded, Form, Limits, Request, WireKey, authenticate, decoder_of_line,
     encode::Refusal,
     fast_path,
     line::{Front, Line},
@@ -99,7 +99,7 @@ impl Decoder {
         match Line::find(input, self.scanned) {
             Front::Line(line) => {
                 self.scanned = 0;
-                command_family::decode(self, line, limits)
+                decoder_of_line::decode(self, line, limits)
             }
             Front::Partial => self.partial(input),
             Front::TooLong => self.too_long(input),

@@ -28,14 +28,14 @@ mod executor;
 mod handshake;
 mod host;
 mod io_thread;
-mod local_addresses;
 mod queue_memory;
-mod queue_scan;
+mod queue_rounds;
 mod read;
 mod read_barrier;
 mod receiver;
 mod reply_cache;
 mod reply_sender;
+mod session_addresses;
 mod start;
 mod stats;
 mod stream;
@@ -55,8 +55,8 @@ use tracing::error;
 use crate::{
     log::{Limit, component, log_flush},
     native::{
-        counters::PublishedNativeCounts, handshake::Grants, local_addresses::Locals,
-        queue_memory::QueueMemory, reply_cache::Answers,
+        counters::PublishedNativeCounts, handshake::Grants, queue_memory::QueueMemory,
+        reply_cache::Answers, session_addresses::Locals,
     },
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::{Fault, TestFaults},

@@ -10,7 +10,7 @@ use crate::{
     native::{
         BEAT_NS, Host, Native, NativePlacement, ReadBarrier,
         executor::Executor,
-        queue_scan::Rounds,
+        queue_rounds::Rounds,
         receiver::{Receiver, ReceiverContext},
     },
     store_context::StoreContext,

@@ -12,7 +12,7 @@
 //!
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
-pub(crate) mod execute_entry;
+pub(crate) mod execute_here;
 pub(crate) mod on_node;
 pub(crate) mod run_routes;
 

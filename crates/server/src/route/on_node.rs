@@ -27,7 +27,7 @@ use crate::{
         batch::{Entry, Work},
         reply_buffer::ROOM_BYTES,
     },
-    route::{self, Route, execute_entry, run_routes},
+    route::{self, Route, execute_here, run_routes},
     test_faults::Fault,
     turn::{compaction, delegate, execute, large_write, lifecycle, log_events, note_latency, send},
     worker::Worker,
@@ -303,7 +303,7 @@ fn run_looked(
     }
     let mark = worker.replies.mark();
     let misses = worker.cx.counts.get(Count::GetMisses);
-    execute_entry::carry_out_apart(worker, entry);
+    execute_here::carry_out_apart(worker, entry);
     let missed = worker.cx.counts.get(Count::GetMisses) != misses;
     let looked = match node.cluster.keys.is_as(route, seen) {
         false => Looked::Changed,

@@ -5,7 +5,7 @@ use curtail_dispatch::{Ticket, Worker as Id};
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::Entry,
-    route::{Route, execute_entry, on_node},
+    route::{Route, execute_here, on_node},
     turn::{compaction, delegate, execute},
     worker::Worker,
 };
@@ -30,7 +30,7 @@ pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) 
 pub(crate) fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
     if run.len() == 1 || !compaction::run_folded(worker, run) {
         run.iter()
-            .for_each(|entry| execute_entry::carry_out_apart(worker, entry));
+            .for_each(|entry| execute_here::carry_out_apart(worker, entry));
     }
 }
 
@@ -49,7 +49,7 @@ fn delegate_run(worker: &mut Worker, run: &[Entry<'_>], owner: Id, ticket: Optio
             continue;
         };
         // Puts it off if its connection is.
-        execute_entry::carry_out_apart(worker, entry);
+        execute_here::carry_out_apart(worker, entry);
         if let Some(ticket) = ticket {
             delegate::release(&mut worker.cx, ticket);
         }

@@ -7,7 +7,7 @@
 //! ```
 
 pub(crate) mod acceptor;
-pub(crate) mod control_loop;
+pub(crate) mod size_aware_control;
 pub(crate) mod thread_priority;
 
 use std::{
@@ -241,7 +241,9 @@ impl Server {
         }
         self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
-        self.spawn_thread("control".to_owned(), move || control_loop::run(&shared))?;
+        self.spawn_thread("control".to_owned(), move || {
+            size_aware_control::run(&shared)
+        })?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), acceptor_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())

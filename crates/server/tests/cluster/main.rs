@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
-mod failure_logs;
 mod failures;
 mod fault_episode;
 mod histories;
 mod item_expiry;
+mod keep_failure_logs;
 mod key_lost_mid_move;
 mod late_views;
 mod leftovers;

@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use tempfile::TempDir;
 
 use crate::{
-    failure_logs::{Log, keep_panics},
+    keep_failure_logs::{Log, keep_panics},
     network::Network,
     support::{Shape, write_secret},
 };

@@ -16,7 +16,7 @@ use curtail_types::{NodeId, NodeSet, RouteHash};
 use tempfile::TempDir;
 use twox_hash::XxHash3_64;
 
-use crate::failure_logs::keep_panics;
+use crate::keep_failure_logs::keep_panics;
 
 /// What differs from cluster to cluster.
 #[derive(Clone, Copy, Debug)]

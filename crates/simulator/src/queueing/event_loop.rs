@@ -5,7 +5,7 @@
 //! link has one frame under way; and of all cores the earliest is kept by a tournament. The next
 //! event is the least of these.
 
-mod queue_choice;
+mod next_request;
 mod reading_writing;
 
 use std::collections::VecDeque;

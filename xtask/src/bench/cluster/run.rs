@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{
     super::report,
-    background_load::Others,
     nodes::{Nodes, Numbers},
+    other_programs_cpu::Others,
     plan::{Job, Popularity},
 };
 

@@ -27,7 +27,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     connection::move_command::{self, Load},
-    exporter::failure_alarms::Alarms,
+    exporter::failure_log_lines::Alarms,
     log::component,
     metrics::counters::Count,
     start::thread_priority::StarvationBoost,

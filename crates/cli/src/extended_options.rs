@@ -14,7 +14,7 @@ pub(crate) const HELP: &str = "\
 Extended options (-o), comma separated; no_maxconns_fast and no_compaction disable two of them:
   maxconns_fast          close new connections at once above the limit (default: on)
   idle_timeout=SECONDS   close idle connections (default: 0, never)
-  read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, no own limit)
+  read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, a quarter of -m)
   watcher_logbuf_size=KB buffer for the lines that one watcher has not read (default: 256)
   worker_logbuf_size=KB  buffer for the lines that a worker writes in a turn (default: 64)
   compaction             execute consecutive writes of one key as one, each with its own reply
@@ -35,7 +35,7 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction disab
   native_lease_ms=MS     time after which an unused session ends (default: 60000)
   native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
   native_attach=HOW      where the XDP program runs: native (driver), generic (kernel's stack) or
-                         any (the stack for a veth, else the driver; default)
+                         any (the driver if it can and is no veth, else the stack; default)
   native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
                          hand-off (default: any); the last two need --features baselines
   native_choice=HOW      which worker's socket receives a datagram: flow, random, writes or key

@@ -30,8 +30,8 @@ pub(crate) struct Flags {
     /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; a request whose reply could be longer is refused; 0
-    /// disables it
+    /// UDP port for memcached's datagrams; a request is refused if its reply could be longer than
+    /// it; 0 disables the port
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -268,8 +268,8 @@ impl Flags {
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: a request whose reply could be longer is refused; clients must use TCP \
-                 for it",
+                "-U {}: a request is refused if its reply could be longer than it; clients must \
+                 then use TCP",
                 self.udp_port
             ));
         }

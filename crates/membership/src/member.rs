@@ -448,7 +448,7 @@ impl<O: Observer> Driver<O> {
             self.fails.push(asked);
             let in_vain = match asked {
                 StoreAsked::Reading => "",
-                StoreAsked::Change => "; without a change of the view no dead node is done without",
+                StoreAsked::Change => "; until the view can be changed, no dead node is removed",
             };
             let text = format!("{error}{in_vain}");
             self.observer.event(&MemberEvent::StoreFailed(text));

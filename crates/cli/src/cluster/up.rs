@@ -49,7 +49,7 @@ pub(super) struct Options {
     /// Worker threads of each node (default: the usable processors divided among the nodes)
     #[arg(long, value_name = "NUM")]
     threads: Option<usize>,
-    /// Lease in milliseconds: a node that gets no processor for so long is removed
+    /// Lease in milliseconds: a node that is silent for half of it is removed
     #[arg(long, value_name = "MS", default_value_t = 3000)]
     lease_ms: u64,
     /// Folder for the cluster's files (default: one for this port in the temporary folder)

@@ -130,8 +130,11 @@ impl fmt::Display for Told<'_> {
             Change::Settle => f.write_str("all keys have moved"),
             Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
-            Change::Detach => f.write_str("this node serves by the view store's lease alone"),
-            Change::Attach => f.write_str("this node has the leases of all nodes again"),
+            Change::Detach => f.write_str(
+                "a problem: some node does not answer this node, which serves on; if it dies, \
+                 failover takes up to two leases",
+            ),
+            Change::Attach => f.write_str("solved: all nodes answer this node again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }

@@ -125,7 +125,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "flush_all: scheduled for exptime"
+            "flush_all: scheduled with exptime {exptime}"
         );
     }
 }

@@ -39,13 +39,13 @@ const ALARMS: [Alarm; 6] = [
     Alarm {
         component: Component::Connections,
         count: |shared| shared.doors.refused.total(),
-        what: "connections were refused because -c connections are open",
+        what: "connections were refused: the limit -c is reached",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },
     Alarm {
         component: Component::Connections,
         count: |shared| shared.doors.pauses.total(),
-        what: "pauses in accepting because -c connections are open",
+        what: "pauses in accepting: the limit -c is reached",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },
     Alarm {

@@ -114,7 +114,7 @@ impl Acceptor {
         if let Err(why) = watches {
             error!(
                 target: component::CONNECTIONS,
-                "no connections can be accepted: {why}; the node stops"
+                "no connections can be accepted: {why}; the server stops"
             );
             (self.shared.ask)(ControlEvent::Stop);
             self.is_open = true;

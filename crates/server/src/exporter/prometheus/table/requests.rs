@@ -145,7 +145,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          whole KiB; sampled in one turn of 64.":
         stages("stage:ahead_kilobytes:*", &[(SMALL, KilobytesSmall), (LARGE, KilobytesLarge)]);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
-        "Processor time of turns, by worker; sampled: one turn of 64, and each after maintenance.":
+        "Processor time of turns, by worker; sampled: one turn of 64, and every turn after \
+         maintenance.":
         found("worker:*:turn_cpu_us_* large:*:turn_cpu_us_*", sources::turn_times);
     Gauge curtail_turn_cpu_highest_seconds in Nanoseconds
         "Longest sampled turn of a worker, in processor time, since the last `stats reset`.":
@@ -168,7 +169,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
             look.shared.watchers.counts.worker_dropped.total()
         });
     Counter curtail_watcher_lines_total
-        "Lines for one watcher, by outcome: sent, or skipped because it did not read.":
+        "Lines, counted once per watcher, by outcome: sent, or skipped because the watcher did not \
+         read.":
         {outcome="sent"} by("log_watcher_sent", |look| {
             look.shared.watchers.counts.watcher_sent.total()
         }),

@@ -10,7 +10,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("curr_items", |look| look.items.items_now);
     Gauge curtail_item_bytes in Bytes "Bytes of all items.":
         by("bytes items_live", |look| look.items.item_bytes_now);
-    Gauge curtail_item_limit_bytes in Bytes "The longest item that is stored (-I).":
+    Gauge curtail_item_limit_bytes in Bytes "The longest value that is stored (-I).":
         by("item_size_max", |look| look.shared.config.item_bytes_max as u64);
     Counter curtail_items_stored_total "Items stored.":
         by("total_items", |look| look.items.items_total);

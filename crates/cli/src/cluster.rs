@@ -44,24 +44,26 @@ enum Command {
         json: bool,
     },
     /// Kill a node of the trial cluster (SIGKILL)
-    Kill(OneNode),
+    Kill(TrialNode),
     /// Pause a node of the trial cluster (SIGSTOP)
-    Pause(OneNode),
+    Pause(TrialNode),
     /// Resume a paused node
-    Resume(OneNode),
+    Resume(TrialNode),
     /// Add a node to the trial cluster, or restart one that was killed or removed
     Add {
         /// The node: its number or its name; without it a new node is added
         node: Option<String>,
         #[command(flatten)]
-        target: Target,
+        trial: Trial,
         #[command(flatten)]
         wait: Wait,
     },
     /// Remove a node: its keys move to the other nodes first
     Remove {
+        /// The node: its number or its name
+        node: String,
         #[command(flatten)]
-        one: OneNode,
+        target: Target,
         #[command(flatten)]
         wait: Wait,
     },
@@ -75,11 +77,11 @@ enum Command {
 }
 
 #[derive(Args, Debug)]
-struct OneNode {
+struct TrialNode {
     /// The node: its number or its name
     node: String,
     #[command(flatten)]
-    target: Target,
+    trial: Trial,
 }
 
 #[derive(Args, Debug)]
@@ -89,36 +91,44 @@ struct Wait {
     wait: u64,
 }
 
-/// Which cluster is meant.
+/// Which trial cluster is meant.
 #[derive(Args, Debug)]
-struct Target {
+struct Trial {
     /// The trial cluster in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     dir: Option<PathBuf>,
     /// The trial cluster that was started with this port
     #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
-    /// Cluster file of a cluster that is no trial cluster; for status, remove and rebalance
+}
+
+/// Which cluster is meant.
+#[derive(Args, Debug)]
+struct Target {
+    #[command(flatten)]
+    trial: Trial,
+    /// Cluster file of a cluster that is no trial cluster
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }
 
-impl Target {
-    fn folder(&self) -> anyhow::Result<Folder> {
-        match &self.file {
-            Some(_) => anyhow::bail!("--file: only a trial cluster has processes to act on"),
-            None => Ok(Folder::find(self.dir.as_deref(), self.port)),
-        }
+impl Trial {
+    fn folder(&self) -> Folder {
+        Folder::find(self.dir.as_deref(), self.port)
     }
 
     fn load(&self) -> anyhow::Result<ClusterFile> {
+        let folder = self.folder();
+        control::ask(&folder, &Request::Processes)?;
+        Ok(ClusterFile::load(&folder.cluster_file())?)
+    }
+}
+
+impl Target {
+    fn load(&self) -> anyhow::Result<ClusterFile> {
         match &self.file {
             Some(path) => Ok(ClusterFile::load(path)?),
-            None => {
-                let folder = self.folder()?;
-                control::ask(&folder, &Request::Processes)?;
-                Ok(ClusterFile::load(&folder.cluster_file())?)
-            }
+            None => self.trial.load(),
         }
     }
 }
@@ -137,8 +147,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         Command::Kill(one) => tell(one, |node| Request::Kill { node })?,
         Command::Pause(one) => tell(one, |node| Request::Pause { node })?,
         Command::Resume(one) => tell(one, |node| Request::Resume { node })?,
-        Command::Add { node, target, wait } => add(node.as_deref(), target, wait)?,
-        Command::Remove { one, wait } => remove(one, wait)?,
+        Command::Add { node, trial, wait } => add(node.as_deref(), trial, wait)?,
+        Command::Remove { node, target, wait } => remove(node, target, wait)?,
         Command::Rebalance { target, wait } => {
             wait_for_view::wait(&target.load()?, wait.duration())?;
         }
@@ -149,7 +159,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     let processes = match &target.file {
         Some(_) => Vec::new(),
-        None => control::processes(&target.folder()?)?,
+        None => control::processes(&target.trial.folder())?,
     };
     let cluster = target.load()?;
     let stored = cluster.open_store().read()?;
@@ -163,15 +173,15 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(one: &OneNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
-    let answer = control::ask(&one.target.folder()?, &request(one.node.clone()))?;
+fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
+    let answer = control::ask(&one.trial.folder(), &request(one.node.clone()))?;
     println!("{answer}");
     Ok(())
 }
 
-fn add(node: Option<&str>, target: &Target, wait: &Wait) -> anyhow::Result<()> {
-    let folder = target.folder()?;
-    let before = target.load()?.open_store().read()?;
+fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
+    let folder = trial.folder();
+    let before = trial.load()?.open_store().read()?;
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
@@ -187,11 +197,11 @@ fn add(node: Option<&str>, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     wait_for_view::wait_for(&cluster, (entry.id, life), wait.duration())
 }
 
-fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
-    let cluster = one.target.load()?;
+fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
+    let cluster = target.load()?;
     let entry = cluster
-        .find(&one.node)
-        .with_context(|| format!("the cluster file names no node {}", one.node))?;
+        .find(node)
+        .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
     if !curtail_membership::drain(store.as_mut(), entry.id)? {
         let stored = store.read()?;
@@ -200,9 +210,9 @@ fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
     }
     wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
     println!("{} has left", entry.name);
-    if one.target.file.is_none() {
+    if target.file.is_none() {
         let node = entry.name.clone();
-        control::ask(&one.target.folder()?, &Request::Stop { node })?;
+        control::ask(&target.trial.folder(), &Request::Stop { node })?;
     }
     Ok(())
 }

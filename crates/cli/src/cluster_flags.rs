@@ -24,7 +24,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     hot_keys: Option<usize>,
     /// Maximum time for a node to move its keys to other nodes before it stops; 0 stops at once,
-    /// and so does a second signal (default: 20)
+    /// and so does a second signal to stop (default: 20)
     #[arg(long, value_name = "SECONDS")]
     leave_seconds: Option<u64>,
     /// End when the process that started this one, which has this number, ends

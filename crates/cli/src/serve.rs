@@ -270,7 +270,8 @@ fn await_service(
 ) -> Option<ControlEvent> {
     while !server.is_in_service() {
         match controls.wait(Some(GLANCE)) {
-            None | Some(ControlEvent::Reload) => {}
+            None => {}
+            Some(ControlEvent::Reload) => reload(server),
             last => return last,
         }
     }
@@ -296,8 +297,13 @@ fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Fl
             );
             return;
         }
-        if controls.wait(Some(GLANCE)).is_some() {
-            return;
+        match controls.wait(Some(GLANCE)) {
+            None => {}
+            Some(ControlEvent::Reload) => info!(
+                target: component::AUTH,
+                "SIGHUP: ignored, because this node is leaving the cluster"
+            ),
+            Some(_) => return,
         }
     }
 }
@@ -307,26 +313,30 @@ fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service)
         match controls.wait(None) {
             Some(ControlEvent::Reload) => {
                 service.tell(ServiceState::Reloading, "reading the authentication file");
-                match server.reload() {
-                    Ok(Some(count)) => info!(
-                        target: component::AUTH,
-                        "SIGHUP: the authentication file was read again and has {count} logins; \
-                         clients that are logged in stay logged in"
-                    ),
-                    Ok(None) => info!(
-                        target: component::AUTH,
-                        "SIGHUP: there is no authentication file (-Y) to read again"
-                    ),
-                    Err(error) => error!(
-                        target: component::AUTH,
-                        "SIGHUP: {error}; the logins that were read before stay in force"
-                    ),
-                }
+                reload(server);
                 service.tell(ServiceState::Ready, "reloaded");
             }
             Some(last) => return last,
             None => {}
         }
+    }
+}
+
+fn reload(server: &Server) {
+    match server.reload() {
+        Ok(Some(count)) => info!(
+            target: component::AUTH,
+            "SIGHUP: the authentication file was read again and has {count} logins; clients that \
+             are logged in stay logged in"
+        ),
+        Ok(None) => info!(
+            target: component::AUTH,
+            "SIGHUP: there is no authentication file (-Y) to read again"
+        ),
+        Err(error) => error!(
+            target: component::AUTH,
+            "SIGHUP: {error}; the logins that were read before stay in force"
+        ),
     }
 }
 

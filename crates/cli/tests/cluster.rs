@@ -201,6 +201,11 @@ fn a_cluster_is_up_and_any_node_answers() {
     let status = ["cluster", "status", "--file", file];
     let output = curtail().args(status).output().unwrap();
     assert!(output.status.success(), "{output:?}");
+    // Only a trial cluster has processes to act on.
+    let kill = ["cluster", "kill", "0", "--file", file];
+    let output = curtail().args(kill).output().unwrap();
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_contains(&told, "unexpected argument '--file'");
     assert!(trial.refused(&["kill", "9"]).contains("no node 9"));
     let second = trial.refused(&["up", "--port", "1"]);
     assert_contains(&second, "runs in");
@@ -264,5 +269,26 @@ fn a_pause_is_survived_and_no_process_outlives_the_trial() {
     trial.child.wait().unwrap();
     for pid in pids {
         trial.wait_until("the end of the nodes", || test_kill_process(pid).is_err());
+    }
+}
+
+/// Goal: SIGHUP while a node leaves does not cut the leave short. Method: a node gets SIGTERM and,
+/// once its leave has begun, SIGHUP; then the other node has every key.
+#[test]
+fn a_reload_does_not_end_a_leave() {
+    let trial = Trial::up(2);
+    for key in 0..50 {
+        let set = format!("set key{key} 0 0 2\r\nhi\r\n");
+        trial.demand(0, &set, "STORED\r\n");
+    }
+    let leaving = trial.pids()[0];
+    kill_process(leaving, Signal::TERM).unwrap();
+    trial.wait_until("the leave begins", || trial.said("node 0 starts to leave"));
+    kill_process(leaving, Signal::HUP).unwrap();
+    trial.wait_until("the log says so", || trial.said("SIGHUP: ignored"));
+    trial.wait_for(0, "process", "ended");
+    for key in 0..50 {
+        let found = format!("VALUE key{key} 0 2\r\nhi\r\nEND\r\n");
+        trial.demand(1, &format!("get key{key}\r\n"), &found);
     }
 }

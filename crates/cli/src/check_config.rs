@@ -119,4 +119,8 @@ fn native(row: &mut Row<'_>, config: &Config) {
     row("native_address_sessions", &native.sessions_per_address);
     row("native_lease_ms", &native.lease_ms);
     row("native_datagram", &native.datagram_bytes_max);
+    row("native_attach", &native.attach);
+    row("native_placement", &native.placement);
+    row("native_choice", &native.choice);
+    row("native_service_us", &(native.service_ns as f64 / 1000.0));
 }

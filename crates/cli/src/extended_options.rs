@@ -44,7 +44,10 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction disab
 Other options of memcached, and unknown ones, are accepted without effect, with a warning;
 ssl_*, ext_*, proxy_config and drop_privileges are refused.
 
-Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.";
+Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.
+
+Environment: MEMCACHED_PORT_FILENAME names a file into which the server writes its TCP ports once it
+listens (lines `TCP INET: PORT` and `TCP INET6: PORT`).";
 
 /// Options of memcached that change nothing here.
 const IGNORED: [&str; 28] = [

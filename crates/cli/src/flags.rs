@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args};
 use curtail_server::{
-    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, count_logins,
+    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, check_native, count_logins,
     log::{LogFormat, LogLevel},
 };
 use curtail_workload::quantity;
@@ -27,11 +27,12 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211)
+    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211, or the
+    /// port of -U)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; a request is refused if its reply could be longer than
-    /// it; 0 disables the port
+    /// UDP port for memcached's datagrams; a request whose reply could be longer than the request is
+    /// refused; 0 disables the port
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -89,8 +90,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// Check all flags and the files that they name, print the resulting configuration, and exit: 0
-    /// if it is valid, 1 if not, 2 for an unknown flag. Starts nothing; ports, users, folders and
-    /// address space are only tested by a start
+    /// if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. Starts
+    /// nothing; only a start tests ports, users, address space and folders other than that of -e
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit
@@ -268,8 +269,8 @@ impl Flags {
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: a request is refused if its reply could be longer than it; clients must \
-                 then use TCP",
+                "-U {}: a request whose reply could be longer than the request is refused; clients \
+                 must then use TCP",
                 self.udp_port
             ));
         }
@@ -289,6 +290,10 @@ impl Flags {
         }
         if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
             bail!("--cluster: datagrams (--native, -U) do not know of other nodes");
+        }
+        // A wrong -m is a mistake of its own.
+        if config.memory_bytes_max > 0 {
+            check_native(config)?;
         }
         Ok(())
     }

@@ -407,6 +407,14 @@ fn a_configuration_is_checked_without_a_start() {
     assert_contains(&told, &format!("listen = 127.0.0.1:{port}\n"));
     assert_contains(&told, "memory-limit-bytes = 80740352\n");
     assert_contains(&warned, "-o modern: accepted");
+    let native = ["--native", "11311", "-o", "native_choice=key"];
+    let (status, told, warned) = check(&native);
+    assert_eq!(status, Some(0), "{warned}");
+    assert_contains(&told, "native_choice = key\n");
+    // What the start would refuse because of -m is refused here, too.
+    let (status, _, warned) = check(&["--native", "11311", "--native-slots", "65536"]);
+    assert_eq!(status, Some(1));
+    assert_contains(&warned, "more than half of -m");
     let text = "# ours\nmax-item-size = \"1g\"\nextended = [\"size_queue=0\"]\n";
     let file = temporary_file(text);
     let path = file.to_str().unwrap();

@@ -52,6 +52,7 @@ pub use config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement
 pub use config::policy_name::{PolicyName, Sizes, UnknownPolicy};
 pub use config::start_error::StartError;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
+pub use native::check_native;
 pub use start::{NativeAtStart, Restored, Server, Stopped};
 #[doc(hidden)]
 pub use test_faults::{Fault, TestFaults};

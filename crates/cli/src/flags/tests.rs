@@ -168,12 +168,12 @@ fn the_native_path_is_off_unless_asked_for() {
 
     assert!(config("").native.is_none() && config("--native 0").native.is_none());
     let asked = config(
-        "--native 11311 --native-mode raw --native-queues 32 --native-slots 512 \
+        "--native 11311 --native-mode raw --native-queues 32 --native-slots 256 \
          -o native_backlog=9,native_placement=owner,native_service_us=0.5",
     );
     let native = asked.native.unwrap();
     assert_eq!((native.port, native.mode), (11311, Some(NativeMode::Raw)));
-    assert_eq!((native.queues, native.slots), (32, Some(512)));
+    assert_eq!((native.queues, native.slots), (32, Some(256)));
     assert_eq!((native.backlog_max, native.service_ns), (9, 500));
     assert_eq!(native.placement, NativePlacement::Owner);
     assert_eq!(config("--native -1").native.unwrap().port, 0);

@@ -68,6 +68,7 @@ pub(crate) use crate::native::executor::Executor;
 pub(crate) use crate::native::host::Host;
 pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
+pub use crate::native::start::check_native;
 pub(crate) use crate::native::start::{Opened, Opening};
 pub(crate) use crate::native::stats::{NativeQueues, statistics};
 pub(crate) use crate::native::stream::Streams;

@@ -69,27 +69,41 @@ impl Opened {
     }
 }
 
+/// Checks without a start whether the native path can be as `config` describes it.
+///
+/// # Errors
+/// When it cannot be, in words for an operator.
+pub fn check_native(config: &Config) -> Result<(), StartError> {
+    let native = config.native.as_ref();
+    native.map_or(Ok(()), |native| shape_of(config, native).map(drop))
+}
+
+fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError> {
+    if let Some(fault) = native.fault() {
+        return Err(StartError::Native(fault.to_owned()));
+    }
+    let shape = Shape {
+        queues: native.queues,
+        slots: native.slots_under(config.memory_bytes_max),
+        sessions: native.sessions,
+    };
+    if shape.bytes() > config.memory_bytes_max / 2 {
+        return Err(StartError::Native(format!(
+            "queues of {} slots take {} MiB, more than half of -m; ask for fewer slots",
+            shape.slots,
+            shape.bytes() >> 20
+        )));
+    }
+    Ok(shape)
+}
+
 impl Opening {
     /// Binds the sockets and makes the memory; `None` if the path is not asked for.
     pub(crate) fn begin(config: &Config) -> Result<Option<Self>, StartError> {
         let Some(native) = &config.native else {
             return Ok(None);
         };
-        if let Some(fault) = native.fault() {
-            return Err(StartError::Native(fault.to_owned()));
-        }
-        let shape = Shape {
-            queues: native.queues,
-            slots: native.slots_under(config.memory_bytes_max),
-            sessions: native.sessions,
-        };
-        if shape.bytes() > config.memory_bytes_max / 2 {
-            return Err(StartError::Native(format!(
-                "queues of {} slots take {} MiB, more than half of -m; ask for fewer slots",
-                shape.slots,
-                shape.bytes() >> 20
-            )));
-        }
+        let shape = shape_of(config, native)?;
         let receives = native.mode.unwrap_or(NativeMode::IoAck);
         let Bound {
             sockets,

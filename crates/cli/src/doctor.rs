@@ -195,7 +195,7 @@ fn huge_pages() -> Finding {
     good("huge pages", chosen).note(
         off,
         "with small pages each access to a large table also waits for address translation, which \
-         costs 12 % of the throughput with pipelines of 16",
+         costs 7 to 12 % of the throughput with pipelines of 16",
     )
 }
 

@@ -35,7 +35,10 @@ impl Complaints {
             RefusalReason::Version => "it speaks no common version; upgrade in smaller steps",
             RefusalReason::Cluster => "its cluster has another name",
             RefusalReason::Secret => "its secret differs; give every node the same file",
-            RefusalReason::NotMe => "its cluster file has another node at this address",
+            RefusalReason::NotMe if here => {
+                "it took this node for another one; compare the cluster files"
+            }
+            RefusalReason::NotMe => "this node took it for another one; compare the cluster files",
             RefusalReason::Unknown => "it is not in the cluster file",
         };
         let verb = if here { "refused" } else { "was refused by" };
@@ -60,5 +63,29 @@ impl Complaints {
     pub(crate) fn forget(&mut self, address: IpAddr) {
         self.said.retain(|(said, _)| *said != address);
         self.said_of_tls.retain(|(said, _)| *said != address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_side_says_which_node_took_the_other_for_another_one() {
+        let address = IpAddr::from([10, 0, 0, 7]);
+        let complaint = |here| {
+            let told = Complaints::default().about(address, RefusalReason::NotMe, here);
+            told.unwrap_or_default()
+        };
+        assert_eq!(
+            complaint(true),
+            "refused a node at 10.0.0.7: it took this node for another one; compare the cluster \
+             files"
+        );
+        assert_eq!(
+            complaint(false),
+            "was refused by a node at 10.0.0.7: this node took it for another one; compare the \
+             cluster files"
+        );
     }
 }

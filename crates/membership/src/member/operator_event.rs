@@ -77,9 +77,10 @@ impl fmt::Display for MemberEvent {
             Self::Removed => {
                 f.write_str("the other nodes removed this node; it drops its contents and rejoins")
             }
-            Self::Replaced => {
-                f.write_str("another process joined as this node: end one of the two")
-            }
+            Self::Replaced => f.write_str(
+                "another process joined as this node and replaced it: end this process, which \
+                     refuses all requests",
+            ),
             Self::Departed => f.write_str("this node has left the cluster"),
             Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
             Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
@@ -131,10 +132,10 @@ impl fmt::Display for Told<'_> {
             Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
             Change::Detach => f.write_str(
-                "a problem: some node does not answer this node, which serves on; if it dies, \
-                 failover takes up to two leases",
+                "some node does not answer this one, which continues to serve; if this node dies, \
+                 failover takes up to two leases; check the links between the nodes",
             ),
-            Change::Attach => f.write_str("solved: all nodes answer this node again"),
+            Change::Attach => f.write_str("all nodes answer this node again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }

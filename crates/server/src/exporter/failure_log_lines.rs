@@ -35,7 +35,7 @@ enum Component {
     Memory,
 }
 
-const ALARMS: [Alarm; 6] = [
+const ALARMS: [Alarm; 7] = [
     Alarm {
         component: Component::Connections,
         count: |shared| shared.doors.refused.total(),
@@ -52,7 +52,7 @@ const ALARMS: [Alarm; 6] = [
         component: Component::Connections,
         count: |shared| of(shared, Count::SlowReadersClosed),
         what: "connections were closed because their clients did not read their replies",
-        remedy: "look for clients that are stuck; -o read_buf_mem_limit bounds what they may hold",
+        remedy: "look for clients that are stuck; values being sent may hold a quarter of -m",
     },
     Alarm {
         component: Component::Memory,
@@ -62,9 +62,15 @@ const ALARMS: [Alarm; 6] = [
     },
     Alarm {
         component: Component::Memory,
-        count: |shared| of(shared, Count::ReadNoMemory) + of(shared, Count::ReplyNoMemory),
-        what: "requests found no memory for their buffers or replies",
-        remedy: "raise -m or -o read_buf_mem_limit",
+        count: |shared| of(shared, Count::ReadNoMemory),
+        what: "connections were closed because connection buffers are full",
+        remedy: "raise -o read_buf_mem_limit, or -m if that option is not set",
+    },
+    Alarm {
+        component: Component::Memory,
+        count: |shared| of(shared, Count::ReplyNoMemory),
+        what: "reads of large values were refused because too many are being sent",
+        remedy: "raise -m, or look for clients that read slowly",
     },
     Alarm {
         component: Component::Memory,

@@ -13,7 +13,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use curtail_consistency::membership::{Heartbeat, Incarnation};
+use curtail_consistency::membership::{Change, Heartbeat, Incarnation};
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
 use curtail_membership::{Addresses, Member, MemberEvent, NodeConfig, Observer, Roster};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
@@ -286,6 +286,7 @@ fn log_event(me: NodeId, event: &MemberEvent) {
         MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
+        MemberEvent::Changed(Change::Detach) => warn!(target: component::CLUSTER, node, "{event}"),
         MemberEvent::Resumed
         | MemberEvent::Departed
         | MemberEvent::Changed(_)

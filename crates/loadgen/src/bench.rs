@@ -58,7 +58,8 @@ pub struct BenchArgs {
 pub enum BenchCommand {
     /// Start servers, alternate between them, and print medians and paired ratios.
     Compare(CompareArgs),
-    /// Run once, and show the server's plan and latencies for each second.
+    /// Run one rate against one target, and show the server's plan and latencies for each second;
+    /// --preload-only, --slo, --window-ms and --json have no effect.
     Timeline(Box<LoadArgs>),
 }
 

@@ -122,7 +122,9 @@ pub(super) const TABLE: &[Family] = families! {
         of(ClusterMovesHeld);
     Counter curtail_cluster_move_batches_total "Batches of moved keys.":
         of(ClusterMoveBatches);
-    Counter curtail_cluster_shown_total "Replies from other nodes with the value of a hot key.":
+    Counter curtail_cluster_shown_total
+        "Replies from other nodes with the value of a key that is hot here; from then on this \
+         node's copy shows the same session nothing older.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

@@ -373,9 +373,10 @@ mod tests {
     const HEAD: &str = "# Metrics
 
 Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column has
-the equivalent rows of [`stats`](stats.md), each after its labels; `*` is any text. `stats reset`
-resets rows of `stats` and one metric, `curtail_turn_cpu_highest_seconds`. Metrics that begin with
-`curtail_cluster_` exist on nodes of a cluster, `curtail_native_` with `--native`.
+the equivalent rows of [`stats`](stats.md), each after its labels; `*` is any text. `stats
+reset` changes one metric, `curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md).
+Metrics that begin with `curtail_cluster_` exist on nodes of a cluster, `curtail_native_` with
+`--native`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

@@ -43,7 +43,9 @@ pub(super) const TABLE: &[Family] = families! {
         by("native:accepted", |native| native.queues.accepted);
     Counter curtail_native_queued_total "Native writes queued without early acknowledgement.":
         by("native:queued", |native| native.queues.queued);
-    Counter curtail_native_found_full_total "Native writes that found their queue full.":
+    Counter curtail_native_found_full_total
+        "Native writes refused because their queue was full, by the server or, in mode xdp, by the \
+         program in the kernel.":
         by("native:found_full", |native| native.queues.found_full);
     Gauge curtail_native_queue_depth "Native writes waiting to be executed, by queue.":
         found("native:queue:*:depth native:backlog native:backlog_max", depths);
@@ -77,8 +79,9 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_replayed_total "Repeated native requests whose result was sent again.":
         of(Replayed);
     Counter curtail_native_refused_total
-        "Native requests refused, by reason: full (their queue), not_ready (the server starts or \
-         stops), busy (too many reads wait).":
+        "Native requests that the server itself refused, by reason: full (their queue), not_ready \
+         (the server starts or stops), busy (too many reads wait). Refusals of the program in the \
+         kernel (mode xdp) are not in it.":
         {reason="full"} of(NackFull),
         {reason="not_ready"} of(NackNotReady),
         {reason="busy"} of(NackBusy);

@@ -153,6 +153,21 @@ fn dashboard_and_rules_ask_for_what_there_is() {
     }
 }
 
+/// An operator finds each alert by its name, with its remedy.
+#[test]
+fn every_alert_has_a_remedy() {
+    let rules = include_str!("../../../../packaging/prometheus/curtail.rules.yml");
+    let failures = include_str!("../../../../docs/operations/failures.md");
+    let names = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    let missing: Vec<_> = names
+        .clone()
+        .filter(|name| !failures.contains(&format!("`{name}`")))
+        .collect();
+    assert!(names.count() > 15 && missing.is_empty(), "{missing:?}");
+}
+
 /// A node without a lease, and one that leaves, is not ready and says why, but is live.
 #[test]
 fn a_node_out_of_service_is_not_ready() {

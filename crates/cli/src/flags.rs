@@ -27,12 +27,12 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211, or the
-    /// port of -U)
+    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211, or
+    /// the port of -U)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; a request whose reply could be longer than the request is
-    /// refused; 0 disables the port
+    /// UDP port for memcached's datagrams; a request whose reply could be longer than the request
+    /// is refused; 0 disables the port
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,

@@ -13,9 +13,9 @@ use crate::{
 /// Has the requests of a run, which have one key, executed where `route` says.
 pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) {
     match route {
-        Route::Here => execute_here(worker, run),
+        Route::Here => execute_run_here(worker, run),
         Route::Claimed(ticket) => {
-            execute_here(worker, run);
+            execute_run_here(worker, run);
             delegate::release(&mut worker.cx, ticket);
         }
         Route::Worker(owner, ticket) => delegate_run(worker, run, owner, ticket),
@@ -27,7 +27,7 @@ pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) 
     }
 }
 
-pub(crate) fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
+fn execute_run_here(worker: &mut Worker, run: &[Entry<'_>]) {
     if run.len() == 1 || !compaction::run_folded(worker, run) {
         run.iter()
             .for_each(|entry| execute_here::carry_out_apart(worker, entry));

@@ -16,9 +16,9 @@
 //! need a network card that balances requests; they are in the simulator, which compares the two
 //! and holds [`SharedWriters`] to the paper's table. Only [`Compactor`] is in both, since the
 //! Ordered Queue folds the sets of a turn with it. Minos (Didona, Zwaenepoel, NSDI 2019):
-//! [`size_aware`], and its baselines in `pull`, behind the
-//! feature `baselines`. Correctness never depends on these: a store is
-//! safe under every assignment of requests to workers, and a policy decides speed alone.
+//! [`size_aware`], and its baselines in `pull_baselines`, behind the feature `baselines`.
+//! Correctness never depends on these: a store is safe under every assignment of requests to
+//! workers, and a policy decides speed alone.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -61,7 +61,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct TurnCount {
     pub(crate) turns: u64,
-    /// The last epoch of the control that it ended.
+    /// The last epoch of the control thread that it ended.
     pub(crate) epoch: u64,
     pub(crate) cpu: TurnClock,
 }

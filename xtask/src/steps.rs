@@ -132,7 +132,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "build",
-        "the server, optimised",
+        "the server, optimised; it refuses what it was built without",
         (Usual, Checks),
         build::binary,
     ),

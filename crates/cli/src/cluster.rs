@@ -8,7 +8,7 @@
 //! ```
 
 mod child;
-mod control;
+mod control_socket;
 mod node_stats;
 mod report;
 mod trial_folder;
@@ -21,7 +21,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use curtail_membership::ClusterFile;
 
-use control::Request;
+use control_socket::Request;
 use trial_folder::Folder;
 
 /// What to do with a cluster.
@@ -116,7 +116,7 @@ impl Target {
             Some(path) => Ok(ClusterFile::load(path)?),
             None => {
                 let folder = self.folder()?;
-                control::ask(&folder, &Request::Processes)?;
+                control_socket::ask(&folder, &Request::Processes)?;
                 Ok(ClusterFile::load(&folder.cluster_file())?)
             }
         }
@@ -149,7 +149,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     let processes = match &target.file {
         Some(_) => Vec::new(),
-        None => control::processes(&target.folder()?)?,
+        None => control_socket::processes(&target.folder()?)?,
     };
     let cluster = target.load()?;
     let stored = cluster.open_store().read()?;
@@ -164,7 +164,7 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
 }
 
 fn tell(one: &OneNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
-    let answer = control::ask(&one.target.folder()?, &request(one.node.clone()))?;
+    let answer = control_socket::ask(&one.target.folder()?, &request(one.node.clone()))?;
     println!("{answer}");
     Ok(())
 }
@@ -175,7 +175,7 @@ fn add(node: Option<&str>, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
-    let name = control::ask(&folder, &request)?;
+    let name = control_socket::ask(&folder, &request)?;
     let cluster = ClusterFile::load(&folder.cluster_file())?;
     let entry = cluster
         .find(&name)
@@ -202,7 +202,7 @@ fn remove(one: &OneNode, wait: &Wait) -> anyhow::Result<()> {
     println!("{} has left", entry.name);
     if one.target.file.is_none() {
         let node = entry.name.clone();
-        control::ask(&one.target.folder()?, &Request::Stop { node })?;
+        control_socket::ask(&one.target.folder()?, &Request::Stop { node })?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     connection::move_command::{self, Load},
-    exporter::failure_log_lines::Alarms,
+    exporter::alarms::Alarms,
     log::component,
     metrics::counters::Count,
     start::thread_priority::StarvationBoost,

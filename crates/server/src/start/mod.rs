@@ -241,9 +241,7 @@ impl Server {
         }
         self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
-        self.spawn_thread("control".to_owned(), move || {
-            control_loop::run(&shared)
-        })?;
+        self.spawn_thread("control".to_owned(), move || control_loop::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), acceptor_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())

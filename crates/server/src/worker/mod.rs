@@ -21,7 +21,7 @@ use crate::{
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
     node::NodeWorker,
-    request::{batch::Batch, delegation::Delegation, reply_buffer::Replies},
+    request::{batch::Batch, outstanding_delegations::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
     worker::{context::WorkerContext, mailbox::Arrival, routing_inputs::Routing, shared::Shared},

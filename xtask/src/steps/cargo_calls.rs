@@ -98,7 +98,10 @@ pub(super) fn binary(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     for placement in ["stealing", "hand-off"] {
         // One that it does not refuse would serve without end.
         let mut command = Command::new("timeout");
-        command.arg("20").arg(&binary).args(["serve", "-l", "127.0.0.1"]);
+        command
+            .arg("20")
+            .arg(&binary)
+            .args(["serve", "-l", "127.0.0.1"]);
         command.args(["-p", &port.to_string(), "--native", &native.to_string()]);
         command.args(["-o", &format!("native_placement={placement}")]);
         let finished = log.finish(&mut command)?;

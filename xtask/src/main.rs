@@ -20,7 +20,7 @@ mod instructions;
 mod licences;
 mod process;
 mod promtool;
-mod python_client;
+mod python_client_test;
 mod readme;
 mod required_packages;
 mod server;

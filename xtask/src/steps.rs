@@ -5,7 +5,7 @@
 //! step took. Three tiers: `--quick` is for every save, no option for every change, `--all` adds
 //! what takes long. Our tests, checks of files and suites of others are counted apart.
 
-mod build;
+mod cargo_calls;
 mod hook;
 mod slow;
 mod suites;
@@ -23,7 +23,7 @@ use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
 use crate::workspace::{Workspace, cargo};
 use crate::{
-    bpf, conformance, docs, instructions, licences, promtool, python_client, readme, tidy,
+    bpf, conformance, docs, instructions, licences, promtool, python_client_test, readme, tidy,
 };
 
 /// One line of the list.
@@ -62,19 +62,19 @@ const STEPS: &[Step] = &[
         "packages",
         "Debian packages and Rust components that later steps need",
         (Quick, Checks),
-        build::packages,
+        cargo_calls::packages,
     ),
     step(
         "format",
         "rustfmt agrees with every file",
         (Quick, Checks),
-        build::format,
+        cargo_calls::format,
     ),
     step(
         "clippy",
         "the compiler and clippy have nothing to say",
         (Quick, Checks),
-        build::clippy,
+        cargo_calls::clippy,
     ),
     step(
         "tidy",
@@ -104,7 +104,7 @@ const STEPS: &[Step] = &[
         "loom",
         "every interleaving of the publication protocols",
         (Usual, Tests),
-        build::loom,
+        cargo_calls::loom,
     ),
     step(
         "bpf",
@@ -116,13 +116,13 @@ const STEPS: &[Step] = &[
         "fuzz",
         "every fuzz target compiles (its properties run in `test`)",
         (Usual, Checks),
-        build::fuzz,
+        cargo_calls::fuzz,
     ),
     step(
         "doc",
         "rustdoc builds without a warning",
         (Usual, Checks),
-        build::doc,
+        cargo_calls::doc,
     ),
     step(
         "site",
@@ -132,9 +132,9 @@ const STEPS: &[Step] = &[
     ),
     step(
         "build",
-        "the server, optimised",
+        "the server, optimised; it refuses what it was built without",
         (Usual, Checks),
-        build::binary,
+        cargo_calls::binary,
     ),
     step(
         "readme",
@@ -188,7 +188,7 @@ const STEPS: &[Step] = &[
         "python-client",
         "the pure-Python client against packets and a server",
         (Usual, Tests),
-        python_client::step,
+        python_client_test::step,
     ),
     step(
         "instructions",

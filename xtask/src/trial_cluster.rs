@@ -1,13 +1,15 @@
 //! A trial cluster (`curtail cluster up`) for suites and benches.
 
+use std::fs::{DirBuilder, OpenOptions};
 use std::net::TcpStream;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, anyhow, bail, ensure};
 
-use crate::process::Running;
+use crate::process::{Log, Running};
 use crate::server::{free_ports, is_free};
 
 /// The cluster, until it is dropped.
@@ -16,11 +18,16 @@ pub(crate) struct Trial {
     folder: PathBuf,
     /// Where each node answers clients.
     pub(crate) ports: Vec<u16>,
-    _running: Running,
+    running: Running,
+    /// What it and its nodes wrote.
+    log: Log,
 }
 
 /// A node lets clients in when it is in service: all do by then, or never will.
 const START_MAX: Duration = Duration::from_secs(20);
+
+/// Lines of the log that an error shows.
+const LOG_LINES: usize = 30;
 
 impl Trial {
     /// Starts a cluster of `nodes` and waits until all are in service; `spare` more ports are free.
@@ -35,26 +42,40 @@ impl Trial {
         let (count, port) = (nodes.to_string(), base.to_string());
         command.args(["cluster", "up", "--nodes", &count, "--port", &port, "--dir"]);
         command.arg(&folder).args(flags);
+        // Nobody else may write to it.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)?;
+        let path = folder.join("up.log");
+        let log = Log::file(path.clone())?;
+        let file = OpenOptions::new().append(true).open(path)?;
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let mut running = Running::start(&mut command)?;
-        let ports: Vec<u16> = (base..base + nodes).collect();
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        let mut trial = Self {
+            binary: binary.to_owned(),
+            folder,
+            ports: (base..base + nodes).collect(),
+            running: Running::start(&mut command)?,
+            log,
+        };
         let start = Instant::now();
         let connects = |&port: &u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
-        while !ports.iter().all(connects) {
-            if running.has_ended()? || start.elapsed() > START_MAX {
-                bail!("a trial cluster of {nodes} nodes from port {base} on did not come up");
+        while !trial.ports.iter().all(connects) {
+            if trial.running.has_ended()? || start.elapsed() > START_MAX {
+                let why = format!("{nodes} nodes from port {base} on did not come up");
+                return Err(trial.failure(&why));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(Self {
-            binary: binary.to_owned(),
-            folder,
-            ports,
-            _running: running,
-        })
+        Ok(trial)
+    }
+
+    /// An error that shows the end of what the cluster wrote.
+    pub(crate) fn failure(&self, why: &str) -> Error {
+        anyhow!("{why}; their log ends:\n{}", self.log.tail(LOG_LINES))
     }
 
     /// `curtail cluster WORDS` for this cluster.

@@ -8,7 +8,7 @@
 //! ```
 
 mod child;
-mod control;
+mod control_socket;
 mod node_stats;
 mod report;
 mod trial_folder;
@@ -21,7 +21,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use curtail_membership::ClusterFile;
 
-use control::Request;
+use control_socket::Request;
 use trial_folder::Folder;
 
 /// What to do with a cluster.
@@ -119,7 +119,7 @@ impl Trial {
 
     fn load(&self) -> anyhow::Result<ClusterFile> {
         let folder = self.folder();
-        control::ask(&folder, &Request::Processes)?;
+        control_socket::ask(&folder, &Request::Processes)?;
         Ok(ClusterFile::load(&folder.cluster_file())?)
     }
 }
@@ -159,7 +159,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     let processes = match &target.file {
         Some(_) => Vec::new(),
-        None => control::processes(&target.trial.folder())?,
+        None => control_socket::processes(&target.trial.folder())?,
     };
     let cluster = target.load()?;
     let stored = cluster.open_store().read()?;
@@ -174,7 +174,7 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
 }
 
 fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
-    let answer = control::ask(&one.trial.folder(), &request(one.node.clone()))?;
+    let answer = control_socket::ask(&one.trial.folder(), &request(one.node.clone()))?;
     println!("{answer}");
     Ok(())
 }
@@ -185,7 +185,7 @@ fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
-    let name = control::ask(&folder, &request)?;
+    let name = control_socket::ask(&folder, &request)?;
     let cluster = ClusterFile::load(&folder.cluster_file())?;
     let entry = cluster
         .find(&name)
@@ -212,7 +212,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     println!("{} has left", entry.name);
     if target.file.is_none() {
         let node = entry.name.clone();
-        control::ask(&target.trial.folder(), &Request::Stop { node })?;
+        control_socket::ask(&target.trial.folder(), &Request::Stop { node })?;
     }
     Ok(())
 }

@@ -16,7 +16,7 @@
 //! or failed. A write that may have been executed never fails with anything but
 //! [`ClientError::Indeterminate`], and is never sent in another session than its own. A queue never
 //! has more writes outstanding than its window and its credits allow, as far as the
-//! queues of keys are known (`routes`).
+//! queues of keys are known (`last_queue_of_key`).
 
 mod handshake;
 mod last_queue_of_key;

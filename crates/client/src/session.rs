@@ -168,13 +168,25 @@ impl Session {
     /// [`ClientError::Mark`] if it is not [marked](Command::marked), or may not be;
     /// [`ClientError::Handles`] if every handle is kept with its answer.
     pub fn write(&self, command: &Command<'_>) -> Result<Write, ClientError> {
-        self.begin(command, true)
+        self.begin(command, true, true)
             .map(|index| Write::new(&self.shared, index))
     }
 
     /// Begins a request that has an answer; otherwise as [`Session::write`].
     pub fn call(&self, command: &Command<'_>) -> Result<Call, ClientError> {
-        self.begin(command, false)
+        self.begin(command, false, true)
+            .map(|index| Call::new(&self.shared, index))
+    }
+
+    /// [`Session::write`] that never waits: [`ClientError::Busy`] if there is no room.
+    pub fn try_write(&self, command: &Command<'_>) -> Result<Write, ClientError> {
+        self.begin(command, true, false)
+            .map(|index| Write::new(&self.shared, index))
+    }
+
+    /// [`Session::call`] that never waits: [`ClientError::Busy`] if there is no room.
+    pub fn try_call(&self, command: &Command<'_>) -> Result<Call, ClientError> {
+        self.begin(command, false, false)
             .map(|index| Call::new(&self.shared, index))
     }
 
@@ -230,13 +242,16 @@ impl Session {
         self.owner.stop();
     }
 
-    fn begin(&self, command: &Command<'_>, marked: bool) -> Result<u32, ClientError> {
+    fn begin(&self, command: &Command<'_>, marked: bool, waits: bool) -> Result<u32, ClientError> {
         polled_session::check(command)?;
         let is_nilext = matches!(command.class(), Class::Nilext | Class::NilextNonidempotent);
         if is_nilext != marked {
             return Err(ClientError::Mark);
         }
-        let index = self.shared.reserve()?;
+        let index = match waits {
+            true => self.shared.reserve()?,
+            false => self.shared.cells.reserve().ok_or(ClientError::Busy)?,
+        };
         let key_hash = self.shared.seed.hash(command.key).0;
         self.shared.cells.publish(index, command, key_hash);
         self.shared.ring();

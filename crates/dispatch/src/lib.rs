@@ -16,9 +16,9 @@
 //! need a network card that balances requests; they are in the simulator, which compares the two
 //! and holds [`SharedWriters`] to the paper's table. Only [`Compactor`] is in both, since the
 //! Ordered Queue folds the sets of a turn with it. Minos (Didona, Zwaenepoel, NSDI 2019):
-//! [`size_aware`], and its baselines in `pull`, behind the
-//! feature `baselines`. Correctness never depends on these: a store is
-//! safe under every assignment of requests to workers, and a policy decides speed alone.
+//! [`size_aware`], and its baselines in `pull_baselines`, behind the feature `baselines`.
+//! Correctness never depends on these: a store is safe under every assignment of requests to
+//! workers, and a policy decides speed alone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -26,11 +26,11 @@ extern crate alloc;
 
 mod compaction;
 mod doorbell;
-mod keys_shared_by_nodes;
 mod placement;
 #[cfg(feature = "baselines")]
 pub mod pull_baselines;
 mod request;
+mod shared_key_validity;
 mod shared_writers;
 pub mod size_aware;
 mod sync;
@@ -40,7 +40,7 @@ pub use compaction::{
     WRITES_MAX,
 };
 pub use doorbell::Doorbell;
-pub use keys_shared_by_nodes::{Seen, SharedKeys, SharedState};
 pub use placement::{Placement, Policy, static_owner};
 pub use request::{Access, Partition, RequestId, WORKERS_MAX, Worker};
+pub use shared_key_validity::{Seen, SharedKeys, SharedState};
 pub use shared_writers::{Claim, SharedWriters, Ticket};

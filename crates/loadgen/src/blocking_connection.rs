@@ -4,7 +4,7 @@
 //! bodies are skipped unless the caller wants them.
 
 use std::{
-    io::{self, Read},
+    io::{self, ErrorKind, Read},
     time::Duration,
 };
 
@@ -87,7 +87,39 @@ impl Exchange {
             return Err(LoadError::Protocol("a line without an end".into()));
         };
         let mut body = (&mut self.connection).take(body_bytes as u64);
-        io::copy(&mut body, &mut io::sink()).map_err(receiving())?;
+        let received = io::copy(&mut body, &mut io::sink()).map_err(receiving())?;
+        if received < body_bytes as u64 {
+            return Err(receiving()(ErrorKind::UnexpectedEof.into()));
+        }
         Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, net::TcpListener, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_ends_inside_a_value_is_an_error() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap().to_string();
+        let load = Load::drawn(Protocol::Text, "uniform:keys=1".parse().unwrap());
+        for (answer, is_whole) in [
+            ("VALUE k 0 4\r\nfour\r\nEND\r\n", true),
+            ("VALUE k 0 4\r\nfour\r\nEND", false),
+            ("VALUE k 0 4\r\n", false),
+        ] {
+            let received = thread::scope(|scope| {
+                scope.spawn(|| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.write_all(answer.as_bytes()).unwrap();
+                });
+                let mut exchange = Exchange::open(&target, &load).unwrap();
+                exchange.receive(Kind::Get)
+            });
+            assert_eq!(received.is_ok(), is_whole, "{answer:?}: {received:?}");
+        }
     }
 }

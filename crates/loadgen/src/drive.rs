@@ -1,15 +1,15 @@
 //! Runs a plan: threads, connections, clocks and processor time around one of the drivers.
 //!
 //! ```text
-//!   generated      draws each request as it is sent: open or closed loop, any workload, over
-//!                  streams of the text protocols or sessions of the native one
-//!   pregenerated   sends blocks made beforehand and counts reply bytes: closed loop only, and so
-//!                  cheap that a fast server, not the driver, is the limit
+//!   generated_when_due  draws each request when it is due: open or closed loop, any workload, over
+//!                       streams of the text protocols or sessions of the native one
+//!   pregenerated        sends blocks made beforehand and counts reply bytes: closed loop only, and
+//!                       so cheap that a fast server, not the driver, is the limit
 //! ```
 
 mod arrivals;
 mod framer;
-mod generated;
+mod generated_when_due;
 mod native;
 mod pregenerated;
 mod request_accounting;
@@ -27,7 +27,8 @@ use serde::Serialize;
 
 pub(crate) use self::native::store;
 use self::{
-    generated::Generated, native::Sessions, pregenerated::Pregenerated, text_connections::Streams,
+    generated_when_due::Generated, native::Sessions, pregenerated::Pregenerated,
+    text_connections::Streams,
 };
 use crate::{
     cpu::{self, ProcessTime},

@@ -9,8 +9,8 @@
 //! because a machine that stops threads for milliseconds spoils every run but few windows.
 //!
 //! ```text
-//!   load ──> drive::{generated, pregenerated} ──> measure ──> report
-//!                  │ one thread, one epoll set, many connections
+//!   request_source ──> drive::{generated_when_due, pregenerated} ──> measure ──> report
+//!                            │ one thread, one epoll set, many connections
 //!   bench:   runs, sweeps and searches over one or several servers; JSON, HDR logs, HTML
 //!   compare: starts the servers, alternates bench runs between them, prints ratios
 //!   soak:    values that prove themselves; lost, torn, stale and foreign ones are found

@@ -18,6 +18,7 @@ fn plan(server: &Server, marking: Marking) -> Plan {
         pipeline: 16,
         warm_up: Duration::from_millis(100),
         duration: Duration::from_millis(300),
+        size_limits: vec![1400],
         ..Plan::new(native_address(server).to_string(), load)
     }
 }

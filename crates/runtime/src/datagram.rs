@@ -170,8 +170,7 @@ fn ask_destination(socket: &Socket, is_v6: bool) -> io::Result<()> {
         true => (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
         false => (libc::IPPROTO_IP, libc::IP_PKTINFO),
     };
-    let on: libc::c_int = 1;
-    set_option(socket.as_raw_fd(), level, name, &on)
+    set_option(socket.as_raw_fd(), level, name, 1)
 }
 
 impl Inbox {

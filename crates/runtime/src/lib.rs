@@ -6,7 +6,7 @@
 //! and tells what the kernel answered.
 //!
 //! ```text
-//!   server ── clock, cpu, process, signals, service   (start and control)
+//!   server ── clock, cpu, process, signals, systemd   (start and control)
 //!      └───── poll, socket, datagram                   (every turn of a worker)
 //! ```
 

@@ -370,20 +370,21 @@ pub fn wait_for_bytes(socket: &impl AsRawFd, bytes: i32) -> io::Result<()> {
         socket.as_raw_fd(),
         libc::SOL_SOCKET,
         libc::SO_RCVLOWAT,
-        &bytes,
+        bytes,
     )
 }
 
-/// Sets an option that socket2 has no function for.
-pub(crate) fn set_option<T>(
+/// Sets an option that is a number and that socket2 has no function for.
+pub(crate) fn set_option(
     socket: RawFd,
     level: libc::c_int,
     name: libc::c_int,
-    value: &T,
+    value: libc::c_int,
 ) -> io::Result<()> {
-    let bytes = size_of::<T>() as libc::socklen_t;
-    let value = std::ptr::from_ref(value).cast();
-    // SAFETY: `value` points to `bytes` bytes that live past the call.
+    let bytes = size_of_val(&value) as libc::socklen_t;
+    let value = (&raw const value).cast();
+    // SAFETY: `value` points to `bytes` bytes that live past the call, and a number holds no
+    // pointer that the kernel could follow.
     match unsafe { libc::setsockopt(socket, level, name, value, bytes) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -11,7 +11,7 @@
 
 use std::io;
 
-use crate::{DatagramSocket, socket::set_option};
+use crate::DatagramSocket;
 
 /// What decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -50,9 +50,22 @@ impl DatagramSocket {
             len: u16::try_from(program.len()).unwrap_or(u16::MAX),
             filter: program.as_mut_ptr(),
         };
-        // The kernel copies what `filter` points to, which lives past the call.
-        let name = libc::SO_ATTACH_REUSEPORT_CBPF;
-        set_option(self.number(), libc::SOL_SOCKET, name, &filter)
+        let bytes = size_of_val(&filter) as libc::socklen_t;
+        // SAFETY: `filter` is the program that this option takes: it points to `len` instructions,
+        // which the kernel copies before the call returns and `program` keeps until then.
+        let answer = unsafe {
+            libc::setsockopt(
+                self.number(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_REUSEPORT_CBPF,
+                (&raw const filter).cast(),
+                bytes,
+            )
+        };
+        match answer {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use crate::{
     Segments,
-    header::State,
+    segment_header::State,
     segment_lists::SegmentId,
     sync::{Ordering, fence},
 };

@@ -12,8 +12,8 @@
 //!   [`Allocation`] belong to its holder until it is published.
 //! - Segment 0 is never used, so that reference 0 can mean none.
 
-mod header;
 mod lease;
+mod segment_header;
 mod segment_lists;
 mod sync;
 
@@ -22,12 +22,12 @@ use std::io;
 use curtail_memory::{Region, prefetch::prefetch};
 
 pub use curtail_memory::Pages;
-pub use header::{Header, State};
 pub use lease::Lease;
+pub use segment_header::{Header, State};
 pub use segment_lists::{QUEUES, SegmentId};
 
 use crate::{
-    header::{Headers, Refused},
+    segment_header::{Headers, Refused},
     segment_lists::Directory,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, fence, lock},
 };
@@ -135,7 +135,7 @@ impl Segments {
         let count = config.segments_max + 1;
         Ok(Self {
             region: Region::new(count * words, config.pages)?,
-            headers: header::headers(count)?,
+            headers: segment_header::headers(count)?,
             directory: Mutex::new(Directory::new(config.segments_max)),
             available: AtomicUsize::new(0),
             used_max: AtomicUsize::new(0),

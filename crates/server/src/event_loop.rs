@@ -242,7 +242,7 @@ fn settle_snapshot(worker: &mut Worker) {
     }
 }
 
-/// Leaves what was measured to the control.
+/// Leaves what was measured to the control thread.
 #[cold]
 fn end_epoch(worker: &mut Worker) {
     worker.clock.epoch = worker.cx.shared.control.epoch.load(Relaxed);

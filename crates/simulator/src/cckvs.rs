@@ -3,8 +3,8 @@
 
 mod bytes;
 mod equations;
+mod load_imbalance;
 mod processor_model;
-mod skew;
 mod whole_cluster;
 
 pub use bytes::MessageBytes;
@@ -12,9 +12,9 @@ pub use equations::{
     CACHED_SHARE, HotCopies, Link, STORED_KEYS, Traffic, TrafficShares, break_even, copies_worth,
     exact_hit_ratio, stated_hit_ratio,
 };
+pub use load_imbalance::Shards;
+pub(crate) use load_imbalance::base_mrps;
 pub use processor_model::{ClusterCosts, SharedCpu};
-pub use skew::Shards;
-pub(crate) use skew::base_mrps;
 pub use whole_cluster::{Count, Hardware, WholeCluster, WholeOutcome};
 
 #[cfg(test)]

@@ -23,10 +23,10 @@
 pub(crate) mod arrivals;
 pub(crate) mod compaction_windows;
 pub(crate) mod dispatchers;
-mod event_loop;
 pub(crate) mod link;
 pub(crate) mod outstanding_requests;
 pub(crate) mod server_dispatch;
+mod simulation_loop;
 pub(crate) mod times;
 pub(crate) mod tournament;
 pub(crate) mod versions;
@@ -197,7 +197,7 @@ impl<'a, T: Times> Point<'a, T> {
 
     /// Runs it.
     pub(crate) fn run(self) -> Outcome {
-        event_loop::run(self)
+        simulation_loop::run(self)
     }
 }
 

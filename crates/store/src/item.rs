@@ -12,8 +12,8 @@
 //! hold no lock and validate through the index. All lengths read from memory may be garbage until
 //! then; the slices that they are applied to end with the segment, so garbage cannot reach further.
 //!
-//! A *head* is an item whose value continues in other segments (`large.rs`), a *piece* the last
-//! part of such a value; a *dead* item only keeps its place until the segment is drained.
+//! A *head* is an item whose value continues in other segments (`large_values.rs`), a *piece* the
+//! last part of such a value; a *dead* item only keeps its place until the segment is drained.
 
 use curtail_types::{Cas, Expiry, HybridClock, Key, Now};
 

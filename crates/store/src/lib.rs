@@ -24,7 +24,7 @@ mod reservation;
 mod snapshot;
 mod store;
 mod sync;
-mod ttl;
+mod ttl_buckets;
 mod write;
 
 pub use config::{StoreConfig, StoreError};

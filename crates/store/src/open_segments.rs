@@ -12,7 +12,7 @@ use curtail_types::{Expiry, Now};
 use crate::{
     eviction::{Eviction, Queue},
     sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock},
-    ttl::{TtlBuckets, expiry_note},
+    ttl_buckets::{TtlBuckets, expiry_note},
 };
 
 /// One of the places that have an open segment.

@@ -10,7 +10,7 @@ use crate::{
     item::{Extension, Item, Meta},
     large_values::Value,
     store::{Found, Items, Presence},
-    ttl::expiry_note,
+    ttl_buckets::expiry_note,
     write::{ChangeContext, Fresh, Need},
 };
 

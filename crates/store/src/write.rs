@@ -17,7 +17,7 @@ use crate::{
     open_segments::{NoSegment, RESERVE},
     reclaim::ITEMS_A_TURN,
     store::{Found, Items},
-    ttl::expiry_note,
+    ttl_buckets::expiry_note,
 };
 
 /// What a change of one key needs: who makes it and when, and the key, which is locked.

@@ -1,9 +1,9 @@
 //! The exponential distribution, exact, with a logarithm in a few draws of a hundred only.
 //!
-//! As [`crate::zipf_bins`]: the line is cut into bins of 1/16 of the mean up to 16 means; a bin is
-//! drawn by its exact probability from an alias table, a point in it uniformly, and it is kept with
-//! its density relative to the bin's left edge, e^-distance, of which 15/16 is below every point's.
-//! Past 16 means the distribution has no memory and begins anew.
+//! As [`crate::zipf_sampler`]: the line is cut into bins of 1/16 of the mean up to 16 means; a bin
+//! is drawn by its exact probability from an alias table, a point in it uniformly, and it is kept
+//! with its density relative to the bin's left edge, e^-distance, of which 15/16 is below every
+//! point's. Past 16 means the distribution has no memory and begins anew.
 
 use crate::{
     alias::Alias,

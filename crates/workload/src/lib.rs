@@ -43,8 +43,8 @@ pub mod trace;
 mod twitter;
 mod value_sizes;
 mod workload;
-pub mod zipf;
-mod zipf_bins;
+mod zipf_sampler;
+pub mod zipf_sums;
 
 pub use alias::Alias;
 pub use arrivals::{Arrivals, ClosedLoop, Constant, Poisson};

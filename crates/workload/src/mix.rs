@@ -133,7 +133,11 @@ impl FromStr for Mix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        quantity::weighted(text, Kind::from_str).map(Self)
+        let command = |word: &str| {
+            let known = word.parse::<Kind>();
+            known.map_err(|why| format!("unknown command: {why}"))
+        };
+        quantity::weighted(text, command).map(Self)
     }
 }
 
@@ -197,6 +201,8 @@ mod tests {
         for text in ["", "scan", "get@0.5", "get@0.9+put@0.1"] {
             assert!(text.parse::<Mix>().is_err(), "{text:?}");
         }
+        let refused = "get@0.9+put@0.1".parse::<Mix>().unwrap_err();
+        assert!(refused.starts_with("unknown command: 'put' is not get,"));
     }
 
     #[test]

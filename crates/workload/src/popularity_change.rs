@@ -321,7 +321,7 @@ mod tests {
         for now in 0..7_500 {
             steps.advance(now, 0);
         }
-        jump.advance(7_499, 0);
+        assert_eq!(jump.advance(7_499, 0), 7);
         assert_eq!(steps, jump);
         assert_eq!(jump.advance(0, 0), 0);
         jump.advance(u64::MAX, 0);

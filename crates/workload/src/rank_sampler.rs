@@ -1,10 +1,10 @@
 //! Draws the popularity rank of the next request.
 //!
-//! Zipf's law is drawn from [`crate::zipf_bins`]: a small table that stays in the first cache, and
-//! rarely a power to compute. By `benches/draw.rs` a rank of 1.6 M keys takes 4.4 ns at exponent
-//! 0.99, on a busy two-core machine.
+//! Zipf's law is drawn from [`crate::zipf_sampler`]: a small table that stays in the first cache,
+//! and rarely a power to compute. By `benches/draw.rs` a rank of 1.6 M keys takes 4.4 ns at
+//! exponent 0.99, on a busy two-core machine.
 
-use crate::{random::Random, zipf_bins::Bins};
+use crate::{random::Random, zipf_sampler::Bins};
 
 /// How often each key is asked for, by rank.
 #[derive(Clone, Copy, Debug, PartialEq)]

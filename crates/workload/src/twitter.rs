@@ -87,6 +87,16 @@ fn row(line: &str) -> Result<Cluster, RowFault> {
     if name.is_empty() {
         return Err(RowFault(name_column, "no name".into()));
     }
+    // No workload needs these, but a row in which one is malformed is not the row it seems.
+    for index in [1, 5, 6, 7, 8] {
+        number(index)?;
+    }
+    let (category_column, category) = field(2);
+    optional(category, |text| match text.parse::<u8>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("{text:?} is not a category")),
+    })
+    .map_err(|reason| RowFault(category_column, reason))?;
     let (ttl_column, ttls) = field(9);
     let (command_column, commands) = field(12);
     Ok(Cluster {
@@ -254,6 +264,12 @@ pub(crate) mod tests {
         assert_eq!(broken("299s:0.02\"", "299s:0.02\"x"), (2, "row"));
         assert_eq!(broken("299s", "299"), (2, "common_ttl"));
         assert_eq!(broken(",1030,", ",-1,"), (2, "value_size"));
+        assert_eq!(broken("0.0058,", "few,"), (2, "production_miss_ratio"));
+        assert_eq!(broken(",2,44,", ",two,44,"), (2, "category"));
+        assert_eq!(broken("4.36,", "fast,"), (2, "request_rate_(kqps)"));
+        assert_eq!(broken("1.3,", "once,"), (2, "mean_freq"));
+        assert_eq!(broken("81.43,", "most,"), (2, "one-hit-wonder_ratio_(%)"));
+        assert_eq!(broken("79.45,", "most,"), (2, "compulsory_miss_ratio_(%)"));
         assert_eq!(broken("get:0.99", "get"), (6, "operation"));
         assert_eq!(broken("cas:0.01", "scan:0.01"), (5, "operation"));
         assert_eq!(clusters("").unwrap_err().line, 1);

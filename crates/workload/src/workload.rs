@@ -18,7 +18,7 @@ use crate::{
     rank_sampler::Popularity,
     stepped_value::Phases,
     value_sizes::Sizes,
-    zipf::{COUNT_MAX, EXPONENT_MAX},
+    zipf_sums::{COUNT_MAX, EXPONENT_MAX},
 };
 
 /// A description of requests.

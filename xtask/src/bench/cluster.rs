@@ -15,10 +15,10 @@
 //! second stand beside it. A write ratio above a key's break-even has the coordinator take the key
 //! back; so every run begins by reading until the hot set is whole, and is short.
 
+mod fitted_costs;
 mod nodes;
 mod other_programs_cpu;
 mod plan;
-mod processor_model;
 mod run;
 mod table;
 

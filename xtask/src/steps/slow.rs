@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::build::in_root;
+use super::cargo_calls::in_root;
 use super::counted;
 use crate::check_result::{Outcome, Tally};
 use crate::process::Log;

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::build::in_root;
+use super::cargo_calls::in_root;
 use super::tally_of;
 use crate::check_result::{Outcome, Tally};
 use crate::process::Log;

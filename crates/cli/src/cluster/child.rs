@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::control::Process;
+use super::control_socket::Process;
 
 /// A node's process, running or ended.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use curtail_membership::{ClusterFile, Roster};
 use curtail_types::NodeId;
 use serde::Serialize;
 
-use super::{control::Process, node_stats::Numbers};
+use super::{control_socket::Process, node_stats::Numbers};
 use crate::top::{number_format::age, reported_cluster::milliseconds};
 
 /// Events that are told.

@@ -23,7 +23,7 @@ use curtail_runtime::{ControlEvent, Controls};
 
 use super::{
     child::{NodeProcess, say},
-    control::{self, Request},
+    control_socket::{self, Request},
     trial_folder::{self, Folder, Plan},
 };
 
@@ -103,7 +103,7 @@ fn listen(folder: &Folder, events: Sender<Event>) -> anyhow::Result<()> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     let accept = move || {
         for stream in listener.incoming().flatten() {
-            if let Ok(request) = control::receive(&stream)
+            if let Ok(request) = control_socket::receive(&stream)
                 && events.send(Event::Asked(request, stream)).is_err()
             {
                 return;
@@ -181,7 +181,7 @@ impl Trial {
             match events.recv_timeout(GLANCE) {
                 Ok(Event::Asked(request, stream)) => {
                     let answer = self.carry_out(request);
-                    control::reply(&stream, answer);
+                    control_socket::reply(&stream, answer);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Interrupted) | Err(RecvTimeoutError::Disconnected) => return,

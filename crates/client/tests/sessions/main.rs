@@ -517,8 +517,16 @@ fn handles_that_are_kept_are_told_apart_from_a_busy_server() {
     let kept: Vec<_> = (0..64).map(|_| session.set(b"k", b"v").unwrap()).collect();
     let refused = session.set(b"k", b"v").err();
     assert_eq!(refused, Some(ClientError::Handles));
+    let write = Command::set(b"k", b"v").marked();
+    let refused = session.try_write(&write).err();
+    assert_eq!(refused, Some(ClientError::Busy));
+    let refused = session.try_call(&Command::get(b"k")).err();
+    assert_eq!(refused, Some(ClientError::Busy));
     drop(kept);
     set(&session, b"k", b"v");
+    session.try_write(&write).unwrap().accepted().unwrap();
+    let found = session.try_call(&Command::get(b"k")).unwrap();
+    assert_eq!(found.result().unwrap().value, b"v");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use alloc::{format, vec};
 
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadScale};
-use curtail_workload::zipf::{harmonic, top_share};
+use curtail_workload::zipf_sums::{harmonic, top_share};
 use curtail_workload::{Popularity, Random, Ranks};
 
 use super::*;

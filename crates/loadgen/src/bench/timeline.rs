@@ -213,10 +213,12 @@ impl Second {
     }
 
     pub(super) fn get(&self, column: &str) -> Option<f64> {
+        debug_assert!(COLUMNS.contains(&column), "{column}");
         self.numbers.get(column).copied()
     }
 
     fn set(&mut self, column: &'static str, number: Option<f64>) {
+        debug_assert!(COLUMNS.contains(&column), "{column}");
         self.numbers.extend(number.map(|number| (column, number)));
     }
 

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{
     Clock, Plan, epoch_ns,
-    generated::Connections,
+    generated_when_due::Connections,
     request_accounting::{Answer, Desk, Pending},
     socket::{Ready, timespec},
 };

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use super::{
     Clock, Plan,
     framer::{Framer, LINE_BYTES_MAX},
-    generated::Connections,
+    generated_when_due::Connections,
     request_accounting::{Answer, Desk, Pending},
     socket::{Poller, Ready, Socket},
 };

@@ -20,6 +20,7 @@ fn plan(target: String, protocol: Protocol) -> Plan {
         duration: Duration::from_millis(400),
         server_pids: vec![std::process::id()],
         late: Duration::from_millis(1),
+        size_limits: vec![1400],
         ..Plan::new(target, Load::drawn(protocol, MIX.parse().unwrap()))
     }
 }

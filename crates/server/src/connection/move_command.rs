@@ -1,9 +1,9 @@
-//! The control's order to a worker to move connections to another one.
+//! The control thread's order to a worker to move connections to another one.
 
 use crate::sync::{AtomicU64, Relaxed};
 
-/// What the control asks a worker to give: the receiver in the upper 16 bits, requests of an epoch
-/// below.
+/// What the control thread asks a worker to give: the receiver in the upper 16 bits, requests of an
+/// epoch below.
 #[derive(Debug, Default)]
 pub(crate) struct Order(AtomicU64);
 

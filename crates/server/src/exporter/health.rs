@@ -4,10 +4,10 @@
 //! live is started anew. A node that lost its lease is not ready, and starting it anew would cost
 //! its contents for nothing.
 //!
-//! Every worker runs a turn at least once a second, also with nothing to do, and the control begins
-//! an epoch when the last one is over. [`Pulse`] looks once a second whether they have; a thread
-//! that has not for ten seconds is stuck. Large workers give way to others and may rest while they
-//! have nothing, so they count only with connections.
+//! Every worker runs a turn at least once a second, also with nothing to do, and the control thread
+//! begins an epoch when the last one is over. [`Pulse`] looks once a second whether they have; a
+//! thread that has not for ten seconds is stuck. Large workers give way to others and may rest
+//! while they have nothing, so they count only with connections.
 
 use std::time::{Duration, Instant};
 

@@ -35,7 +35,7 @@ mod read_barrier;
 mod receiver;
 mod reply_cache;
 mod reply_sender;
-mod session_addresses;
+mod session_local_addresses;
 mod start;
 mod stats;
 mod stream;
@@ -56,7 +56,7 @@ use crate::{
     log::{Limit, component, log_flush},
     native::{
         counters::PublishedNativeCounts, handshake::Grants, queue_memory::QueueMemory,
-        reply_cache::Answers, session_addresses::Locals,
+        reply_cache::Answers, session_local_addresses::Locals,
     },
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::{Fault, TestFaults},

@@ -23,7 +23,7 @@ use crate::{
         handshake::{Grants, answers_for},
         queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
         reply_sender,
-        session_addresses::Locals,
+        session_local_addresses::Locals,
         xdp::NicMemory,
     },
     sync::{AtomicU64, Mutex},

@@ -2,5 +2,5 @@
 
 pub(crate) mod batch;
 pub(crate) mod delegated_batch;
-pub(crate) mod delegation;
+pub(crate) mod outstanding_delegations;
 pub(crate) mod reply_buffer;

@@ -11,11 +11,12 @@ use crate::{
 };
 
 /// Has the requests of a run, which have one key, executed where `route` says.
+#[inline]
 pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) {
     match route {
-        Route::Here => execute_here(worker, run),
+        Route::Here => execute_run_here(worker, run),
         Route::Claimed(ticket) => {
-            execute_here(worker, run);
+            execute_run_here(worker, run);
             delegate::release(&mut worker.cx, ticket);
         }
         Route::Worker(owner, ticket) => delegate_run(worker, run, owner, ticket),
@@ -27,7 +28,7 @@ pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) 
     }
 }
 
-pub(crate) fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
+fn execute_run_here(worker: &mut Worker, run: &[Entry<'_>]) {
     if run.len() == 1 || !compaction::run_folded(worker, run) {
         run.iter()
             .for_each(|entry| execute_here::carry_out_apart(worker, entry));
@@ -35,12 +36,14 @@ pub(crate) fn execute_here(worker: &mut Worker, run: &[Entry<'_>]) {
 }
 
 /// Hands the requests of a run on; a claim is given back behind the last of them.
+#[inline]
 fn delegate_run(worker: &mut Worker, run: &[Entry<'_>], owner: Id, ticket: Option<Ticket>) {
     let mut ticket = ticket;
     for (left, entry) in (0..run.len()).rev().zip(run) {
         let ticket = if left == 0 { ticket.take() } else { None };
-        // One before it may have had its connection put off.
-        let is_put_off = worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
+        // One before it may have had its connection put off; the first was routed, so it is not.
+        let is_put_off =
+            left + 1 < run.len() && worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
         let refused = match is_put_off {
             true => Err(ticket),
             false => delegate::delegate(worker, entry, owner, ticket),

@@ -1,4 +1,4 @@
-//! The handle through which other threads reach the control thread of size-aware sharding.
+//! The handle through which other threads reach the control thread.
 
 use std::{
     sync::{Condvar, PoisonError},
@@ -10,7 +10,7 @@ use crate::sync::{AtomicU64, Mutex, lock};
 /// Between two looks.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
-/// How others reach the control.
+/// How others reach the control thread.
 #[derive(Debug, Default)]
 pub(crate) struct ControlHandle {
     /// Counts epochs; workers leave what they measured when it moves.
@@ -20,7 +20,7 @@ pub(crate) struct ControlHandle {
 }
 
 impl ControlHandle {
-    /// Has the control look what there is to do.
+    /// Has the control thread look what there is to do.
     pub(crate) fn wake(&self) {
         lock(&self.watch).is_woken = true;
         self.wakes.notify_all();

@@ -3,11 +3,11 @@
 //! ```text
 //!  main thread          acceptor            worker 0..n-1  <-->  large workers     (admin)
 //!  start, wait for -->  accept, place  -->  turn after turn      large requests     /metrics
-//!  signals, stop                            control: a plan of sizes once an epoch
+//!  signals, stop                            control: once an epoch plan, alarms, balance, hot keys
 //! ```
 
 pub(crate) mod acceptor;
-pub(crate) mod size_aware_control;
+pub(crate) mod control_loop;
 pub(crate) mod thread_priority;
 
 use std::{
@@ -241,9 +241,7 @@ impl Server {
         }
         self.spawn_native(native)?;
         let shared = Arc::clone(&self.shared);
-        self.spawn_thread("control".to_owned(), move || {
-            size_aware_control::run(&shared)
-        })?;
+        self.spawn_thread("control".to_owned(), move || control_loop::run(&shared))?;
         let mut acceptor = Acceptor::new(Arc::clone(&self.shared), acceptor_poller, listeners);
         acceptor.watch().map_err(|error| error.0)?;
         self.spawn_thread("acceptor".to_owned(), move || acceptor.run())

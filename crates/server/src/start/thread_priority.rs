@@ -1,15 +1,15 @@
 //! Thread priorities: large workers run under `SCHED_IDLE` and get a boost when they starve.
 //!
 //! ```text
-//!   the control, 20 times a second while a large worker has connections:
-//!     its thread could run, but ended no turn for five looks ──> forward
+//!   the control thread, 20 times a second while a large worker has connections:
+//!     the worker's thread could run, but ended no turn for five looks ──> forward
 //!     at the next look ──> aside
 //! ```
 //!
 //! So a large request never waits for longer than a quarter of a second because others want every
 //! processor all the time. Small requests meet large workers only inside a system call, and where
-//! the server itself wants more than there is, in every sixth window of a look at most.
-//! The price is up to 20 wake-ups a second of the control while large requests are under way.
+//! the server itself wants more than there is, in every sixth window of a look at most. The price
+//! is up to 20 wake-ups a second of the control thread while large requests are under way.
 
 use std::time::Instant;
 

@@ -26,7 +26,7 @@ use crate::{
     request::{
         batch::{Entry, Work},
         delegated_batch::{DelegatedBatch, Sealed},
-        delegation::Outstanding,
+        outstanding_delegations::Outstanding,
     },
     turn::{execute, log_events, note_slow, run_delegated, send},
     worker::{

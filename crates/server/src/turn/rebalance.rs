@@ -22,7 +22,7 @@ use crate::{
     worker::{Worker, mailbox::Arrival},
 };
 
-/// Executes the control's order of the last epoch, if the epoch before had one, too.
+/// Executes the control thread's order of the last epoch, if the epoch before had one, too.
 pub(crate) fn give_connections(worker: &mut Worker) {
     let handle = worker.cx.shared.workers.get(worker.index);
     let Some((to, requests)) = handle.and_then(|handle| handle.order.take()) else {

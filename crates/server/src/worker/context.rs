@@ -89,9 +89,9 @@ pub(crate) struct TurnMeasures {
     pub(crate) lease_refused: bool,
 }
 
-/// What a worker records for the control, for metrics and for the hot-key list.
+/// What a worker records for the control thread, for metrics and for the hot-key list.
 pub(crate) struct Recorders {
-    /// What was asked for since the control took it.
+    /// What was asked for since the control thread took it.
     pub(crate) sizes: Box<SizeHistogram>,
     pub(crate) stages: Stages,
     pub(crate) latencies: Latencies,

@@ -21,7 +21,7 @@ use crate::{
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
     node::NodeWorker,
-    request::{batch::Batch, delegation::Delegation, reply_buffer::Replies},
+    request::{batch::Batch, outstanding_delegations::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
     worker::{context::WorkerContext, mailbox::Arrival, routing_inputs::Routing, shared::Shared},
@@ -61,7 +61,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct TurnCount {
     pub(crate) turns: u64,
-    /// The last epoch of the control that it ended.
+    /// The last epoch of the control thread that it ended.
     pub(crate) epoch: u64,
     pub(crate) cpu: TurnClock,
 }

@@ -101,7 +101,7 @@ pub(crate) struct WorkerHandle {
     pub(crate) boosts: AtomicU64,
     /// Requests carried out in the last epoch.
     pub(crate) load: AtomicU64,
-    /// What was asked for, until the control takes it.
+    /// What was asked for, until the control thread takes it.
     pub(crate) measured: Mutex<Option<Box<SizeHistogram>>>,
     pub(crate) stages: PublishedStages,
     pub(crate) latencies: PublishedLatencies,

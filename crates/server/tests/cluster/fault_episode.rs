@@ -16,13 +16,13 @@ use curtail_types::{Instant, NodeId};
 
 use crate::{
     histories::{STEPS_MAX, word},
+    idle_key_losses::Treasure,
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     recording_clients::{Caller, End, Nodes, Plan, Run},
     sequential_clients::{number_the_unanswered, sessions},
     support::Shape,
     unanswered_time::{Gaps, longest},
-    untouched_keys::Treasure,
 };
 
 listed_enum! {

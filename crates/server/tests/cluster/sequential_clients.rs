@@ -41,6 +41,7 @@ pub(crate) fn sessions(
         };
         if answer.is_none() {
             client += 1;
+            run.requests_failed.fetch_add(1, Ordering::Relaxed);
         }
         if answer.is_some() || is_write {
             let returned = answer.map(|(outcome, _)| (caller.now(), outcome));

@@ -8,7 +8,7 @@
 //! [`Link`] knows both and the scarcer one decides.
 
 use curtail_consistency::symmetric::Model;
-use curtail_workload::zipf::top_share;
+use curtail_workload::zipf_sums::top_share;
 
 use super::{Count, MessageBytes, bytes};
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use curtail_client::memcached::Connection;
 
 use super::plan::System;
@@ -52,7 +52,8 @@ impl Nodes {
         }
         let trial = Trial::start(binary, folder, (count as u16, 0), &flags)?;
         let ids = trial.ports.iter().map(|port| process(*port));
-        let ids = ids.collect::<Result<_>>()?;
+        let ids: Result<Vec<u32>> = ids.collect();
+        let ids = ids.map_err(|error| trial.failure(&format!("{error:#}")))?;
         let cluster = Self { system, trial, ids };
         cluster.await_whole()?;
         Ok(cluster)
@@ -62,6 +63,11 @@ impl Nodes {
         let start = Instant::now();
         let count = self.count() as f64;
         while start.elapsed() < START_MAX {
+            let runs = |id: &&u32| Path::new(&format!("/proc/{id}")).exists();
+            if let Some(id) = self.ids.iter().find(|id| !runs(id)) {
+                let why = format!("process {id} of {count} nodes ended");
+                return Err(self.trial.failure(&why));
+            }
             let is_whole = |numbers: &Numbers| {
                 let all = |name: &str, wanted: f64| numbers.get(name) == Some(&wanted);
                 all("cluster_nodes_live", count * count)
@@ -74,7 +80,8 @@ impl Nodes {
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        bail!("{count} nodes were no cluster within {START_MAX:?}")
+        let why = format!("{count} nodes were no cluster within {START_MAX:?}");
+        Err(self.trial.failure(&why))
     }
 
     /// How many nodes it has.

@@ -3,8 +3,8 @@
 use curtail_report::Table;
 
 use super::{
+    fitted_costs::{Costs, crossing, jobs, median, paired},
     plan::{Job, PACED_WRITES, PIPELINE, PIPELINES, Popularity, System},
-    processor_model::{Costs, crossing, jobs, median, paired},
     run::{OTHERS_MAX, Run},
 };
 
@@ -255,7 +255,7 @@ fn optional(value: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{plan, processor_model::tests::modelled};
+    use super::super::{fitted_costs::tests::modelled, plan};
     use super::*;
 
     /// Goal: runs that are as the model has them differ from it by nothing, in the ratios and in

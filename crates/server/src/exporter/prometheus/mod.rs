@@ -119,8 +119,8 @@ enum Source {
     Native(fn(&NativeLook) -> u64),
     /// One of each worker.
     Each(fn(&WorkerHandle) -> u64),
-    /// Histograms of stages, with their labels.
-    Stages(&'static [(&'static str, StageName)]),
+    /// The histogram of a stage.
+    Stage(StageName),
     /// As many as there are.
     Found(fn(&Look<'_>, &mut Samples<'_>)),
 }
@@ -155,8 +155,8 @@ const fn each(stats: &'static str, read: fn(&WorkerHandle) -> u64) -> Row {
     (stats, Source::Each(read))
 }
 
-const fn stages(stats: &'static str, stages: &'static [(&'static str, StageName)]) -> Row {
-    (stats, Source::Stages(stages))
+const fn stage(stats: &'static str, name: StageName) -> Row {
+    (stats, Source::Stage(name))
 }
 
 const fn found(stats: &'static str, read: fn(&Look<'_>, &mut Samples<'_>)) -> Row {
@@ -177,11 +177,7 @@ impl Family {
                         samples.add(&labels, read(worker));
                     }
                 }
-                Source::Stages(stages) => {
-                    for (labels, stage) in stages {
-                        sources::stage(look, &mut samples, labels, *stage);
-                    }
-                }
+                Source::Stage(name) => sources::stage(look, &mut samples, labels, name),
                 Source::Found(read) => read(look, &mut samples),
                 _ => {
                     if let Some(value) = source.read(look, stats) {
@@ -204,7 +200,7 @@ impl Source {
             Self::NodeNumber => node?.number(stat),
             Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
             Self::Native(read) => native.map(read),
-            Self::Each(_) | Self::Stages(_) | Self::Found(_) => None,
+            Self::Each(_) | Self::Stage(_) | Self::Found(_) => None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How datagrams come to workers when not simply by their own sockets: Minos's baselines (NSDI
-//! 2019, section 5.1) on the datagram path. `curtail_dispatch::Puller` decides, here it is done.
+//! 2019, section 5.1) on the datagram path. `curtail_dispatch::pull_baselines` decides, here it is
+//! done.
 //!
 //! ```text
 //!   hand-off (SHO)      one thread receives --> shared queue --> workers take one at a time

@@ -1,9 +1,9 @@
 //! The coordinator: one node decides which keys shall be hot and proposes them to their homes.
 //!
 //! Every node sees the same mix of requests, so the lowest live node decides by what its own
-//! workers were asked for (ccKVS, section 4), once an epoch of the control. It only proposes: a
-//! key's home decides. Every node knows the hot keys, because it holds them, so the next
-//! coordinator continues with the current hot set.
+//! workers were asked for (ccKVS, section 4), once an epoch of the control thread. It only
+//! proposes: a key's home decides. Every node knows the hot keys, because it holds them, so the
+//! next coordinator continues with the current hot set.
 //!
 //! ```text
 //!   workers' reports --> HotSet::end_epoch --> a proposal for each key --> worker 0 --> its home
@@ -68,7 +68,7 @@ impl Coordinator {
 }
 
 impl Cluster {
-    /// The end of an epoch of the control.
+    /// The end of an epoch of the control thread.
     pub(crate) fn end_epoch(&self, host: &dyn NodeHost) {
         let in_force = self.views.current();
         let Some(view) = in_force.map(|in_force| in_force.view) else {

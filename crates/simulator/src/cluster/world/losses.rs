@@ -114,10 +114,14 @@ impl World<'_> {
         if hot.is_empty() {
             return;
         }
-        // The home may not know yet who holds the key no more.
-        let newest = self.keys.in_force(&self.members.view);
-        let newest = newest.map(|now| now.place(self.keys.route(key)));
-        let newest = newest.unwrap_or_default();
+        // The home may not know yet who holds the key no more. The nodes' own rule for that is what
+        // is judged here, so it is not asked.
+        let view = self.members.view;
+        let mut newest = self.keys.place(key, view.placed);
+        if self.run.replicas > 1 && view.moves() {
+            let before = self.keys.place(key, view.placed_before).holders;
+            newest.holders = newest.holders.union(before.intersection(view.live));
+        }
         let holders = self.nodes[node].places[key].holders.intersection(living);
         let holders = holders.intersection(newest.holders);
         let left = holders.intersection(hot);

@@ -39,7 +39,7 @@ pub(in crate::figures) fn points(request: &Request<'_>) -> Vec<Row> {
         let figure = figure(name).ok()?;
         let takes = |choice| figure.parameter(choice).is_some();
         let options = Options {
-            series: figure.series.split(' ').map(Into::into).collect(),
+            series: figure.series_names().into_iter().map(Into::into).collect(),
             seed: request.options.seed.filter(|_| takes(Choice::Seed)),
             requests: request.options.requests.filter(|_| takes(Choice::Requests)),
             ..Options::default()

@@ -1,14 +1,11 @@
 //! The process, its connections, what clients asked for, and how long that took.
 
 use crate::{
-    exporter::prometheus::{Family, by, each, found, of, sources, stages},
+    exporter::prometheus::{Family, by, each, found, of, sources, stage},
     log,
     metrics::{counters::Count::*, stage_histograms::StageName::*},
     sync::Relaxed,
 };
-
-const SMALL: &str = "size=\"small\"";
-const LARGE: &str = "size=\"large\"";
 
 pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_build_info "The version that runs; always 1.":
@@ -117,33 +114,33 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time that requests spend in each stage, by stage and size. Small requests are sampled in \
          one turn of 64, those served by a large worker are all counted.":
-        stages("stage:queue_us:* stage:execute_us:* stage:reply_us:*", &[
-            ("stage=\"queue\",size=\"small\"", QueueSmall),
-            ("stage=\"queue\",size=\"large\"", QueueLarge),
-            ("stage=\"execute\",size=\"small\"", ExecuteSmall),
-            ("stage=\"execute\",size=\"large\"", ExecuteLarge),
-            ("stage=\"reply\",size=\"small\"", ReplySmall),
-            ("stage=\"reply\",size=\"large\"", ReplyLarge),
-        ]);
+        {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
+        {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
+        {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),
+        {stage="execute", size="large"} stage("stage:execute_us:large:*", ExecuteLarge),
+        {stage="reply", size="small"} stage("stage:reply_us:small:*", ReplySmall),
+        {stage="reply", size="large"} stage("stage:reply_us:large:*", ReplyLarge);
     Histogram curtail_turn_requests_ahead "Requests executed before a request in its turn.":
-        stages("stage:queue_requests_ahead:*", &[("", Queue)]);
+        stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
         "Requests of other connections executed while a connection was queued.":
-        stages("stage:line_requests_ahead:*", &[("", Line)]);
+        stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when it was handed another.":
-        stages("stage:large_queue_connections_ahead:*", &[("", LargeQueue)]);
+        stage("stage:large_queue_connections_ahead:*", LargeQueue);
     Histogram curtail_reply_ahead_bytes in Bytes
         "Bytes of replies sent in a turn before those of a connection, in whole KiB.":
-        stages("stage:reply_kilobytes_ahead:*", &[("", Reply)]);
+        stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
         "Requests executed before a request in its turn, by the size of the latter; sampled in \
          one turn of 64.":
-        stages("stage:ahead_requests:*", &[(SMALL, AheadSmall), (LARGE, AheadLarge)]);
+        {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
+        {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
         "Bytes that a worker moved between its last poll and a request, by the request's size, in \
          whole KiB; sampled in one turn of 64.":
-        stages("stage:ahead_kilobytes:*", &[(SMALL, KilobytesSmall), (LARGE, KilobytesLarge)]);
+        {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
+        {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
         "Processor time of turns, by worker; sampled: one turn of 64, and every turn after \
          maintenance.":

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::{
     alias::Alias,
     random::Random,
-    zipf::{SUMMED, sum_past},
+    zipf_sums::{SUMMED, sum_past},
 };
 
 /// Draws ranks with Zipf's probabilities. Ranks count from 0. Copies share their tables.
@@ -127,7 +127,7 @@ const _: () = assert!(SINGLE >= SUMMED && SINGLE >= PARTS);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zipf::harmonic;
+    use crate::zipf_sums::harmonic;
 
     /// Goal: the bins cover every rank once and their weights are the exact sums. Method: added up
     /// for sizes around the bins' edges.

@@ -1,6 +1,6 @@
 //! The load imbalance of servers that share skewed keys by hash.
 
-use curtail_workload::{mix, zipf};
+use curtail_workload::{mix, zipf_sums};
 
 use super::{Link, MessageBytes, STORED_KEYS};
 
@@ -16,8 +16,8 @@ impl Shards {
     /// Without servers.
     pub fn draw(exponent: f64, servers: u16, seed: u64) -> Self {
         assert!(servers > 0, "keys need a server");
-        let all = zipf::harmonic(STORED_KEYS, exponent);
-        let evenly = 1.0 - zipf::harmonic(PLACED, exponent) / all;
+        let all = zipf_sums::harmonic(STORED_KEYS, exponent);
+        let evenly = 1.0 - zipf_sums::harmonic(PLACED, exponent) / all;
         let mut shares = vec![evenly / f64::from(servers); usize::from(servers)];
         let of_seed = mix(seed);
         for rank in 0..PLACED {

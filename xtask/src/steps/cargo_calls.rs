@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::counted;
 use crate::check_result::Outcome;
@@ -90,8 +90,26 @@ pub(super) fn doc(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     Ok(Outcome::passed())
 }
 
+/// What ships refuses the placements that only a comparison needs. The server's own tests cannot
+/// see that: for them it is built with these.
 pub(super) fn binary(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    server::build(workspace, log)?;
+    let binary = server::build(workspace, log)?;
+    let (port, native) = (server::free_port()?, server::free_port()?);
+    for placement in ["stealing", "hand-off"] {
+        // One that it does not refuse would serve without end.
+        let mut command = Command::new("timeout");
+        command
+            .arg("20")
+            .arg(&binary)
+            .args(["serve", "-l", "127.0.0.1"]);
+        command.args(["-p", &port.to_string(), "--native", &native.to_string()]);
+        command.args(["-o", &format!("native_placement={placement}")]);
+        let finished = log.finish(&mut command)?;
+        ensure!(
+            !finished.status.success() && finished.output.contains(REFUSAL),
+            "native_placement={placement} is not refused with `{REFUSAL}`"
+        );
+    }
     Ok(Outcome::passed())
 }
 
@@ -100,6 +118,9 @@ pub(super) fn in_root(workspace: &Workspace, words: &[&str]) -> Command {
     command.args(words).current_dir(&workspace.root);
     command
 }
+
+/// What the server answers to a placement that it was built without.
+const REFUSAL: &str = "need a build with --features baselines";
 
 /// What the steps of an ordinary run call.
 const TOOLS: &[Tool] = &[

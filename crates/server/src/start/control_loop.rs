@@ -1,5 +1,10 @@
-//! The control thread: computes once an epoch the size from which values are large, and the number
-//! of large workers.
+//! The loop of the control thread. At the end of each epoch it
+//!
+//! - computes the plan of size-aware sharding: the size from which values are large, and the number
+//!   of large workers;
+//! - logs the [`Alarms`];
+//! - has the busiest worker move connections to the idlest ([`move_command::shift`]);
+//! - ends the epoch of a cluster's node, whose coordinator then chooses the hot keys.
 //!
 //! ```text
 //! workers: sizes of what was asked for ---> SizeControl ---> plan ---> the plan snapshot of all
@@ -27,7 +32,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     connection::move_command::{self, Load},
-    exporter::failure_log_lines::Alarms,
+    exporter::alarms::Alarms,
     log::component,
     metrics::counters::Count,
     start::thread_priority::StarvationBoost,

@@ -1,7 +1,7 @@
 //! Zipf's law against exact probabilities.
 
 use super::*;
-use crate::{random::Random, zipf_bins::Bins};
+use crate::{random::Random, zipf_sampler::Bins};
 
 /// How far drawn ranks are from the exact probabilities.
 ///

@@ -73,6 +73,8 @@ pub(super) struct Generated<C> {
     stall: Option<Stall>,
     /// When the run ends; earlier than planned when somebody asks.
     end_ns: u64,
+    /// Connections that [`wake`](Self::wake) gave requests and has not flushed.
+    woken: Vec<usize>,
 }
 
 impl<C: Connections> Generated<C> {
@@ -92,6 +94,7 @@ impl<C: Connections> Generated<C> {
             thinkers: Thinkers::new(plan, thread),
             stall: plan.stall,
             end_ns: 0,
+            woken: Vec::new(),
         })
     }
 
@@ -179,18 +182,28 @@ impl<C: Connections> Generated<C> {
         }
     }
 
-    /// Closed loop with thinking: sends for every slot that has thought.
+    /// Closed loop with thinking: a request for every slot that has thought. Those of a connection
+    /// leave together.
     fn wake(&mut self, now_ns: u64, clock: &Clock) -> Result<(), LoadError> {
-        while let Some((due_ns, index)) = self
-            .thinkers
-            .as_mut()
-            .and_then(|thinkers| thinkers.take(now_ns))
-        {
+        let Some(thinkers) = &mut self.thinkers else {
+            return Ok(());
+        };
+        let mut woken = std::mem::take(&mut self.woken);
+        while let Some((due_ns, index)) = thinkers.take(now_ns) {
             let sent_ns = clock.now_ns();
             let pending = Pending::new(self.asker.draw(due_ns), due_ns);
             self.desk.late(&pending, sent_ns);
-            self.send(index, pending, sent_ns, clock)?;
+            let desk = &self.desk;
+            self.connections.push(index, pending, sent_ns, desk, clock);
+            woken.push(index);
         }
+        woken.sort_unstable();
+        woken.dedup();
+        for &index in &woken {
+            self.flush(index, clock)?;
+        }
+        woken.clear();
+        self.woken = woken;
         Ok(())
     }
 

@@ -123,8 +123,9 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_move_batches_total "Batches of moved keys.":
         of(ClusterMoveBatches);
     Counter curtail_cluster_shown_total
-        "Replies from other nodes with the value of a key that is hot here; afterwards this node's \
-         copy answers the same session with that write or a later one only.":
+        "Replies from other nodes that showed a session the value of a key that is hot here. From \
+         then on this node answers that session from its own copy only if the copy has that write \
+         or a later one.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

@@ -224,7 +224,7 @@ fn apply_unused(config: &mut Config, name: &str, value: Option<&str>) -> anyhow:
 /// An option that is switched on by its name and off by `no_` before it.
 fn switch(name: &str, value: Option<&str>) -> anyhow::Result<bool> {
     if let Some(value) = value {
-        bail!("it takes no value, and not '{value}'");
+        bail!("it takes no value: remove '={value}'");
     }
     Ok(!name.starts_with("no_"))
 }

@@ -123,8 +123,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_move_batches_total "Batches of moved keys.":
         of(ClusterMoveBatches);
     Counter curtail_cluster_shown_total
-        "Replies from other nodes with the value of a key that is hot here; from then on this \
-         node's copy shows the same session nothing older.":
+        "Replies from other nodes with the value of a key that is hot here; afterwards this node's \
+         copy answers the same session with that write or a later one only.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

@@ -81,8 +81,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Large requests refused as busy because all large workers were full.":
         of(LargeRefused);
     Counter curtail_small_behind_large_total
-        "Small requests, and connections with requests, that waited for a large value in the same \
-         worker.":
+        "Small requests of a turn that waited for a large value in the same worker; a connection \
+         that found no room in that turn counts once.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

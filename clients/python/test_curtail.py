@@ -23,14 +23,19 @@ SERVER = os.environ.get("CURTAIL_NATIVE")
 
 
 def packets(name):
-    """The packets of a file: what stands behind the equals sign, and the bytes."""
+    """The packets of a file: what stands behind the equals sign, and the bytes.
+
+    One that is made `of` a request has the request's lines where it shows none.
+    """
+    good = packets("requests.txt") if name == "refused.txt" else {}
     found, label = {}, None
     for line in (PACKETS / name).read_text().splitlines():
         if line.startswith("= "):
-            label = line[2:]
-            found[label] = b""
+            label, _, of = line[2:].partition(" of ")
+            found[label] = good[of.split(":")[0]] if of else b""
         elif re.match(r"\s*\d+  ", line):
-            found[label] += bytes.fromhex(line.split(None, 1)[1])
+            place, shown = int(line.split()[0]), bytes.fromhex(line.split(None, 1)[1])
+            found[label] = found[label][:place] + shown + found[label][place + 8:]
     return found
 
 

@@ -56,13 +56,18 @@ fn draw(root: &Path, list: &str) -> Result<String> {
     Ok(chart.svg())
 }
 
+/// The groups, each with what the one above it has where it says nothing itself.
 fn groups(root: &Path, table: &toml::Table) -> Result<Vec<BarGroup>> {
     let groups = table.get("group").and_then(|groups| groups.as_array());
-    let groups = groups.context("group")?;
-    groups.iter().map(|entry| group(root, entry)).collect()
+    let mut whole = toml::Table::new();
+    let complete = groups.context("group")?.iter().map(|entry| {
+        whole.extend(entry.as_table().context("a group")?.clone());
+        group(root, &whole)
+    });
+    complete.collect()
 }
 
-fn group(root: &Path, entry: &toml::Value) -> Result<BarGroup> {
+fn group(root: &Path, entry: &toml::Table) -> Result<BarGroup> {
     let text = |key: &str| -> Result<&str> {
         let text = entry.get(key).and_then(|value| value.as_str());
         text.with_context(|| format!("a group without {key}"))
@@ -83,6 +88,8 @@ fn group(root: &Path, entry: &toml::Value) -> Result<BarGroup> {
         table: number.map(|number| number.max(0) as usize),
         column: text("column")?,
     };
+    let load = entry.get("load").and_then(|load| load.as_array());
+    let load = load.with_context(|| format!("{name}: load"))?;
     let bars = entry.get("bars").and_then(|bars| bars.as_array());
     let bars = bars.with_context(|| format!("{name}: bars"))?.iter();
     let bar = |bar: &toml::Value| -> Result<Bar> {
@@ -90,7 +97,8 @@ fn group(root: &Path, entry: &toml::Value) -> Result<BarGroup> {
         let label = label.with_context(|| format!("{name}: a bar's name"))?;
         let row = bar.get("row").and_then(|row| row.as_array());
         let row = row.with_context(|| format!("{name}: the row of {label}"))?;
-        let row: Vec<&str> = row.iter().filter_map(toml::Value::as_str).collect();
+        let row = load.iter().chain(row).filter_map(toml::Value::as_str);
+        let row: Vec<&str> = row.collect();
         let value = source.number(&row);
         Ok(Bar {
             name: label.into(),
@@ -112,12 +120,15 @@ mod tests {
 
     const LIST: &str = "title = \"A < B\"\n[[group]]\nname = \"rate\"\nunit = \"M/s\"\n\
                         better = \"more\"\ncommand = \"cargo xtask bench server\"\n\
-                        page = \"page.md\"\nsection = \"Rates\"\ncolumn = \"M/s\"\nbars = [\n\
-                        { name = \"curtail\", row = [\"small\", \"curtail\"] },\n\
-                        { name = \"peer\", row = [\"small\", \"peer\"] },\n]\n";
+                        page = \"page.md\"\nsection = \"Rates\"\ncolumn = \"M/s\"\n\
+                        load = [\"small\"]\nbars = [\n\
+                        { name = \"curtail\", row = [\"curtail\"] },\n\
+                        { name = \"peer\", row = [\"peer\"] },\n]\n\
+                        [[group]]\nname = \"rate of large ones\"\nload = [\"large\"]\n";
 
     const PAGE: &str = "# Page\n\n## Rates\n\n| load | server | M/s |\n|---|---|---|\n\
-                        | small | curtail | 1.5 (1-2) |\n|  | peer | **3** |\n";
+                        | small | curtail | 1.5 (1-2) |\n|  | peer | **3** |\n\
+                        | large | curtail | 1 |\n|  | peer | 2 |\n";
 
     /// A folder with the page.
     fn folder() -> tempfile::TempDir {
@@ -158,7 +169,7 @@ mod tests {
         assert!(agrees());
         fs::write(root.join("page.md"), PAGE.replace("1.5", "1.6")).unwrap();
         assert!(!agrees(), "a table's number changed");
-        fs::write(root.join("page.md"), PAGE.replace("| small |", "| large |")).unwrap();
+        fs::write(root.join("page.md"), PAGE.replace("| small |", "| other |")).unwrap();
         assert!(!agrees(), "a table's row is gone");
     }
 }

@@ -204,7 +204,8 @@ fn overcommit() -> Finding {
     let strict = mode == "2";
     good("overcommit", mode).warn(
         strict,
-        "strict accounting may refuse the address space that the server reserves for eight times -m",
+        "strict accounting may refuse the address space that the server reserves for eight times \
+         -m",
     )
 }
 

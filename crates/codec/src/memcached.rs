@@ -47,5 +47,5 @@ pub use decode::Decoder;
 pub use reply_sink::Sink;
 pub use request::{
     Decoded, Form, KeyScratch, LINE_BYTES_MAX, Limits, Meta, OPAQUE_BYTES_MAX, Request, Return,
-    Returns, WireKey,
+    Returns, SetHeader, WireKey,
 };

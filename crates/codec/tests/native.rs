@@ -26,7 +26,7 @@ mod golden;
 mod properties;
 mod seeded_inputs;
 
-use golden::{golden, page};
+use golden::{Refused, golden, page, page_of_refused};
 use seeded_inputs::{Random, check};
 
 const SESSION: Session = Session {
@@ -207,11 +207,11 @@ fn replies() -> Vec<(&'static str, Reply<'static>)> {
 
 /// Packets that are refused: made from a good one by changing bytes and, where the reason is not
 /// the checksum, putting that right.
-fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
-    let named = requests();
+fn refused() -> Vec<Refused<Malformed>> {
+    let named = request_packets();
     let packet = |name: &str| {
-        let (_, request) = named.iter().find(|(other, _)| *other == name).unwrap();
-        encoded(request)
+        let (_, bytes) = named.iter().find(|(other, _)| other == name).unwrap();
+        bytes.clone()
     };
     let changed = |name: &str, changes: &[(usize, u8)]| {
         let mut bytes = packet(name);
@@ -250,12 +250,20 @@ fn refused() -> Vec<(&'static str, Vec<u8>, Malformed)> {
         ("sequence_0", "get", &[(32, 0), (33, 0)], M::Sequence),
         ("sequence_2_46", "get", &[(37, 0x40)], M::Sequence),
     ];
-    let damaged = damaged.map(|(name, good, changes, why)| (name, changed(good, changes), why));
-    let mut all = vec![("short", packet("hello")[..63].to_vec(), M::Short)];
-    all.extend(damaged);
+    let refused = |name, good, bytes, why| Refused {
+        name,
+        good,
+        bytes,
+        why,
+    };
+    let short = packet("hello")[..63].to_vec();
+    let mut all = vec![refused("short", "hello", short, M::Short)];
+    all.extend(
+        damaged.map(|(name, good, changes, why)| refused(name, good, changed(good, changes), why)),
+    );
     all.extend([
-        ("byte_too_many", long, M::Length),
-        ("torn", torn, M::Checksum),
+        refused("byte_too_many", "set_nilext", long, M::Length),
+        refused("torn", "set_nilext", torn, M::Checksum),
     ]);
     all
 }
@@ -266,12 +274,17 @@ fn encoded(request: &Request<'_>) -> Vec<u8> {
     room[..bytes].to_vec()
 }
 
+/// Every request's bytes, by name.
+fn request_packets() -> Vec<(String, Vec<u8>)> {
+    let requests = requests().into_iter();
+    requests
+        .map(|(name, request)| (name.to_owned(), encoded(&request)))
+        .collect()
+}
+
 #[test]
 fn requests_are_as_written() {
-    let packets: Vec<_> = requests()
-        .iter()
-        .map(|(name, request)| ((*name).to_owned(), encoded(request)))
-        .collect();
+    let packets = request_packets();
     let title = "Requests; what each says is in tests/native.rs.";
     golden("native/requests.txt", &page(title, &packets));
     for ((name, request), (_, bytes)) in requests().iter().zip(&packets) {
@@ -310,14 +323,15 @@ fn replies_are_as_written() {
 
 #[test]
 fn refused_packets_are_as_written() {
-    let packets: Vec<_> = refused()
-        .iter()
-        .map(|(name, bytes, why)| (format!("{name} {why:?}"), bytes.clone()))
-        .collect();
-    let title = "Packets that are refused, and why.";
-    golden("native/refused.txt", &page(title, &packets));
-    for (name, bytes, why) in refused() {
-        assert_eq!(Request::decode(&bytes), Err(why), "{name}");
+    let refused = refused();
+    let title = "Packets that are refused, made from those of requests.txt, and why.";
+    golden(
+        "native/refused.txt",
+        &page_of_refused(title, &request_packets(), &refused),
+    );
+    for packet in refused {
+        let found = Request::decode(&packet.bytes);
+        assert_eq!(found, Err(packet.why), "{}", packet.name);
     }
 }
 
@@ -345,10 +359,10 @@ fn a_stranger_receives_at_most_what_it_sent() {
         };
         assert!(answer.encode(&mut room).unwrap() <= sent);
     }
-    for (name, bytes, why) in refused() {
-        let answer = Reply::refuse(&bytes, why, 1);
+    for packet in refused() {
+        let answer = Reply::refuse(&packet.bytes, packet.why, 1);
         let received = answer.map_or(0, |answer| answer.encode(&mut room).unwrap());
-        assert!(received <= bytes.len(), "{name}");
+        assert!(received <= packet.bytes.len(), "{}", packet.name);
     }
     assert_eq!(Echo::of(&[0; 64]), None, "not this protocol");
 }

@@ -31,7 +31,7 @@ mod golden;
 mod properties;
 mod seeded_inputs;
 
-use golden::{golden, page};
+use golden::{Refused, golden, page, page_of_refused};
 use seeded_inputs::{Random, check};
 
 const HEAD: BatchHead = BatchHead {
@@ -404,7 +404,7 @@ fn handshakes() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Frames that are refused, and why.
-fn refused() -> Vec<(&'static str, Vec<u8>, MalformedFrame)> {
+fn refused() -> Vec<Refused<MalformedFrame>> {
     let changed = |name: &str, changes: &[(usize, u8)]| {
         let all = frames();
         let (_, bytes) = all.iter().find(|(found, _)| found == name).unwrap();
@@ -438,13 +438,24 @@ fn refused() -> Vec<(&'static str, Vec<u8>, MalformedFrame)> {
         ("batch_spare", "moves_ack", &[(36, 1)], M::Body),
     ];
     let mut all: Vec<_> = damaged
-        .map(|(name, good, changes, why)| (name, changed(good, changes), why))
+        .map(|(name, good, changes, why)| Refused {
+            name,
+            good,
+            bytes: changed(good, changes),
+            why,
+        })
         .into();
-    all.extend([
-        ("half_an_item", shorter("messages"), M::Body),
-        ("half_a_request", shorter("requests"), M::Body),
-        ("half_a_heartbeat", shorter("heartbeat"), M::Body),
-    ]);
+    let halves = [
+        ("half_an_item", "messages"),
+        ("half_a_request", "requests"),
+        ("half_a_heartbeat", "heartbeat"),
+    ];
+    all.extend(halves.map(|(name, good)| Refused {
+        name,
+        good,
+        bytes: shorter(good),
+        why: M::Body,
+    }));
     all
 }
 
@@ -535,20 +546,15 @@ fn handshakes_are_as_written() {
 
 #[test]
 fn refused_frames_are_as_written() {
-    let packets: Vec<_> = refused()
-        .iter()
-        .map(|(name, bytes, why)| (format!("{name} {why:?}"), bytes.clone()))
-        .collect();
+    let refused = refused();
+    let title = "Frames that are refused, made from those of frames.txt, and why.";
     golden(
         "node/refused.txt",
-        &page("Frames that are refused, and why.", &packets),
+        &page_of_refused(title, &frames(), &refused),
     );
-    for (name, bytes, why) in refused() {
-        assert_eq!(
-            Frame::decode(&bytes, 1000),
-            DecodedFrame::Malformed(why),
-            "{name}"
-        );
+    for frame in refused {
+        let found = Frame::decode(&frame.bytes, 1000);
+        assert_eq!(found, DecodedFrame::Malformed(frame.why), "{}", frame.name);
     }
 }
 

@@ -26,8 +26,8 @@ use std::fmt::Write as _;
 use std::{env, fmt, fs};
 
 use curtail_codec::memcached::{
-    Admin, BodyEnd, BodyEndState, Decoded, Decoder, Form, Limits, Meta, Request, Sink, WireKey,
-    encode,
+    Admin, BodyEnd, BodyEndState, Decoded, Decoder, Form, Limits, Meta, Request, SetHeader, Sink,
+    WireKey, encode,
 };
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, ItemStatus, Operation, Set,
@@ -157,23 +157,20 @@ impl Conversation {
                 form,
                 ..
             } => self.reply(&mut sink, key, operation, form),
-            Request::SetHeader {
-                key,
-                set,
-                value_bytes,
-                form,
-            } => {
-                let body: Vec<u8> = self.input.drain(..*value_bytes as usize).collect();
-                assert_eq!(body.len(), *value_bytes as usize);
+            Request::SetHeader(header) => {
+                let (key, form) = (&header.key, &header.form);
+                let value_bytes = header.value_bytes as usize;
+                let body: Vec<u8> = self.input.drain(..value_bytes).collect();
+                assert_eq!(body.len(), value_bytes);
                 let (taken, state) = BodyEnd::default().feed(&self.input);
                 self.input.drain(..taken);
                 if state == BodyEndState::Right {
-                    self.reply(&mut sink, key, &Operation::Set(*set), form);
+                    self.reply(&mut sink, key, &Operation::Set(header.set), form);
                 } else {
                     encode::bad_data_chunk(&mut sink, form);
                 }
             }
-            Request::SetTooLarge { key, form, .. } => {
+            Request::SetTooLarge(SetHeader { key, form, .. }) => {
                 encode::set(&mut sink, key, form, SetOutcome::TooLarge);
             }
             Request::EndOfKeys { refusal: None } => encode::end(&mut sink),
@@ -310,28 +307,8 @@ fn describe(request: &Request<'_>) -> String {
                 describe_form(form)
             )
         }
-        Request::SetHeader {
-            key,
-            set,
-            value_bytes,
-            form,
-        } => format!(
-            "header: {} {} {value_bytes} bytes, reply {}",
-            describe_set(set),
-            describe_key(key),
-            describe_form(form)
-        ),
-        Request::SetTooLarge {
-            key,
-            set,
-            value_bytes,
-            form,
-        } => format!(
-            "too large: {} {} {value_bytes} bytes, reply {}",
-            describe_set(set),
-            describe_key(key),
-            describe_form(form)
-        ),
+        Request::SetHeader(header) => format!("header: {}", describe_header(header)),
+        Request::SetTooLarge(header) => format!("too large: {}", describe_header(header)),
         Request::EndOfKeys { refusal } => format!("end of keys {refusal:?}"),
         Request::Noop => "no-op".to_owned(),
         Request::Authenticate { user, password } => format!(
@@ -368,6 +345,16 @@ fn describe_operation(operation: &Operation) -> String {
             format!("{direction:?} by {delta}{changes}").to_lowercase()
         }
     }
+}
+
+fn describe_header(header: &SetHeader<'_>) -> String {
+    format!(
+        "{} {} {} bytes, reply {}",
+        describe_set(&header.set),
+        describe_key(&header.key),
+        header.value_bytes,
+        describe_form(&header.form)
+    )
 }
 
 fn describe_set(set: &Set) -> String {

@@ -158,6 +158,44 @@ impl<'a> Ingress<'a> {
     }
 }
 
+#[cfg(test)]
+impl Ingress<'_> {
+    /// The first of the steps 2 to 7 of an admission, and then nothing.
+    pub(crate) fn stop_after(&self, steps: usize, arrival: &Arrival<'_>) {
+        let queue = self.queue(arrival.key_hash);
+        let Arrival {
+            session,
+            peer,
+            slot,
+            sequence,
+            ..
+        } = *arrival;
+        let claim = self.sessions.claim(session, peer, slot, sequence);
+        let Claim::Granted(ticket) = claim else {
+            panic!("{claim:?}");
+        };
+        if steps < 2 {
+            return;
+        }
+        let Some(reservation) = queue.reserve(arrival.payload.len(), arrival.nilext) else {
+            panic!("there is room");
+        };
+        if steps >= 3 {
+            assert!(queue.fill(&reservation, arrival));
+        }
+        if steps >= 4 {
+            queue.publish(&reservation);
+        }
+        if steps >= 5 {
+            self.stamps.raise(arrival.key_hash, reservation.pos);
+        }
+        if steps >= 6 {
+            self.sessions
+                .commit(ticket, reservation.pos, reservation.early);
+        }
+    }
+}
+
 impl Arrival<'_> {
     #[inline]
     pub(crate) fn meta(&self, accepted: bool) -> u64 {

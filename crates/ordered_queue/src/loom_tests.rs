@@ -69,7 +69,7 @@ impl Memory {
         if steps > 6 {
             return Some(ingress.admit(&arrival, 0));
         }
-        stopped_admission(&ingress, &arrival, steps);
+        ingress.stop_after(steps, &arrival);
         None
     }
 
@@ -173,29 +173,6 @@ fn arrival(client: u64, payload: &[u8]) -> Arrival<'_> {
     }
 }
 
-fn stopped_admission(ingress: &Ingress<'_>, arrival: &Arrival<'_>, steps: usize) {
-    let queue = ingress.queue(arrival.key_hash);
-    let claim = ingress.sessions.claim(arrival.session, arrival.peer, 0, 1);
-    let Claim::Granted(_) = claim else {
-        panic!("{claim:?}");
-    };
-    if steps < 2 {
-        return;
-    }
-    let Some(reservation) = queue.reserve(16, true) else {
-        panic!("there is room for two");
-    };
-    if steps >= 3 {
-        assert!(queue.fill(&reservation, arrival));
-    }
-    if steps >= 4 {
-        queue.publish(&reservation);
-    }
-    if steps >= 5 {
-        ingress.stamps.raise(arrival.key_hash, reservation.pos);
-    }
-}
-
 fn whole(entry: QueueEntry<'_>) -> u64 {
     let mut out = [0; 16];
     assert_eq!(entry.copy_payload(&mut out), Some(16));
@@ -207,16 +184,22 @@ fn number(payload: &[u8]) -> u64 {
     u64::from(payload[0]) - 1
 }
 
+/// A thread beside that of the test.
+fn beside<T: 'static>(
+    memory: &Arc<Memory>,
+    run: impl FnOnce(&Memory) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let memory = memory.clone();
+    thread::spawn(move || run(&memory))
+}
+
 /// Two threads that do this, each with its number.
 fn two_producers<T: 'static>(
     memory: &Arc<Memory>,
     produce: fn(&Memory, u64) -> T,
 ) -> Vec<thread::JoinHandle<T>> {
-    let spawn = |client| {
-        let memory = memory.clone();
-        thread::spawn(move || produce(&memory, client))
-    };
-    (0..2).map(spawn).collect()
+    let producer = |client| beside(memory, move |memory| produce(memory, client));
+    (0..2).map(producer).collect()
 }
 
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
@@ -278,18 +261,15 @@ fn loom_an_executor_that_listens_misses_nothing() {
 fn loom_an_entry_is_not_left_by_both() {
     model(4, || {
         let memory = Memory::new(2);
-        let executor = {
-            let memory = memory.clone();
-            thread::spawn(move || {
-                memory.publish(0);
-                let first = memory.execute();
-                if !first.is_empty() {
-                    return first;
-                }
-                before_looking_again();
-                memory.execute()
-            })
-        };
+        let executor = beside(&memory, |memory| {
+            memory.publish(0);
+            let first = memory.execute();
+            if !first.is_empty() {
+                return first;
+            }
+            before_looking_again();
+            memory.execute()
+        });
         let mut executed = memory.execute();
         before_looking_again();
         if memory.queue().has_news_after_all(&mut BellListener::new()) {
@@ -326,16 +306,13 @@ fn loom_a_request_and_its_copy_take_one_place() {
 fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
     model(3, || {
         let memory = Memory::new(1);
-        let former = {
-            let memory = memory.clone();
-            thread::spawn(move || {
-                let sessions = Sessions::new(&memory.sessions);
-                let name = arrival(0, &[]).session;
-                if let Claim::Granted(ticket) = sessions.claim(name, peer(0), 0, 8) {
-                    sessions.commit(ticket, 5, true);
-                }
-            })
-        };
+        let former = beside(&memory, |memory| {
+            let sessions = Sessions::new(&memory.sessions);
+            let name = arrival(0, &[]).session;
+            if let Claim::Granted(ticket) = sessions.claim(name, peer(0), 0, 8) {
+                sessions.commit(ticket, 5, true);
+            }
+        });
         let sessions = Sessions::new(&memory.sessions);
         let limits = SessionLimits {
             now_ns: 5000,
@@ -367,10 +344,7 @@ fn loom_an_executor_dies_and_the_next_one_goes_on() {
     for executes in [false, true] {
         model(3, move || {
             let memory = Memory::new(2);
-            let producer = {
-                let memory = memory.clone();
-                thread::spawn(move || memory.admit(0, 7))
-            };
+            let producer = beside(&memory, |memory| memory.admit(0, 7));
             let mut store = None;
             let queue = memory.queue();
             let lease = queue.take_lease(Worker(0)).unwrap();
@@ -407,14 +381,8 @@ fn loom_a_producer_stops_after_any_step() {
     for steps in 1..=5 {
         model(2, move || {
             let memory = Memory::new(4);
-            let stopping = {
-                let memory = memory.clone();
-                thread::spawn(move || memory.admit(0, steps))
-            };
-            let going_on = {
-                let memory = memory.clone();
-                thread::spawn(move || memory.admit(1, 7))
-            };
+            let stopping = beside(&memory, move |memory| memory.admit(0, steps));
+            let going_on = beside(&memory, |memory| memory.admit(1, 7));
             let mut executed = memory.execute();
             assert_eq!(stopping.join().unwrap(), None);
             let verdict = going_on.join().unwrap();
@@ -438,17 +406,14 @@ fn loom_a_producer_stops_after_any_step() {
 fn loom_a_read_is_forwarded_whole_or_finds_it_executed() {
     model(4, || {
         let memory = Memory::new(1);
-        let producers = {
-            let memory = memory.clone();
-            thread::spawn(move || {
-                assert_eq!(memory.admit(0, 7), Some(Verdict::Accepted(0)));
-                // Release pairs with the Acquire of the reader.
-                memory.accepted.store(1, Ordering::Release);
-                if memory.execute() == [0] {
-                    assert_eq!(memory.admit(1, 7), Some(Verdict::Accepted(1)));
-                }
-            })
-        };
+        let producers = beside(&memory, |memory| {
+            assert_eq!(memory.admit(0, 7), Some(Verdict::Accepted(0)));
+            // Release pairs with the Acquire of the reader.
+            memory.accepted.store(1, Ordering::Release);
+            if memory.execute() == [0] {
+                assert_eq!(memory.admit(1, 7), Some(Verdict::Accepted(1)));
+            }
+        });
         // Acquire pairs with the Release of the producer.
         let begun_after = memory.accepted.load(Ordering::Acquire) == 1;
         let stamp = Stamps::new(&memory.stamps).stamp(0);

@@ -480,7 +480,7 @@ fn a_producer_may_stop_after_any_step() {
             let ingress = memory.ingress(&queues);
             let session = grant(ingress.sessions, 1);
             let request = set(session, 1, 3, b"\x03one");
-            stopped_admission(&ingress, &request, stop_after);
+            ingress.stop_after(stop_after, &request);
             let mut times = 0;
             if executor_goes_on {
                 times += settled_drain(&queues[0], ingress.sessions);
@@ -515,38 +515,4 @@ fn settled_drain(queue: &OrderedQueue<'_>, sessions: Sessions<'_>) -> usize {
         times += usize::from(matches!(step, TurnStep::Apply(_)));
     });
     times
-}
-
-/// The first steps of an admission, and then nothing.
-fn stopped_admission(ingress: &Ingress<'_>, arrival: &Arrival<'_>, steps: usize) {
-    let queue = ingress.queue(arrival.key_hash);
-    let claim = ingress.sessions.claim(
-        arrival.session,
-        arrival.peer,
-        arrival.slot,
-        arrival.sequence,
-    );
-    let Claim::Granted(ticket) = claim else {
-        panic!("{claim:?}");
-    };
-    if steps < 2 {
-        return;
-    }
-    let reservation = queue
-        .reserve(arrival.payload.len(), arrival.nilext)
-        .unwrap();
-    if steps >= 3 {
-        assert!(queue.fill(&reservation, arrival));
-    }
-    if steps >= 4 {
-        queue.publish(&reservation);
-    }
-    if steps >= 5 {
-        ingress.stamps.raise(arrival.key_hash, reservation.pos);
-    }
-    if steps >= 6 {
-        ingress
-            .sessions
-            .commit(ticket, reservation.pos, reservation.early);
-    }
 }

@@ -4,7 +4,7 @@
 //! that starts the server under test. Which files run is a reviewed list in
 //! `xtask/conformance/memcached.toml`: each file of the suite is `run` or has a reason not to; a
 //! file that the list does not know, and a listed file that skips itself, are failures. Against a
-//! node of a cluster it is another list, `memcached-cluster.toml`.
+//! node of a cluster those do not run that the list has under `alone`.
 
 mod clustered;
 mod list;
@@ -33,16 +33,6 @@ pub(super) enum Arrangement {
     Clustered,
 }
 
-impl Arrangement {
-    /// What becomes of each file, and how many run side by side.
-    fn list_and_jobs(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Alone => ("xtask/conformance/memcached.toml", JOBS),
-            Self::Clustered => ("xtask/conformance/memcached-cluster.toml", clustered::JOBS),
-        }
-    }
-}
-
 pub(super) fn run(
     workspace: &Workspace,
     log: &Log,
@@ -53,8 +43,11 @@ pub(super) fn run(
     required_packages::ensure(log, TOOLS)?;
     let suite = source::fetch(workspace, log)?;
     prepare(log, &suite, server, arrangement)?;
-    let (list, jobs) = arrangement.list_and_jobs();
-    let list = List::read(&workspace.root.join(list))?;
+    let list = List::read(&workspace.root.join(LIST))?;
+    let (list, jobs) = match arrangement {
+        Arrangement::Alone => (list, JOBS),
+        Arrangement::Clustered => (list.of_a_node(), clustered::JOBS),
+    };
     let files = list.choose(&files_of(&suite)?, chosen)?;
     let mut command = Command::new("prove");
     command
@@ -223,6 +216,8 @@ fn ranges(list: &str) -> impl Iterator<Item = u32> {
         }
     })
 }
+
+const LIST: &str = "xtask/conformance/memcached.toml";
 
 /// Files run side by side: most of their time is sleep.
 const JOBS: &str = "10";

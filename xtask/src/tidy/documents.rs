@@ -236,25 +236,18 @@ const DOCUMENTS: &[&str] = &[
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> TextFile {
-        TextFile {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-
     #[test]
     fn a_document_without_title_is_found() {
-        assert!(one_title(&file("docs/a.md", "Some text\n")).is_some());
-        assert!(one_title(&file("docs/a.md", "# Title\n")).is_none());
+        assert!(one_title(&TextFile::new("docs/a.md", "Some text\n")).is_some());
+        assert!(one_title(&TextFile::new("docs/a.md", "# Title\n")).is_none());
     }
 
     #[test]
     fn a_task_of_too_many_words_is_found() {
         let text = "word ".repeat(WORDS_MAX + 1);
-        assert!(too_long(&file("docs/guide/a.md", &text)).is_some());
-        assert!(too_long(&file("docs/guide/a.md", &text[5..])).is_none());
-        assert!(too_long(&file("docs/research/a.md", &text)).is_none());
+        assert!(too_long(&TextFile::new("docs/guide/a.md", &text)).is_some());
+        assert!(too_long(&TextFile::new("docs/guide/a.md", &text[5..])).is_none());
+        assert!(too_long(&TextFile::new("docs/research/a.md", &text)).is_none());
     }
 
     #[test]
@@ -267,7 +260,7 @@ mod tests {
             ("docs/guide/a.md", anchors(page)),
         ]);
         let exists = |path: &str| anchors.contains_key(path);
-        let found = broken_links(&file("docs/guide/a.md", page), &anchors, &exists);
+        let found = broken_links(&TextFile::new("docs/guide/a.md", page), &anchors, &exists);
         let found: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("`c.md`") && found[1].contains("`#here`"));
@@ -277,11 +270,11 @@ mod tests {
     #[test]
     fn a_page_that_is_not_listed_is_found() {
         let pages = [
-            file("docs/decisions/one.md", "# 1"),
-            file("docs/decisions/two.md", "# 2"),
-            file("docs/guide/three.md", "# 3"),
-            file("docs/README.md", "# Index\n"),
-            file("docs/decisions/README.md", "# Decisions\n[one](one.md)\n"),
+            TextFile::new("docs/decisions/one.md", "# 1"),
+            TextFile::new("docs/decisions/two.md", "# 2"),
+            TextFile::new("docs/guide/three.md", "# 3"),
+            TextFile::new("docs/README.md", "# Index\n"),
+            TextFile::new("docs/decisions/README.md", "# Decisions\n[one](one.md)\n"),
         ];
         let top = lists_every_page(&pages[3], &pages);
         assert_eq!(top.len(), 1, "{top:?}");
@@ -300,7 +293,7 @@ mod tests {
             dependencies: Vec::new(),
             targets: Vec::new(),
         };
-        let map = file("ARCHITECTURE.md", "# Map\n`table` is the index\n");
+        let map = TextFile::new("ARCHITECTURE.md", "# Map\n`table` is the index\n");
         let missing = names_every_crate(&map, &[member("table"), member("store")]);
         assert_eq!(missing.len(), 1);
         assert!(missing[0].message.contains("store"));
@@ -316,7 +309,10 @@ mod tests {
             id(2)
         );
         let code = format!("// {}: so; {}..9, {}a, X-1\n", id(1), id(3), id(4));
-        let found = requirements(&[file(REQUIREMENTS, &page), file("a.rs", &code)]);
+        let found = requirements(&[
+            TextFile::new(REQUIREMENTS, &page),
+            TextFile::new("a.rs", &code),
+        ]);
         let found: Vec<&str> = found.iter().map(|found| found.message.as_str()).collect();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("twice") && found[1].contains(&id(3)));

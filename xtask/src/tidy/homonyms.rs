@@ -91,26 +91,19 @@ pub(super) fn shrunk(files: &[TextFile]) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> TextFile {
-        TextFile {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-
     #[test]
     fn a_second_type_of_a_name_is_found() {
         let files = [
-            file(
+            TextFile::new(
                 "crates/a/src/a.rs",
                 "//! A.\npub struct Event;\nstruct Own;\n",
             ),
-            file(
+            TextFile::new(
                 "crates/b/src/b.rs",
                 "//! B.\npub(crate) enum Event<T> {\n}\nstruct Own;\n",
             ),
-            file("crates/b/src/tests.rs", "//! B.\npub struct Event;\n"),
-            file(LIST, "# Names.\nEvent = 3\nGone = 2\n"),
+            TextFile::new("crates/b/src/tests.rs", "//! B.\npub struct Event;\n"),
+            TextFile::new(LIST, "# Names.\nEvent = 3\nGone = 2\n"),
         ];
         let found = |list: &[(&str, usize)]| {
             let list = list

@@ -250,10 +250,7 @@ mod tests {
         let text = "members = [\n    \"crates/a\",\n    \"crates/b\", # run: b\n]\n\
                     [workspace.dependencies]\n# Ours.\ncurtail-a = { path = \"a\" }\n\
                     libc = \"0.2\"\nmemchr = \"2\" # lines\n[profile.release]\nlto = \"fat\"\n";
-        let root = TextFile {
-            path: "Cargo.toml".into(),
-            text: text.into(),
-        };
+        let root = TextFile::new("Cargo.toml", text);
         let lines: Vec<usize> = reasons(&root)
             .iter()
             .map(|violation| violation.line)
@@ -263,14 +260,8 @@ mod tests {
 
     #[test]
     fn a_manifest_without_the_lints_is_found() {
-        let with = TextFile {
-            path: "a".into(),
-            text: "[lints]\nworkspace = true\n".into(),
-        };
-        let without = TextFile {
-            path: "a".into(),
-            text: "[package]\n".into(),
-        };
+        let with = TextFile::new("a", "[lints]\nworkspace = true\n");
+        let without = TextFile::new("a", "[package]\n");
         assert!(takes_the_lints(&with).is_none());
         assert!(takes_the_lints(&without).is_some());
     }

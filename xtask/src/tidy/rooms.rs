@@ -329,10 +329,6 @@ mod tests {
     /// The rules that these files of the server break under a table, with the entry that would
     /// excuse each.
     fn broken(table: &str, sources: &[(&str, &str)]) -> Vec<String> {
-        let file = |path: String, text: &str| TextFile {
-            path,
-            text: text.into(),
-        };
         // Every room of the table has a file.
         let rooms = [
             "log",
@@ -343,10 +339,12 @@ mod tests {
         ];
         let mut files: Vec<TextFile> = rooms
             .iter()
-            .map(|at| file(path_of(at), "//! A.\n"))
+            .map(|at| TextFile::new(path_of(at), "//! A.\n"))
             .collect();
-        files.push(file(TABLE.into(), table));
-        files.extend(sources.iter().map(|(at, text)| file(path_of(at), text)));
+        files.push(TextFile::new(TABLE, table));
+        for (at, text) in sources {
+            files.push(TextFile::new(path_of(at), *text));
+        }
         let violations = check(&files).unwrap().into_iter();
         violations
             .map(|found| {

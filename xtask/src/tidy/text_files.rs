@@ -14,6 +14,13 @@ pub(super) struct TextFile {
     pub(super) text: String,
 }
 
+impl TextFile {
+    pub(super) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
+        let (path, text) = (path.into(), text.into());
+        Self { path, text }
+    }
+}
+
 /// Every file that is text.
 pub(super) fn read(workspace: &Workspace) -> Result<Vec<TextFile>> {
     let mut files = Vec::new();
@@ -22,7 +29,7 @@ pub(super) fn read(workspace: &Workspace) -> Result<Vec<TextFile>> {
         if let Ok(text) = String::from_utf8(bytes)
             && !text.contains('\0')
         {
-            files.push(TextFile { path, text });
+            files.push(TextFile::new(path, text));
         }
     }
     Ok(files)
@@ -76,20 +83,13 @@ const FORBIDDEN_WORDS: &[[&str; 2]] = &[
 mod tests {
     use super::*;
 
-    fn file(path: &str, text: &str) -> TextFile {
-        TextFile {
-            path: path.into(),
-            text: text.into(),
-        }
-    }
-
     #[test]
     fn paths_of_a_machine_are_found() {
         let planted = format!("# Title\nsee {}\n", ["/ro", "ot/notes"].concat());
-        let found = forbidden_words(&file("docs/a.md", &planted));
+        let found = forbidden_words(&TextFile::new("docs/a.md", &planted));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 2);
-        assert!(forbidden_words(&file("Cargo.lock", &planted)).is_empty());
-        assert!(forbidden_words(&file("docs/a.md", "# Title\nhomework\n")).is_empty());
+        assert!(forbidden_words(&TextFile::new("Cargo.lock", &planted)).is_empty());
+        assert!(forbidden_words(&TextFile::new("docs/a.md", "# Title\nhomework\n")).is_empty());
     }
 }

@@ -14,10 +14,10 @@
 //! the search for its end got is kept. A value that is cut is not looked at again before it is
 //! whole, if the caller heeds `needed`.
 
-use curtail_types::{Operation, Set};
+use curtail_types::Operation;
 
 use super::{
-    Decoded, Form, Limits, Request, WireKey, authenticate, decoder_of_line,
+    Decoded, Form, Limits, Request, SetHeader, authenticate, decoder_of_line,
     encode::Refusal,
     fast_path,
     line::{Front, Line},
@@ -51,14 +51,6 @@ pub(super) enum Stage {
     Unauthenticated,
     /// This many bytes of name, password and line end.
     Login(usize),
-}
-
-/// A write whose line is understood and whose value comes next.
-pub(super) struct Header<'a> {
-    pub(super) key: WireKey<'a>,
-    pub(super) set: Set,
-    pub(super) value_bytes: u32,
-    pub(super) form: Form<'a>,
 }
 
 impl Decoder {
@@ -144,10 +136,10 @@ impl Decoder {
     pub(super) fn store<'a>(
         &mut self,
         line: Line<'a>,
-        header: Header<'a>,
+        header: SetHeader<'a>,
         limits: &Limits,
     ) -> Decoded<'a> {
-        let Header {
+        let SetHeader {
             key,
             set,
             value_bytes,
@@ -184,30 +176,14 @@ impl Decoder {
     fn store_long<'a>(
         &mut self,
         consumed: usize,
-        header: Header<'a>,
+        header: SetHeader<'a>,
         limits: &Limits,
     ) -> Decoded<'a> {
-        let Header {
-            key,
-            set,
-            value_bytes,
-            form,
-        } = header;
-        let request = if value_bytes > limits.value_bytes_max {
-            self.swallow(u64::from(value_bytes) + LINE_END_BYTES as u64);
-            Request::SetTooLarge {
-                key,
-                set,
-                value_bytes,
-                form,
-            }
+        let request = if header.value_bytes > limits.value_bytes_max {
+            self.swallow(u64::from(header.value_bytes) + LINE_END_BYTES as u64);
+            Request::SetTooLarge(header)
         } else {
-            Request::SetHeader {
-                key,
-                set,
-                value_bytes,
-                form,
-            }
+            Request::SetHeader(header)
         };
         Decoded::Complete { request, consumed }
     }

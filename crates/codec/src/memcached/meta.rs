@@ -5,8 +5,8 @@ use curtail_types::{
 };
 
 use super::{
-    Decoded, Form, Limits, Request, WireKey, Words,
-    decode::{Decoder, Header, LINE_END_BYTES, complete, refused},
+    Decoded, Form, Limits, Request, SetHeader, WireKey, Words,
+    decode::{Decoder, LINE_END_BYTES, complete, refused},
     encode::Refusal,
     flags::{BadFlags, Flags},
     line::{Line, split_key, split_word},
@@ -147,9 +147,13 @@ pub(super) fn debug<'a>(line: Line<'a>, words: &'a [u8]) -> Decoded<'a> {
     complete(line, request)
 }
 
-fn set_header<'a>(key: Key<'a>, value_bytes: u32, words: &'a [u8]) -> Result<Header<'a>, BadFlags> {
+fn set_header<'a>(
+    key: Key<'a>,
+    value_bytes: u32,
+    words: &'a [u8],
+) -> Result<SetHeader<'a>, BadFlags> {
     let (flags, _) = Flags::parse(key, words, SET_FLAGS_MAX)?;
-    Ok(Header {
+    Ok(SetHeader {
         key: flags.key,
         set: set_operation(&flags).map_err(BadFlags::Bad)?,
         value_bytes,

@@ -77,29 +77,11 @@ pub enum Request<'a> {
     /// [`BodyEnd`](super::BodyEnd); the server takes these bytes itself and then decodes on. If it
     /// cannot place the value it answers and calls
     /// [`Decoder::swallow`](super::Decoder::swallow) instead.
-    SetHeader {
-        /// The key.
-        key: WireKey<'a>,
-        /// What to do with the value.
-        set: Set,
-        /// Length of the value in bytes.
-        value_bytes: u32,
-        /// How to spell the reply.
-        form: Form<'a>,
-    },
+    SetHeader(SetHeader<'a>),
     /// A write above [`Limits::value_bytes_max`]. The decoder swallows the value by itself. Answer
     /// [`SetOutcome::TooLarge`](curtail_types::SetOutcome::TooLarge); memcached also removes the
     /// item under this key (of text commands only `set` does so), lest a stale value stay.
-    SetTooLarge {
-        /// The key.
-        key: WireKey<'a>,
-        /// What would have been done.
-        set: Set,
-        /// Length of the value in bytes.
-        value_bytes: u32,
-        /// How to spell the reply.
-        form: Form<'a>,
-    },
+    SetTooLarge(SetHeader<'a>),
     /// All keys of a `get` of many have been given out: answer [`encode::end`](super::encode::end),
     /// or one error line if any of them failed or there is a `refusal`.
     EndOfKeys {
@@ -118,6 +100,19 @@ pub enum Request<'a> {
     },
     /// Everything that is not about one item.
     Admin(Admin<'a>),
+}
+
+/// A write whose line is understood and whose value comes next.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SetHeader<'a> {
+    /// The key.
+    pub key: WireKey<'a>,
+    /// What to do with the value.
+    pub set: Set,
+    /// Length of the value in bytes.
+    pub value_bytes: u32,
+    /// How to spell the reply.
+    pub form: Form<'a>,
 }
 
 /// How a reply is spelt.

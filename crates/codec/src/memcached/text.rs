@@ -9,8 +9,8 @@ use curtail_types::{
 };
 
 use super::{
-    Decoded, Form, Limits, Request, WireKey, Words,
-    decode::{Decoder, Header, complete, refused},
+    Decoded, Form, Limits, Request, SetHeader, WireKey, Words,
+    decode::{Decoder, complete, refused},
     encode::Refusal,
     line::{Line, skip_spaces, split_key, split_word},
     multi_key_get::{self, Keys},
@@ -122,12 +122,12 @@ fn compare_and_set<'a>(
 
 /// The words that every write has, and what follows them.
 #[inline]
-fn store_header(words: &[u8], mode: SetMode) -> Option<(Header<'_>, &[u8])> {
+fn store_header(words: &[u8], mode: SetMode) -> Option<(SetHeader<'_>, &[u8])> {
     let (key, rest) = split_key(words).ok()?;
     let (flags, rest) = split_word(rest)?;
     let (exptime, rest) = split_word(rest)?;
     let (value_bytes, rest) = split_word(rest)?;
-    let header = Header {
+    let header = SetHeader {
         key: WireKey::plain(key),
         set: Set {
             mode,
@@ -145,7 +145,7 @@ fn store_header(words: &[u8], mode: SetMode) -> Option<(Header<'_>, &[u8])> {
 fn store_with_option<'a>(
     decoder: &mut Decoder,
     line: Line<'a>,
-    mut header: Header<'a>,
+    mut header: SetHeader<'a>,
     rest: &'a [u8],
     limits: &Limits,
 ) -> Decoded<'a> {

@@ -149,8 +149,8 @@ fn events(
                 start += consumed;
                 events.push(format!("{request:?} until {start}"));
                 match request {
-                    Request::SetHeader { value_bytes, .. } => {
-                        start += value_bytes as usize;
+                    Request::SetHeader(header) => {
+                        start += header.value_bytes as usize;
                         let Some(after) = body_end(stream, start, &mut events) else {
                             return events;
                         };
@@ -199,7 +199,7 @@ fn body_end(stream: &[u8], mut start: usize, events: &mut Vec<String>) -> Option
 fn check_request(request: &Request<'_>) {
     let (key, value_bytes) = match request {
         Request::Item { key, value, .. } => (key, value.len()),
-        Request::SetHeader { key, .. } | Request::SetTooLarge { key, .. } => (key, 0),
+        Request::SetHeader(header) | Request::SetTooLarge(header) => (&header.key, 0),
         _ => return,
     };
     assert!(value_bytes <= 4096);

@@ -117,7 +117,8 @@ pub(crate) fn seal(datagram: &mut [u8]) {
     datagram[8..16].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The golden packets of a file: names and bytes.
+/// The golden packets of a page: names and bytes. One that is made of another, which stands before
+/// it, has that one's lines where it shows none.
 pub(crate) fn golden(text: &str) -> Vec<(String, Vec<u8>)> {
     let mut packets: Vec<(String, Vec<u8>)> = Vec::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
@@ -125,10 +126,16 @@ pub(crate) fn golden(text: &str) -> Vec<(String, Vec<u8>)> {
         match (words.next(), packets.last_mut()) {
             (Some("="), _) => {
                 let name = words.next().unwrap_or_default().to_string();
-                packets.push((name, Vec::new()));
+                let good = words.nth(1).unwrap_or_default().trim_end_matches(':');
+                let good = packets.iter().find(|(name, _)| name == good);
+                let bytes = good.map_or_else(Vec::new, |(_, bytes)| bytes.clone());
+                packets.push((name, bytes));
             }
-            (Some(_), Some((_, bytes))) => {
-                bytes.extend(words.map(|hex| u8::from_str_radix(hex, 16).unwrap()));
+            (Some(place), Some((_, bytes))) => {
+                let place: usize = place.parse().unwrap();
+                let end = bytes.len().min(place + 8);
+                let line = words.map(|hex| u8::from_str_radix(hex, 16).unwrap());
+                bytes.splice(place..end, line);
             }
             _ => {}
         }

@@ -24,7 +24,7 @@ pub(crate) mod slab;
 
 use std::sync::Arc;
 
-use curtail_codec::memcached::{BodyEnd, Decoder, Form, Request, WireKey};
+use curtail_codec::memcached::{BodyEnd, Decoder, Form, SetHeader, WireKey};
 use curtail_runtime::{Readiness, Stream};
 use curtail_store::Reservation;
 use curtail_types::Set;
@@ -293,32 +293,23 @@ impl Connection {
 }
 
 impl Body {
-    /// A body for `request`, a large write, into `reservation`.
+    /// A body for a large write into `reservation`.
     pub(crate) fn new(
         pool: &mut BufferPool,
-        request: &Request<'_>,
+        header: &SetHeader<'_>,
         reservation: Reservation,
-    ) -> Option<Box<Self>> {
-        let Request::SetHeader {
-            key,
-            set,
-            value_bytes,
-            form,
-        } = request
-        else {
-            return None;
-        };
-        Some(Box::new(Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             reservation,
             end: BodyEnd::default(),
             is_whole: false,
             header: Header {
-                key: pool.hold(key.text()),
-                set: *set,
-                value_bytes: *value_bytes,
-                form: OwnedForm::new(key, form),
+                key: pool.hold(header.key.text()),
+                set: header.set,
+                value_bytes: header.value_bytes,
+                form: OwnedForm::new(&header.key, &header.form),
             },
-        }))
+        })
     }
 
     /// Bytes of the value.

@@ -68,12 +68,9 @@ impl HotKeys {
     #[cold]
     fn sample(&mut self, entry: Option<&Entry<'_>>, scratch: &mut KeyScratch) {
         let Some(entry) = entry else { return };
-        let (Work::Request(request) | Work::LargeSet { request, .. }) = &entry.work else {
-            return;
-        };
-        let (key, access) = match request {
-            Request::Item { key, operation, .. } => (key, access(operation)),
-            Request::SetHeader { key, .. } => (key, Access::Write),
+        let (key, access) = match &entry.work {
+            Work::Request(Request::Item { key, operation, .. }) => (key, access(operation)),
+            Work::LargeSet { header, .. } => (&header.key, Access::Write),
             _ => return,
         };
         self.tracker.see(entry.hash, key.resolve(scratch), access);

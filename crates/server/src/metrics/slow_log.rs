@@ -173,32 +173,10 @@ impl Label {
                 value,
                 ..
             }) => Self::of_item((key, operation), value.len(), scratch),
-            Work::Request(
-                Request::SetHeader {
-                    key,
-                    set,
-                    value_bytes,
-                    ..
-                }
-                | Request::SetTooLarge {
-                    key,
-                    set,
-                    value_bytes,
-                    ..
-                },
-            )
-            | Work::LargeSet {
-                request:
-                    Request::SetHeader {
-                        key,
-                        set,
-                        value_bytes,
-                        ..
-                    },
-                ..
-            } => {
-                let bytes = *value_bytes as usize;
-                Self::of_item((key, &Operation::Set(*set)), bytes, scratch)
+            Work::Request(Request::SetHeader(header) | Request::SetTooLarge(header))
+            | Work::LargeSet { header, .. } => {
+                let bytes = header.value_bytes as usize;
+                Self::of_item((&header.key, &Operation::Set(header.set)), bytes, scratch)
             }
             Work::Request(Request::Admin(_)) => Self::named("admin"),
             Work::Login { .. } => Self::named("login"),

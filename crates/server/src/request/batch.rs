@@ -4,7 +4,7 @@
 //! A batch borrows from the memory that the turn received into; its own list is used again in the
 //! next turn, so that collecting allocates nothing.
 
-use curtail_codec::memcached::{Decoder, Request};
+use curtail_codec::memcached::{Decoder, Request, SetHeader};
 use curtail_store::Hint;
 use curtail_types::KeyHash;
 
@@ -47,8 +47,8 @@ pub(crate) enum Work<'a> {
     Request(Request<'a>),
     /// The beginning of a large write; `rest` is what was received behind it.
     LargeSet {
-        /// [`Request::SetHeader`].
-        request: Request<'a>,
+        /// What is written.
+        header: SetHeader<'a>,
         /// Bytes of the value, and perhaps requests after it.
         rest: &'a [u8],
     },
@@ -74,10 +74,7 @@ pub(crate) enum Work<'a> {
 impl Work<'_> {
     /// Whether this is the beginning of a write of a value of so many bytes or more.
     pub(crate) fn writes(&self, bytes: usize) -> bool {
-        let Self::LargeSet { request, .. } = self else {
-            return false;
-        };
-        matches!(request, Request::SetHeader { value_bytes, .. } if *value_bytes as usize >= bytes)
+        matches!(self, Self::LargeSet { header, .. } if header.value_bytes as usize >= bytes)
     }
 }
 

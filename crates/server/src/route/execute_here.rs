@@ -90,8 +90,8 @@ pub(crate) fn carry_out_other(worker: &mut Worker, entry: &Entry<'_>) {
     let slot = entry.slot;
     match &entry.work {
         Work::Request(request) => run_other(worker, slot, entry.hash, request),
-        Work::LargeSet { request, rest } => {
-            if let Some(right) = large_write::begin_large_set(worker, entry, request, rest, false) {
+        Work::LargeSet { header, rest } => {
+            if let Some(right) = large_write::begin_large_set(worker, entry, header, rest, false) {
                 end_large_write(worker, slot, right);
             }
         }
@@ -121,21 +121,16 @@ pub(crate) fn carry_out_apart(worker: &mut Worker, entry: &Entry<'_>) {
 
 pub(crate) fn run_other(worker: &mut Worker, slot: usize, hash: KeyHash, request: &Request<'_>) {
     match request {
-        Request::SetTooLarge {
-            key,
-            set,
-            value_bytes,
-            form,
-        } => {
+        Request::SetTooLarge(header) => {
             let item = Item {
                 slot,
-                key,
+                key: &header.key,
                 hash,
-                form,
+                form: &header.form,
                 hint: Hint::default(),
             };
-            execute::refuse_too_large(&mut worker.cx, &mut worker.replies, &item, set);
-            swallow_apart(worker, slot, hash, *value_bytes);
+            execute::refuse_too_large(&mut worker.cx, &mut worker.replies, &item, &header.set);
+            swallow_apart(worker, slot, hash, header.value_bytes);
         }
         Request::EndOfKeys { refusal } => {
             note_failed(worker);
@@ -149,7 +144,7 @@ pub(crate) fn run_other(worker: &mut Worker, slot: usize, hash: KeyHash, request
             worker.replies.write(slot, encode::noop);
         }
         Request::Admin(admin) => commands::administrate(worker, slot, admin),
-        Request::Item { .. } | Request::SetHeader { .. } | Request::Authenticate { .. } => {}
+        Request::Item { .. } | Request::SetHeader(_) | Request::Authenticate { .. } => {}
     }
 }
 

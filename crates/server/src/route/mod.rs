@@ -141,8 +141,7 @@ fn accepted_before(worker: &mut Worker, entry: &Entry<'_>) -> Option<Behind> {
             None
         }
         // The end of a large write has waited when it began.
-        Work::Request(Request::Item { .. } | Request::SetTooLarge { .. })
-        | Work::LargeSet { .. } => {
+        Work::Request(Request::Item { .. } | Request::SetTooLarge(_)) | Work::LargeSet { .. } => {
             let connection = worker.slots.get_mut(entry.slot)?;
             let behind = barrier.behind(store_cx, entry.hash, connection.behind);
             if behind.is_none() {

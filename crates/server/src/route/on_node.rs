@@ -9,7 +9,7 @@
 use std::{sync::Arc, time::Duration};
 
 use curtail_codec::{
-    memcached::{Admin, Form, KeyScratch, Request, WireKey, encode::Refusal},
+    memcached::{Admin, Form, KeyScratch, Request, SetHeader, WireKey, encode::Refusal},
     node::{ItemRequest, Shows},
 };
 use curtail_dispatch::{Seen, SharedState};
@@ -365,17 +365,15 @@ fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'
             };
             flush_others(worker, node, (slot, what), *delay);
         }
-        Work::Request(Request::SetTooLarge { key, set, .. }) if set.removes_if_too_large() => {
-            remove(worker, node, slot, *key);
+        Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {
+            remove(worker, node, slot, header.key);
         }
         Work::LargeSetEnd { right: true } if pass_large(worker, node, slot) => return,
-        Work::LargeSet { request, rest } => {
-            if let Request::SetHeader { key, set, .. } = request {
-                let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
-                let way = node.way(route, Operation::Set(*set).access());
-                if !matches!(way, Some(Way::Here)) {
-                    return receive_large(worker, node, entry, (request, rest));
-                }
+        Work::LargeSet { header, rest } => {
+            let key = header.key.resolve(&mut worker.cx.decoding.scratch);
+            let way = node.way(route_of(key.bytes()), Operation::Set(header.set).access());
+            if !matches!(way, Some(Way::Here)) {
+                return receive_large(worker, node, entry, (header, rest));
             }
         }
         _ => {}
@@ -388,9 +386,9 @@ fn receive_large(
     worker: &mut Worker,
     node: &mut NodeWorker,
     entry: &Entry<'_>,
-    (request, rest): (&Request<'_>, &[u8]),
+    (header, rest): (&SetHeader<'_>, &[u8]),
 ) {
-    let ended = large_write::begin_large_set(worker, entry, request, rest, true);
+    let ended = large_write::begin_large_set(worker, entry, header, rest, true);
     if ended == Some(true) && pass_large(worker, node, entry.slot) {
         return;
     }

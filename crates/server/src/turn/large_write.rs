@@ -2,7 +2,7 @@
 //! is published when it is complete.
 
 use curtail_codec::memcached::{
-    BodyEnd, BodyEndState, Request,
+    BodyEnd, BodyEndState, SetHeader,
     encode::{self, Refusal},
 };
 use curtail_store::Hint;
@@ -27,20 +27,17 @@ use crate::{
 pub(crate) fn begin_large_set(
     worker: &mut Worker,
     entry: &Entry<'_>,
-    request: &Request<'_>,
+    header: &SetHeader<'_>,
     mut rest: &[u8],
     passes: bool,
 ) -> Option<bool> {
     let (slot, hash) = (entry.slot, entry.hash);
-    let Request::SetHeader {
+    let SetHeader {
         key,
         set,
         value_bytes,
         form,
-    } = request
-    else {
-        return None;
-    };
+    } = header;
     let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {
         return None;
     };
@@ -90,7 +87,7 @@ pub(crate) fn begin_large_set(
             let written = reservation.write(rest);
             rest = rest.get(written..).unwrap_or_default();
             let full = reservation.is_full();
-            connection.body = Body::new(&mut cx.pool, request, reservation);
+            connection.body = Some(Body::new(&mut cx.pool, header, reservation));
             if full && let Some(body) = &mut connection.body {
                 let (taken, state) = body.end.feed(rest);
                 rest = rest.get(taken..).unwrap_or_default();

@@ -53,21 +53,12 @@ pub(crate) fn event_log(worker: &mut Worker, entry: &Entry<'_>) {
             log_request(cx, number, key, operation, value.len());
             log_fetch(cx, key, entry.hash);
         }
-        Work::Request(Request::SetTooLarge { key, set, .. }) => {
-            log_write(cx, key, set, 0);
+        Work::Request(Request::SetTooLarge(header)) => {
+            log_write(cx, &header.key, &header.set, 0);
         }
-        Work::LargeSet {
-            request:
-                Request::SetHeader {
-                    key,
-                    set,
-                    value_bytes,
-                    ..
-                },
-            ..
-        } => {
-            log_write(cx, key, set, *value_bytes as usize);
-            log_fetch(cx, key, entry.hash);
+        Work::LargeSet { header, .. } => {
+            log_write(cx, &header.key, &header.set, header.value_bytes as usize);
+            log_fetch(cx, &header.key, entry.hash);
         }
         Work::LargeSetEnd { .. } => {
             if let Some((key, set, value_bytes)) = connection.body.as_deref().and_then(Body::write)

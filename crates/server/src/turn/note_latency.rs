@@ -54,13 +54,10 @@ pub(crate) fn size_of(cx: &mut WorkerContext, entry: &Entry<'_>, command: Comman
         Work::Request(Request::Item { value, .. }) if command != Command::Get => {
             value.len() >= cx.recorders.large_class_from
         }
-        Work::Request(
-            Request::SetHeader { value_bytes, .. } | Request::SetTooLarge { value_bytes, .. },
-        )
-        | Work::LargeSet {
-            request: Request::SetHeader { value_bytes, .. },
-            ..
-        } => *value_bytes as usize >= cx.recorders.large_class_from,
+        Work::Request(Request::SetHeader(header) | Request::SetTooLarge(header))
+        | Work::LargeSet { header, .. } => {
+            header.value_bytes as usize >= cx.recorders.large_class_from
+        }
         _ if command == Command::Get => take_large_answer(cx, entry.slot),
         _ => false,
     };
@@ -129,7 +126,7 @@ pub(crate) fn command_of(work: &Work<'_>) -> Command {
             Operation::Delete(_) => Command::Delete,
             Operation::Arithmetic(_) => Command::Arithmetic,
         },
-        Work::Request(Request::SetHeader { .. } | Request::SetTooLarge { .. })
+        Work::Request(Request::SetHeader(_) | Request::SetTooLarge(_))
         | Work::LargeSet { .. }
         | Work::LargeSetEnd { .. } => Command::Set,
         _ => Command::Other,

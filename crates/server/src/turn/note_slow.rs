@@ -76,7 +76,7 @@ pub(crate) fn label(worker: &mut Worker, entry: &Entry<'_>) {
         return;
     };
     let is_for = match &entry.work {
-        Work::LargeSet { .. } | Work::Request(Request::SetHeader { .. }) => departure.receives,
+        Work::LargeSet { .. } | Work::Request(Request::SetHeader(_)) => departure.receives,
         Work::Request(Request::Item { key, operation, .. }) => {
             let is_read = matches!(operation, Operation::Get(_));
             let found = execute::value_bytes_of(&mut worker.cx, key, entry.hash);

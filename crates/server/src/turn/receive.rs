@@ -6,7 +6,7 @@
 //! connection. The body of a large write never comes through here: it is received straight into the
 //! store.
 
-use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request, Words};
+use curtail_codec::memcached::{Admin, BodyEndState, Decoded, Limits, Request, SetHeader, Words};
 use curtail_runtime::Received;
 use curtail_store::Hint;
 use curtail_types::KeyHash;
@@ -403,7 +403,7 @@ fn push_request<'a>(
         hint,
     });
     match *request {
-        Request::SetHeader { .. } | Request::Admin(Admin::Quit) => After::Drop,
+        Request::SetHeader(_) | Request::Admin(Admin::Quit) => After::Drop,
         Request::Admin(Admin::LruCrawler(_) | Admin::Watch(_)) => After::Keep,
         Request::Admin(Admin::Stats(words)) if lists_keys(words) => After::Keep,
         Request::EndOfKeys { .. } => After::DecodeUncounted,
@@ -425,10 +425,10 @@ fn to_work<'a>(
 ) -> (KeyHash, Work<'a>) {
     let request = *request;
     match &request {
-        Request::Item { key, .. } | Request::SetTooLarge { key, .. } => {
+        Request::Item { key, .. } | Request::SetTooLarge(SetHeader { key, .. }) => {
             (cx.hash(key), Work::Request(request))
         }
-        Request::SetHeader { key, .. } => (cx.hash(key), Work::LargeSet { request, rest }),
+        &Request::SetHeader(header) => (cx.hash(&header.key), Work::LargeSet { header, rest }),
         Request::Authenticate { user, password } => {
             // Decided at once: what follows may only be decoded after a right login.
             let logins = cx.shared.logins();

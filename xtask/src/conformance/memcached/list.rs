@@ -18,6 +18,8 @@ pub(super) struct List {
     decisions: BTreeMap<String, Decision>,
     /// Assertions (from one) that fail for the reason written beside them; all others must pass.
     may_fail: BTreeMap<String, Vec<u32>>,
+    /// Files that do not run against a node of a cluster, with the reason.
+    alone: BTreeMap<String, String>,
 }
 
 /// The files of one run.
@@ -41,14 +43,7 @@ impl List {
             let name = name.as_str().context("run is a list of names")?;
             decisions.insert(name.to_string(), Decision::Run);
         }
-        for (name, why) in table["skip"]
-            .as_table()
-            .context("skip is a table of reasons")?
-        {
-            let why = why.as_str().filter(|why| !why.is_empty());
-            let why = why
-                .with_context(|| format!("skip.{name} needs its reason"))?
-                .to_string();
+        for (name, why) in reasons(&table, "skip")? {
             if decisions
                 .insert(name.clone(), Decision::Skip(why))
                 .is_some()
@@ -76,10 +71,26 @@ impl List {
             }
             may_fail.insert(name.clone(), numbers);
         }
+        let alone = reasons(&table, "alone")?;
+        for name in alone.keys() {
+            if decisions.get(name) != Some(&Decision::Run) {
+                bail!("alone.{name} runs nowhere");
+            }
+        }
         Ok(List {
             decisions,
             may_fail,
+            alone,
         })
+    }
+
+    /// The same list without the files that are about one server.
+    pub(super) fn of_a_node(mut self) -> Self {
+        for (name, why) in std::mem::take(&mut self.alone) {
+            self.may_fail.remove(&name);
+            self.decisions.insert(name, Decision::Skip(why));
+        }
+        self
     }
 
     /// The assertions of a file that fail, and are known to.
@@ -117,11 +128,24 @@ impl List {
     }
 }
 
+/// A table of files, each with the reason why it stands there.
+fn reasons(table: &toml::Table, key: &str) -> Result<BTreeMap<String, String>> {
+    let files = table.get(key).and_then(toml::Value::as_table);
+    let files = files.with_context(|| format!("{key} is a table of reasons"))?;
+    let reason = |(name, why): (&String, &toml::Value)| {
+        let why = why.as_str().filter(|why| !why.is_empty());
+        let why = why.with_context(|| format!("{key}.{name} needs its reason"))?;
+        Ok((name.clone(), why.to_string()))
+    };
+    files.iter().map(reason).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TEXT: &str = "run = [\"cas.t\"]\n[partly]\n[skip]\n\"lru.t\" = \"slab classes\"\n";
+    const TEXT: &str = "run = [\"cas.t\", \"stats.t\"]\n[partly]\n[alone]\n\
+                        \"stats.t\" = \"one node's\"\n[skip]\n\"lru.t\" = \"slab classes\"\n";
 
     fn names(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| name.to_string()).collect()
@@ -143,6 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn a_node_does_not_run_what_is_about_one_server() {
+        let existing = names(&["cas.t", "stats.t"]);
+        let chosen = |list: List| list.choose(&existing, &[]).unwrap().run;
+        assert_eq!(chosen(List::parse(TEXT).unwrap()), existing);
+        assert_eq!(chosen(List::parse(TEXT).unwrap().of_a_node()), ["cas.t"]);
+        assert!(List::parse(&TEXT.replace("\"stats.t\" =", "\"lru.t\" =")).is_err());
+    }
+
+    #[test]
     fn a_file_named_by_hand_runs_whatever_the_list_says() {
         let list = List::parse(TEXT).unwrap();
         let files = list
@@ -157,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_may_fail_is_named() {
-        let text = "run = []\n[partly.\"a.t\"]\nfails = [2, 3]\nwhy = \"UDP\"\n[skip]\n";
+        let text = "run = []\n[alone]\n[partly.\"a.t\"]\nfails = [2, 3]\nwhy = \"UDP\"\n[skip]\n";
         let list = List::parse(text).unwrap();
         assert_eq!(list.may_fail("a.t"), [2, 3]);
         assert!(list.may_fail("b.t").is_empty());
@@ -167,7 +200,11 @@ mod tests {
 
     #[test]
     fn a_skip_needs_its_reason() {
-        assert!(List::parse("run = []\n[partly]\n[skip]\n\"a.t\" = \"\"\n").is_err());
-        assert!(List::parse("run = [\"a.t\"]\n[partly]\n[skip]\n\"a.t\" = \"x\"\n").is_err());
+        for wrong in [
+            "[]\n[skip]\n\"a.t\" = \"\"",
+            "[\"a.t\"]\n[skip]\n\"a.t\" = \"x\"",
+        ] {
+            assert!(List::parse(&format!("run = {wrong}\n[partly]\n[alone]\n")).is_err());
+        }
     }
 }

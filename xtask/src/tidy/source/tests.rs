@@ -4,11 +4,7 @@ use super::*;
 
 /// The rules that a file at `path` with this text breaks.
 fn broken(path: &str, text: &str) -> Vec<(usize, &'static str)> {
-    let file = TextFile {
-        path: path.into(),
-        text: text.into(),
-    };
-    check(&file)
+    check(&TextFile::new(path, text))
         .into_iter()
         .map(|violation| (violation.line, violation.rule))
         .collect()

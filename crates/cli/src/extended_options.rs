@@ -42,7 +42,7 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction disab
                          (default: flow)
   native_service_us=US   processor time added to each execution, for experiments (default: 0)
 Other options of memcached, and unknown ones, are accepted without effect, with a warning;
-ssl_*, ext_*, proxy_config and drop_privileges are refused.
+ssl_*, ext_*, proxy_config, drop_privileges and size_percentile are refused.
 
 Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.
 

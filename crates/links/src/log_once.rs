@@ -32,7 +32,9 @@ impl Complaints {
         }
         self.said.push_back((address, reason));
         let advice = match reason {
-            RefusalReason::Version => "it speaks no common version; upgrade by way of one that speaks both, or stop all nodes",
+            RefusalReason::Version => {
+                "it speaks no common version; upgrade by way of one that speaks both"
+            }
             RefusalReason::Cluster => "its cluster has another name",
             RefusalReason::Secret => "its secret differs; give every node the same file",
             RefusalReason::NotMe if here => {

@@ -124,8 +124,8 @@ pub(super) const TABLE: &[Family] = families! {
         of(ClusterMoveBatches);
     Counter curtail_cluster_shown_total
         "Replies from other nodes that showed a session the value of a key that is hot here. From \
-         then on this node answers that session from its own copy only if the copy has that write \
-         or a later one.":
+         then on this node answers that session from its own copy only if the copy is at least as \
+         new as that value.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

@@ -46,6 +46,33 @@ pub(crate) enum Origin {
     Elsewhere,
 }
 
+/// Who executes a request. A type, so that each has the way of a read to the store compiled into
+/// itself: with one copy for all, a read would gather a dozen places for a call.
+pub(crate) trait Executor {
+    const ORIGIN: Origin;
+}
+
+/// The loop over the batch.
+pub(crate) enum InLoop {}
+
+/// The rare ways of a client's request.
+pub(crate) enum Apart {}
+
+/// What executes for others.
+pub(crate) enum ForOthers {}
+
+impl Executor for InLoop {
+    const ORIGIN: Origin = Origin::Client;
+}
+
+impl Executor for Apart {
+    const ORIGIN: Origin = Origin::Client;
+}
+
+impl Executor for ForOthers {
+    const ORIGIN: Origin = Origin::Elsewhere;
+}
+
 /// What became of a request about one item.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "a refused request is not answered yet"]
@@ -177,7 +204,7 @@ pub(crate) fn run_item_apart(
     operation: &Operation,
     value: &[u8],
 ) -> Option<Refusal> {
-    match run_item(cx, replies, item, operation, value, Origin::Elsewhere) {
+    match run_item::<ForOthers>(cx, replies, item, operation, value) {
         Executed::Refused(refusal) => {
             replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal));
             Some(refusal)
@@ -187,23 +214,22 @@ pub(crate) fn run_item_apart(
 }
 
 #[inline(always)] // as `carry_out`
-pub(crate) fn run_item(
+pub(crate) fn run_item<E: Executor>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,
     operation: &Operation,
     value: &[u8],
-    origin: Origin,
 ) -> Executed {
     count_meta(cx, item);
     match operation {
         Operation::Get(get) => {
-            if get_plain(cx, replies, item, get) {
+            if get_plain::<E>(cx, replies, item, get) {
                 return Executed::Done;
             }
-            return get_any(cx, replies, item, get, origin);
+            return get_any(cx, replies, item, get, E::ORIGIN);
         }
-        Operation::Set(set) => return execute_set(cx, replies, item, set, value, origin),
+        Operation::Set(set) => return execute_set(cx, replies, item, set, value, E::ORIGIN),
         Operation::Delete(delete) => execute_delete(cx, replies, item, delete),
         Operation::Arithmetic(arithmetic) => execute_arithmetic(cx, replies, item, arithmetic),
     }
@@ -219,7 +245,7 @@ pub(crate) fn count_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
 
 /// Executes and answers a read of the most common kind; false if the request is of another kind.
 #[inline(always)]
-fn get_plain(
+fn get_plain<E: Executor>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,

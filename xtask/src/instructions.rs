@@ -5,9 +5,9 @@
 //! from one connection, once some and once three times as many: the difference is what the requests
 //! cost, without start and stop. The kernel's share is not in it.
 //!
-//! Where keys have owners, a server hashes them with a seed of its own, so which of them a worker
-//! hands to another differs from run to run, and with it what a request costs. There the keys are
-//! chosen anew for each run, so that of each pipeline the same half, in the same order, is handed on.
+//! A server hashes keys with a random seed. Where keys have owners, the seed decides how many of
+//! them a worker delegates, and with it what a request costs. There each run chooses its keys: one
+//! half of each pipeline is delegated, always in the same order.
 //!
 //! `docs/research/instructions.toml` keeps the counts of every policy with one worker and with
 //! two. The step of `cargo xtask test` looks at the default policy with one worker and fails when a
@@ -107,8 +107,11 @@ const WITH_OWNERS: &[&str] = &["crew", "erew"];
 
 const VALUE_BYTES: usize = 64;
 const KEYS: usize = 512;
-/// Keys where it is looked up who owns them.
+/// Keys where it is looked up who owns them,
 const KEYS_WITH_OWNERS: usize = 64;
+/// and how many keys that takes. Every run looks up as many, so that it costs each the same. In one
+/// run of 50,000 they do not suffice.
+const KEYS_LOOKED_UP: usize = 112;
 /// Which of 32 neighbours another worker owns: of each 16 one half, in short runs as chance would
 /// make them. The second 16 are the opposite of the first, so their first keys are of both kinds.
 const IS_ANOTHERS: u32 = 0b0100_1101_0001_1011_1011_0010_1110_0100;
@@ -361,7 +364,7 @@ fn keys() -> impl Iterator<Item = String> {
 fn keys_by_owner(client: &mut Connection) -> Result<Vec<String>> {
     let (mut ours, mut others) = (Vec::new(), Vec::new());
     let mut before = delegations(client)?;
-    for key in keys().take(100 * KEYS_WITH_OWNERS) {
+    for key in keys().take(KEYS_LOOKED_UP) {
         ask(client, &STORE, std::slice::from_ref(&key))?;
         let now = delegations(client)?;
         match now > before {
@@ -369,9 +372,6 @@ fn keys_by_owner(client: &mut Connection) -> Result<Vec<String>> {
             false => ours.push(key),
         }
         before = now;
-        if ours.len().min(others.len()) >= KEYS_WITH_OWNERS / 2 {
-            break;
-        }
     }
     let (mut ours, mut others) = (ours.into_iter(), others.into_iter());
     let next = |place| match IS_ANOTHERS >> place & 1 {
@@ -380,7 +380,7 @@ fn keys_by_owner(client: &mut Connection) -> Result<Vec<String>> {
     };
     let places = (0..u32::BITS).cycle().take(KEYS_WITH_OWNERS);
     let keys: Option<_> = places.map(next).collect();
-    keys.context("all keys have one owner")
+    keys.context("too few keys of one owner; try again")
 }
 
 /// Requests that were handed to other workers.

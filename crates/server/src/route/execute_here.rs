@@ -27,7 +27,7 @@ use crate::{
 };
 
 #[inline(always)] // once into the loop over the batch, where most requests pass
-pub(crate) fn carry_out<E: Executor>(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
+pub(crate) fn carry_out<P: ReadPath>(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
     let Entry {
         slot,
         hash,
@@ -68,7 +68,7 @@ pub(crate) fn carry_out<E: Executor>(worker: &mut Worker, entry: &Entry<'_>, cla
                 log_events::log_here(worker, entry);
             }
             let (cx, replies) = (&mut worker.cx, &mut worker.replies);
-            match execute::run_item::<E>(cx, replies, &item, operation, value) {
+            match execute::run_item::<P>(cx, replies, &item, operation, value) {
                 Executed::Done => {}
                 Executed::NeedsLargeWorker(bytes) => execute::hand_on(worker, entry, bytes),
                 Executed::Refused(refusal) => worker.replies.refuse(slot, form, refusal),

@@ -46,30 +46,30 @@ pub(crate) enum Origin {
     Elsewhere,
 }
 
-/// Who executes a request. A type, so that each has the way of a read to the store compiled into
-/// itself: with one copy for all, a read would gather a dozen places for a call.
-pub(crate) trait Executor {
+/// What executes a request. A type, so that each of them has a read of the store compiled into
+/// itself: with one copy for all, a read would gather a dozen values for a call.
+pub(crate) trait ReadPath {
     const ORIGIN: Origin;
 }
 
 /// The loop over the batch.
 pub(crate) enum InLoop {}
 
-/// The rare ways of a client's request.
+/// What executes a client's request outside that loop.
 pub(crate) enum Apart {}
 
-/// What executes for others.
+/// What executes requests of other workers, and of datagrams.
 pub(crate) enum ForOthers {}
 
-impl Executor for InLoop {
+impl ReadPath for InLoop {
     const ORIGIN: Origin = Origin::Client;
 }
 
-impl Executor for Apart {
+impl ReadPath for Apart {
     const ORIGIN: Origin = Origin::Client;
 }
 
-impl Executor for ForOthers {
+impl ReadPath for ForOthers {
     const ORIGIN: Origin = Origin::Elsewhere;
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn run_item_apart(
 }
 
 #[inline(always)] // as `carry_out`
-pub(crate) fn run_item<E: Executor>(
+pub(crate) fn run_item<P: ReadPath>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,
@@ -224,12 +224,12 @@ pub(crate) fn run_item<E: Executor>(
     count_meta(cx, item);
     match operation {
         Operation::Get(get) => {
-            if get_plain::<E>(cx, replies, item, get) {
+            if get_plain::<P>(cx, replies, item, get) {
                 return Executed::Done;
             }
-            return get_any(cx, replies, item, get, E::ORIGIN);
+            return get_any(cx, replies, item, get, P::ORIGIN);
         }
-        Operation::Set(set) => return execute_set(cx, replies, item, set, value, E::ORIGIN),
+        Operation::Set(set) => return execute_set(cx, replies, item, set, value, P::ORIGIN),
         Operation::Delete(delete) => execute_delete(cx, replies, item, delete),
         Operation::Arithmetic(arithmetic) => execute_arithmetic(cx, replies, item, arithmetic),
     }
@@ -245,7 +245,7 @@ pub(crate) fn count_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
 
 /// Executes and answers a read of the most common kind; false if the request is of another kind.
 #[inline(always)]
-fn get_plain<E: Executor>(
+fn get_plain<P: ReadPath>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,

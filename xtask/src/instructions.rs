@@ -5,6 +5,10 @@
 //! from one connection, once some and once three times as many: the difference is what the requests
 //! cost, without start and stop. The kernel's share is not in it.
 //!
+//! A server hashes keys with a random seed. Where keys have owners, the seed decides how many of
+//! them a worker delegates, and with it what a request costs. There each run chooses its keys: one
+//! half of each pipeline is delegated, always in the same order.
+//!
 //! `docs/research/instructions.toml` keeps the counts of every policy with one worker and with
 //! two. The step of `cargo xtask test` looks at the default policy with one worker and fails when a
 //! count has grown by more than 3 %, so that a change which makes requests dearer is a decision and
@@ -12,14 +16,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::io::Read as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use curtail_client::memcached;
+use curtail_client::memcached::Connection;
 
 use crate::bench;
 use crate::check_result::{Outcome, Tally};
@@ -99,9 +102,19 @@ const POLICIES: &[&str] = &[
     "erew",
 ];
 const WORKERS: &[usize] = &[1, 2];
+/// Policies under which partitions have owners, who execute at least all writes.
+const WITH_OWNERS: &[&str] = &["crew", "erew"];
 
 const VALUE_BYTES: usize = 64;
 const KEYS: usize = 512;
+/// Keys where it is looked up who owns them,
+const KEYS_WITH_OWNERS: usize = 64;
+/// and how many keys that takes. Every run looks up as many, so that it costs each the same. In one
+/// run of 50,000 they do not suffice.
+const KEYS_LOOKED_UP: usize = 112;
+/// Which of 32 neighbours another worker owns: of each 16 one half, in short runs as chance would
+/// make them. The second 16 are the opposite of the first, so their first keys are of both kinds.
+const IS_ANOTHERS: u32 = 0b0100_1101_0001_1011_1011_0010_1110_0100;
 /// Requests of the shorter run.
 const REQUESTS: usize = 24_000;
 const RECORD: &str = "docs/research/instructions.toml";
@@ -281,9 +294,10 @@ impl Counter {
     fn counts(&self, workers: usize, policy: &str) -> Result<BTreeMap<&'static str, f64>> {
         let workers = workers.to_string();
         let options = ["-m", "64", "-t", &workers, "--policy", policy];
+        let have_owners = workers != "1" && WITH_OWNERS.contains(&policy);
         let count = |form: &Form| -> Result<f64> {
-            let few = run(&self.binary, &self.folder, form, REQUESTS, &options)?;
-            let many = run(&self.binary, &self.folder, form, 3 * REQUESTS, &options)?;
+            let run = |requests| self.run(form, requests, &options, have_owners);
+            let (few, many) = (run(REQUESTS)?, run(3 * REQUESTS)?);
             Ok((many as f64 - few as f64) / (2 * REQUESTS) as f64)
         };
         let middle = |form: &Form| -> Result<(&'static str, f64)> {
@@ -294,55 +308,93 @@ impl Counter {
         };
         FORMS.iter().map(middle).collect()
     }
-}
 
-/// All instructions of a server that answered so many requests.
-fn run(
-    binary: &Path,
-    folder: &Path,
-    form: &Form,
-    requests: usize,
-    options: &[&str],
-) -> Result<u64> {
-    let out = folder.join("callgrind.out");
-    let mut words: Vec<String> = ["taskset", "-c"].map(String::from).to_vec();
-    words.push(processor()?);
-    words.extend(["valgrind", "--tool=callgrind"].map(String::from));
-    words.push(format!("--callgrind-out-file={}", out.display()));
-    words.extend(server::words(binary));
-    let server = Server::start(&words, options)?;
-    drive(server.port, form, requests)?;
-    server.stop()?;
-    let profile = fs::read_to_string(&out).context("callgrind's output")?;
-    let total = profile.lines().find_map(|line| {
-        let number = line
-            .strip_prefix("summary:")
-            .or(line.strip_prefix("totals:"));
-        number?.trim().parse().ok()
-    });
-    total.context("callgrind wrote no sum")
+    /// All instructions of a server that answered so many requests.
+    fn run(
+        &self,
+        form: &Form,
+        requests: usize,
+        options: &[&str],
+        have_owners: bool,
+    ) -> Result<u64> {
+        let out = self.folder.join("callgrind.out");
+        let mut words: Vec<String> = ["taskset", "-c"].map(String::from).to_vec();
+        words.push(processor()?);
+        // Threads take turns, whatever the system has them do.
+        let valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes"];
+        words.extend(valgrind.map(String::from));
+        words.push(format!("--callgrind-out-file={}", out.display()));
+        words.extend(server::words(&self.binary));
+        let server = Server::start(&words, options)?;
+        drive(server.port, form, requests, have_owners)?;
+        server.stop()?;
+        let profile = fs::read_to_string(&out).context("callgrind's output")?;
+        let total = profile.lines().find_map(|line| {
+            let number = line
+                .strip_prefix("summary:")
+                .or(line.strip_prefix("totals:"));
+            number?.trim().parse().ok()
+        });
+        total.context("callgrind wrote no sum")
+    }
 }
 
 /// Stores all keys, then asks.
-fn drive(port: u16, form: &Form, requests: usize) -> Result<()> {
-    let keys: Vec<String> = (0..KEYS)
-        .map(|key| format!("instruction-{key:04}"))
-        .collect();
-    let mut stream = memcached::connect(("127.0.0.1", port), Duration::from_secs(60))?;
+fn drive(port: u16, form: &Form, requests: usize, have_owners: bool) -> Result<()> {
+    let mut client = Connection::to(("127.0.0.1", port), Duration::from_secs(60))?;
+    let keys = match have_owners {
+        true => keys_by_owner(&mut client)?,
+        false => keys().take(KEYS).collect(),
+    };
     for few in keys.chunks(STORE.keys) {
-        ask(&mut stream, &STORE, few)?;
+        ask(&mut client, &STORE, few)?;
     }
     let pipelines = requests / form.keys;
     for few in keys.chunks(form.keys).cycle().take(pipelines) {
-        ask(&mut stream, form, few)?;
+        ask(&mut client, form, few)?;
     }
     Ok(())
 }
 
-fn ask(stream: &mut TcpStream, form: &Form, keys: &[String]) -> Result<()> {
-    stream.write_all((form.pipeline)(keys).as_bytes())?;
+fn keys() -> impl Iterator<Item = String> {
+    (0..).map(|key| format!("instruction-{key:04}"))
+}
+
+/// Keys of which the worker of this connection owns one half, in the order of [`IS_ANOTHERS`].
+fn keys_by_owner(client: &mut Connection) -> Result<Vec<String>> {
+    let (mut ours, mut others) = (Vec::new(), Vec::new());
+    let mut before = delegations(client)?;
+    for key in keys().take(KEYS_LOOKED_UP) {
+        ask(client, &STORE, std::slice::from_ref(&key))?;
+        let now = delegations(client)?;
+        match now > before {
+            true => others.push(key),
+            false => ours.push(key),
+        }
+        before = now;
+    }
+    let (mut ours, mut others) = (ours.into_iter(), others.into_iter());
+    let next = |place| match IS_ANOTHERS >> place & 1 {
+        1 => others.next(),
+        _ => ours.next(),
+    };
+    let places = (0..u32::BITS).cycle().take(KEYS_WITH_OWNERS);
+    let keys: Option<_> = places.map(next).collect();
+    keys.context("too few keys of one owner; try again")
+}
+
+/// Requests that were handed to other workers.
+fn delegations(client: &mut Connection) -> Result<u64> {
+    let rows = client.stats("curtail")?;
+    let row = rows.iter().find(|(name, _)| name == "delegations");
+    let (_, count) = row.context("`stats curtail` has no `delegations`")?;
+    Ok(count.parse()?)
+}
+
+fn ask(client: &mut Connection, form: &Form, keys: &[String]) -> Result<()> {
+    client.send((form.pipeline)(keys))?;
     let mut reply = vec![0; (form.reply_bytes)(keys)];
-    stream
+    client
         .read_exact(&mut reply)
         .context("the server's replies")?;
     if !reply.ends_with(b"\r\n") {

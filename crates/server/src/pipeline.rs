@@ -21,9 +21,11 @@
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::{Batch, Entry},
-    route::{self, execute_here, is_write, run_routes::execute_run},
+    route::{self, Route, execute_here, is_write, run_routes::execute_run},
     turn::{
-        compaction, delegate, note_work_ahead, receive,
+        compaction, delegate,
+        execute::InLoop,
+        note_work_ahead, receive,
         send::{self, commit},
         stage_times,
     },
@@ -62,11 +64,10 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
     } else {
         for (number, entry) in batch.entries().iter().enumerate() {
             look_ahead(worker, batch, number);
-            match route::has_to_ask(worker, entry) {
-                true => route_and_run(worker, std::slice::from_ref(entry)),
-                // Nothing was handed on in this turn: at most writes have to ask, and the way to
+            if !(route::has_to_ask(worker, entry) && runs_elsewhere(worker, entry)) {
+                // If it had not to ask, it may be a write that asks for its partition. The way to
                 // the store is compiled into this loop.
-                false => execute_here::carry_out(worker, entry, worker.routing.claims()),
+                execute_here::carry_out::<InLoop>(worker, entry, worker.routing.claims());
             }
         }
     }
@@ -113,13 +114,28 @@ fn route_and_run(worker: &mut Worker, run: &[Entry<'_>]) {
     }
 }
 
+/// Has a request executed where its route says, unless that is here without a claim: false then.
+#[inline(never)]
+fn runs_elsewhere(worker: &mut Worker, entry: &Entry<'_>) -> bool {
+    let route = route::route(worker, entry);
+    if matches!(route, Route::Here) {
+        return false;
+    }
+    execute_run(worker, std::slice::from_ref(entry), route);
+    true
+}
+
 /// Asks the memory for all items of the batch; tells whether so many writes have the key of the
 /// request before them that looking for runs pays.
 fn prefetch(worker: &mut Worker, batch: &mut Batch<'_>) -> bool {
     let writers = worker.routing.claims().then_some(&worker.cx.shared.writers);
+    let has_owners = worker.routing.writes_at_owners;
     let (mut following, mut before) = (0, None);
     for entry in batch.entries_mut() {
-        delegate::prefetch(&worker.cx, entry, writers);
+        // What its owner executes it prefetches, into its own processor's cache.
+        if !(has_owners && route::is_anothers(worker, entry)) {
+            delegate::prefetch(&worker.cx, entry, writers);
+        }
         if before == Some(entry.hash) {
             following += usize::from(is_write(entry));
         }

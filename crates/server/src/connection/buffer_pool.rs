@@ -5,8 +5,9 @@
 //! connection. All of them count against the one memory limit: the pool reports what it takes from
 //! the allocator and gives back.
 //!
-//! Invariant: `bytes_taken` is the sum of the lengths of all buffers of this pool, in use or kept;
-//! a buffer of a connection that moves to another worker changes pools with it.
+//! Invariant: `bytes_taken` is the sum of the lengths of all buffers of this pool, in use or kept,
+//! and `bytes_kept` of those that are kept; a buffer of a connection that moves to another worker
+//! changes pools with it.
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub(crate) struct BufferPool {
     store: Arc<Store>,
     kept: [Vec<Box<[u8]>>; CLASSES.len()],
     bytes_taken: usize,
+    /// Every turn asks for it, so it is not added up then.
+    bytes_kept: usize,
     buffers_out: usize,
 }
 
@@ -40,6 +43,7 @@ impl BufferPool {
             store,
             kept: Default::default(),
             bytes_taken: 0,
+            bytes_kept: 0,
             buffers_out: 0,
         }
     }
@@ -87,8 +91,7 @@ impl BufferPool {
 
     /// Bytes taken from the allocator, and of them those in buffers that are in use.
     pub(crate) fn bytes(&self) -> (usize, usize) {
-        let kept: usize = self.kept.iter().flatten().map(|bytes| bytes.len()).sum();
-        (self.bytes_taken, self.bytes_taken - kept)
+        (self.bytes_taken, self.bytes_taken - self.bytes_kept)
     }
 
     /// How many buffers are in use.
@@ -111,14 +114,15 @@ impl BufferPool {
 
     fn take(&mut self, length: usize) -> Box<[u8]> {
         let class = CLASSES.iter().position(|&bytes| bytes >= length);
-        let kept = class.and_then(|class| self.kept.get_mut(class)?.pop());
-        kept.unwrap_or_else(|| {
-            let bytes = class.and_then(|class| CLASSES.get(class).copied());
-            let bytes = bytes.unwrap_or(length);
-            self.bytes_taken += bytes;
-            self.store.account(bytes.cast_signed());
-            vec![0; bytes].into_boxed_slice()
-        })
+        if let Some(bytes) = class.and_then(|class| self.kept.get_mut(class)?.pop()) {
+            self.bytes_kept -= bytes.len();
+            return bytes;
+        }
+        let bytes = class.and_then(|class| CLASSES.get(class).copied());
+        let bytes = bytes.unwrap_or(length);
+        self.bytes_taken += bytes;
+        self.store.account(bytes.cast_signed());
+        vec![0; bytes].into_boxed_slice()
     }
 
     fn keep(&mut self, bytes: Box<[u8]>) {
@@ -126,6 +130,7 @@ impl BufferPool {
         if let Some(kept) = class.and_then(|class| self.kept.get_mut(class))
             && (kept.len() + 1) * bytes.len() <= BUFFERS_KEPT_BYTES_MAX
         {
+            self.bytes_kept += bytes.len();
             kept.push(bytes);
             return;
         }

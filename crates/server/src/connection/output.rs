@@ -3,7 +3,7 @@
 //! A client that does not read makes its own queue grow, never the server's: while a connection has
 //! queued replies nothing is read from it, so the queue holds at most what one turn answered.
 
-use std::{collections::VecDeque, io::IoSlice, ops::Range};
+use std::{collections::VecDeque, io::IoSlice, ops::Range, slice};
 
 use curtail_codec::memcached::encode::Refusal;
 use curtail_runtime::{Sent, Stream};
@@ -13,7 +13,7 @@ use crate::{
     completion::{Answer, Awaited, Place},
     connection::buffer_pool::{Buffer, BufferPool},
     limits::SEND_BYTES_MAX,
-    request::reply_buffer::{Content, Line, Piece},
+    request::reply_buffer::{Content, Line, Piece, next_of},
 };
 
 /// What a connection still has to send, in order.
@@ -115,6 +115,15 @@ impl<'a> Gather<'a> {
 /// Sends `pieces` of the turn whose small replies are in `area`, with one call. Returns how many
 /// bytes were taken and how far that is.
 pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) -> (usize, Progress) {
+    if let [
+        Piece {
+            content: Content::Area { start, end },
+            ..
+        },
+    ] = pieces
+    {
+        return send_one(stream, area.get(*start..*end).unwrap_or_default());
+    }
     let mut gather = Gather::new();
     let complete = pieces.iter().all(|piece| match &piece.content {
         Content::Area { start, end } => gather.add(area.get(*start..*end).unwrap_or_default()),
@@ -124,6 +133,12 @@ pub(crate) fn send_pieces(stream: &mut Stream, area: &[u8], pieces: &[Piece]) ->
         Content::Awaited(..) => false,
     });
     judge(gather.send(stream), gather.bytes, complete)
+}
+
+/// What most replies are: bytes side by side. To gather them costs more than to decode a request.
+fn send_one(stream: &mut Stream, bytes: &[u8]) -> (usize, Progress) {
+    let part = bytes.get(..SEND_BYTES_MAX).unwrap_or(bytes);
+    judge(stream.send(part), part.len(), part.len() == bytes.len())
 }
 
 fn judge(sent: Sent, offered: usize, complete: bool) -> (usize, Progress) {
@@ -180,12 +195,12 @@ impl OutputQueue {
         self.pieces.iter().map(leased).sum()
     }
 
-    /// Keeps what is left of `pieces` when their first `skip` bytes are gone.
+    /// Takes what is left of `pieces` when their first `skip` bytes are gone.
     pub(crate) fn keep(
         &mut self,
         pool: &mut BufferPool,
         area: &[u8],
-        pieces: impl Iterator<Item = Piece>,
+        pieces: &mut [Piece],
         mut skip: usize,
     ) {
         for piece in pieces {
@@ -201,47 +216,50 @@ impl OutputQueue {
                 skip -= bytes;
                 continue;
             }
-            self.add(pool, area, piece.content, std::mem::take(&mut skip), true);
+            let from = std::mem::take(&mut skip);
+            self.add(pool, area, &mut piece.content, from, true);
         }
     }
 
-    /// Fills places with the answers of another worker, which stand in `area` and are the next of
-    /// `answers`: those of request `first` and its followers, one for each of `places`.
+    /// Fills places with the answers of another worker, which stand in `area` and are taken from
+    /// the next of `answers`: those of request `first` and its followers, one for each of `places`.
     pub(crate) fn fill(
         &mut self,
         pool: &mut BufferPool,
         area: &[u8],
         first: usize,
-        places: impl Iterator<Item = (u32, Option<Refusal>)>,
-        answers: &mut std::iter::Peekable<impl Iterator<Item = Piece>>,
+        mut places: impl Iterator<Item = (u32, Option<Refusal>)>,
+        answers: &mut slice::IterMut<'_, Piece>,
     ) {
-        let mut places = places.enumerate().peekable();
+        let (mut number, mut next) = (first, places.next());
         let mut joins = false;
         for behind in (0..self.pieces.len()).rev() {
             let Some(piece) = self.pieces.pop_front() else {
                 break;
             };
-            let filled = match &piece {
-                OutputPiece::Awaited(place) => places.next_if(|(_, (it, _))| *it == place.number),
-                _ => None,
-            };
-            let (Some((number, (_, refusal))), OutputPiece::Awaited(place)) = (filled, &piece)
-            else {
-                self.pieces.push_back(piece);
-                joins = true;
-                continue;
+            let (place, refusal) = match (&piece, next) {
+                (OutputPiece::Awaited(place), Some((it, refusal))) if place.number == it => {
+                    (place, refusal)
+                }
+                _ => {
+                    self.pieces.push_back(piece);
+                    joins = true;
+                    continue;
+                }
             };
             self.awaited -= 1;
-            let is_answer = |piece: &Piece| piece.slot == first + number;
-            if let (Some(refusal), Awaited::Part) = (refusal, place.what) {
+            let fails = refusal.filter(|_| place.what == Awaited::Part);
+            if let Some(refusal) = fails {
                 self.fail(pool, 0..behind, refusal.reply());
-                while answers.next_if(is_answer).is_some() {}
             }
-            while let Some(answer) = answers.next_if(is_answer) {
-                // The first one must not be joined to the old end of the queue.
-                self.add(pool, area, answer.content, 0, joins);
-                joins = true;
+            while let Some(answer) = next_of(answers, number..number + 1) {
+                if fails.is_none() {
+                    // The first one must not be joined to the old end of the queue.
+                    self.add(pool, area, &mut answer.content, 0, joins);
+                    joins = true;
+                }
             }
+            (number, next) = (number + 1, places.next());
         }
     }
 
@@ -286,25 +304,30 @@ impl OutputQueue {
         &mut self,
         pool: &mut BufferPool,
         area: &[u8],
-        content: Content,
+        content: &mut Content,
         from: usize,
         joins: bool,
     ) {
         match content {
             Content::Area { start, end } => {
-                let bytes = area.get(start + from..end).unwrap_or_default();
+                let bytes = area.get(*start + from..*end).unwrap_or_default();
                 self.hold(pool, bytes, joins);
             }
-            Content::Lease(lease) => self.pieces.push_back(OutputPiece::Lease { lease, from }),
+            Content::Lease(_) => {
+                if let Content::Lease(lease) = content.take() {
+                    self.pieces.push_back(OutputPiece::Lease { lease, from });
+                }
+            }
             Content::Owned(bytes) => {
                 self.hold(pool, bytes.get(from..).unwrap_or_default(), joins);
             }
             Content::Awaited(place) => {
                 self.awaited += 1;
-                self.pieces.push_back(OutputPiece::Awaited(place));
+                self.pieces.push_back(OutputPiece::Awaited(*place));
             }
             Content::Final { line, failed } => {
                 let line = pool.hold(line.get(from..).unwrap_or_default());
+                let failed = *failed;
                 self.pieces.push_back(OutputPiece::Final { line, failed });
             }
         }
@@ -347,6 +370,11 @@ impl OutputQueue {
 
     /// Tries to send, with one call. Returns how many bytes were taken and how far that is.
     pub(crate) fn send(&mut self, pool: &mut BufferPool, stream: &mut Stream) -> (usize, Progress) {
+        if let (Some(OutputPiece::Held(buffer)), 1) = (self.pieces.front(), self.pieces.len()) {
+            let (taken, progress) = send_one(stream, buffer.content());
+            self.consume(pool, taken);
+            return (taken, progress);
+        }
         let mut gather = Gather::new();
         let complete = self.pieces.iter().all(|piece| match piece {
             OutputPiece::Held(buffer) => gather.add(buffer.content()),
@@ -375,15 +403,16 @@ impl OutputQueue {
     }
 
     fn consume(&mut self, pool: &mut BufferPool, mut taken: usize) {
-        while let Some(mut piece) = self.pieces.pop_front() {
+        while let Some(piece) = self.pieces.front_mut() {
             let left = piece.bytes_left();
             if taken < left || matches!(piece, OutputPiece::Awaited(..)) {
                 piece.skip(taken);
-                self.pieces.push_front(piece);
                 return;
             }
             taken -= left;
-            piece.release(pool);
+            if let Some(piece) = self.pieces.pop_front() {
+                piece.release(pool);
+            }
         }
     }
 }

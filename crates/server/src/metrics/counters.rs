@@ -290,8 +290,8 @@ impl<K: Copy + Into<usize>, const LENGTH: usize> Published<K, LENGTH> {
 
     /// Shows `counts` to the others; only the thread itself calls this.
     pub(crate) fn publish(&self, counts: &Numbers<K, LENGTH>) {
-        for (shown, number) in self.0.iter().zip(counts.0) {
-            shown.store(number, Relaxed);
+        for (shown, number) in self.0.iter().zip(&counts.0) {
+            shown.store(*number, Relaxed);
         }
     }
 

@@ -151,7 +151,9 @@ impl DelegatedBatch {
 
     fn keep(&mut self, bytes: &[u8]) -> Span {
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
+        if !bytes.is_empty() {
+            self.bytes.extend_from_slice(bytes);
+        }
         let end = self.bytes.len();
         Span { start, end }
     }

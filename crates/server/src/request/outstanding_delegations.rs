@@ -12,7 +12,7 @@ use crate::request::delegated_batch::{DelegatedBatch, Sealed};
 pub(crate) struct Delegation {
     /// A delegated batch for each owner that gets one in this turn.
     pub(crate) gathering: Vec<Option<Box<DelegatedBatch>>>,
-    /// The keys in them, and whose they are.
+    /// The keys in them, and whose they are; a key stands there once for each of its requests.
     pub(crate) keys: Vec<(KeyHash, Id)>,
     /// Which connections' requests for which keys they are, for the slow log, while that is on.
     pub(crate) handed_on: Vec<(usize, KeyHash)>,
@@ -63,10 +63,8 @@ impl Delegation {
 
     pub(crate) fn note(&mut self, slot: usize, hash: KeyHash, owner: Id) {
         self.slot = Some(slot);
-        if self.follows(hash).is_none() {
-            self.key_bits |= bit_of(hash);
-            self.keys.push((hash, owner));
-        }
+        self.key_bits |= bit_of(hash);
+        self.keys.push((hash, owner));
     }
 
     pub(crate) fn delegated_for(&mut self, origin: usize, owner: Id) -> &mut DelegatedBatch {

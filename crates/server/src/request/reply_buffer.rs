@@ -15,7 +15,7 @@
 //! `flush_all`): no part that fails says so itself, but the line that ends the request does, which
 //! may be changed as long as a part is awaited.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range, slice};
 
 use curtail_codec::memcached::{
     Form, Sink,
@@ -107,6 +107,13 @@ impl Piece {
             Content::Area { end, .. } => end,
             _ => 0,
         }
+    }
+}
+
+impl Content {
+    /// Moves it out of a list that is about to be cleared.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Content::Area { start: 0, end: 0 })
     }
 }
 
@@ -323,6 +330,18 @@ impl Replies {
         }
         let content = Content::Area { start, end };
         self.pieces.push(Piece { slot, content });
+    }
+}
+
+/// The next of a delegated batch's answers, if it is one to the requests `numbers`.
+#[inline]
+pub(crate) fn next_of<'p>(
+    answers: &mut slice::IterMut<'p, Piece>,
+    numbers: Range<usize>,
+) -> Option<&'p mut Piece> {
+    match answers.as_slice().first() {
+        Some(answer) if numbers.contains(&answer.slot) => answers.next(),
+        _ => None,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 #[inline(always)] // once into the loop over the batch, where most requests pass
-pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
+pub(crate) fn carry_out<P: ReadPath>(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
     let Entry {
         slot,
         hash,
@@ -68,7 +68,7 @@ pub(crate) fn carry_out(worker: &mut Worker, entry: &Entry<'_>, claims: bool) {
                 log_events::log_here(worker, entry);
             }
             let (cx, replies) = (&mut worker.cx, &mut worker.replies);
-            match execute::run_item(cx, replies, &item, operation, value, Origin::Client) {
+            match execute::run_item::<P>(cx, replies, &item, operation, value) {
                 Executed::Done => {}
                 Executed::NeedsLargeWorker(bytes) => execute::hand_on(worker, entry, bytes),
                 Executed::Refused(refusal) => worker.replies.refuse(slot, form, refusal),
@@ -116,7 +116,7 @@ pub(crate) fn run_contended(worker: &mut Worker, entry: &Entry<'_>) {
 /// The same, for the rare ways to it.
 #[inline(never)]
 pub(crate) fn carry_out_apart(worker: &mut Worker, entry: &Entry<'_>) {
-    carry_out(worker, entry, false);
+    carry_out::<Apart>(worker, entry, false);
 }
 
 pub(crate) fn run_other(worker: &mut Worker, slot: usize, hash: KeyHash, request: &Request<'_>) {

@@ -17,7 +17,7 @@ pub(crate) mod on_node;
 pub(crate) mod run_routes;
 
 use curtail_codec::memcached::{Admin, Request};
-use curtail_dispatch::{Access, Claim, Placement, Ticket, Worker as Id};
+use curtail_dispatch::{Claim, Ticket, Worker as Id, static_owner};
 use curtail_types::KeyHash;
 
 use crate::{
@@ -92,27 +92,45 @@ fn route_by_policy(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     let Work::Request(Request::Item { operation, .. }) = &entry.work else {
         return route_other(worker, entry);
     };
-    let access = match operation.is_read() {
-        true => Access::Read,
-        false => Access::Write,
-    };
-    if access == Access::Read && worker.routing.reads_here && worker.delegation.is_empty() {
-        return Route::Here;
+    // What goes to its owner need not follow anything: all before it went there, too.
+    if let Some(owner) = owner(worker, entry) {
+        return match owner.index() == worker.index {
+            true => Route::Here,
+            false => Route::Worker(owner, None),
+        };
     }
+    let is_read = operation.is_read();
     if let Some(owner) = worker.delegation.follows(entry.hash)
-        && !(access == Access::Read && worker.cx.has(Fault::Overtakes))
+        && !(is_read && worker.cx.has(Fault::Overtakes))
     {
         return Route::Worker(owner, None);
     }
+    match is_read {
+        true => Route::Here,
+        false => claim(worker, entry.hash),
+    }
+}
+
+/// Whether another worker executes a request because it is the static owner.
+#[inline]
+pub(crate) fn is_anothers(worker: &Worker, entry: &Entry<'_>) -> bool {
+    owner(worker, entry).is_some_and(|owner| owner.index() != worker.index)
+}
+
+/// The static owner that the policy has execute a request, if it does.
+#[inline]
+fn owner(worker: &Worker, entry: &Entry<'_>) -> Option<Id> {
+    let routing = &worker.routing;
+    if !routing.writes_at_owners {
+        return None;
+    }
+    let Work::Request(Request::Item { operation, .. }) = &entry.work else {
+        return None;
+    };
     let partition = partition_of(entry.hash);
     let workers = worker.cx.shared.config.workers as u16;
-    let policy = worker.routing.snapshot.name.policy;
-    match policy.placement(partition, access, workers) {
-        Placement::Here => Route::Here,
-        Placement::Owner(owner) if owner.index() == worker.index => Route::Here,
-        Placement::Owner(owner) => Route::Worker(owner, None),
-        Placement::Claim => claim(worker, entry.hash),
-    }
+    let is_at_owner = !(routing.reads_here && operation.is_read());
+    is_at_owner.then(|| static_owner(partition, workers))
 }
 
 /// What is not about one item must not overtake what was handed on before it.

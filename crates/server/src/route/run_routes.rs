@@ -38,23 +38,34 @@ fn execute_run_here(worker: &mut Worker, run: &[Entry<'_>]) {
 /// Hands the requests of a run on; a claim is given back behind the last of them.
 #[inline]
 fn delegate_run(worker: &mut Worker, run: &[Entry<'_>], owner: Id, ticket: Option<Ticket>) {
+    if let [entry] = run {
+        return delegate_or_run(worker, entry, owner, ticket);
+    }
     let mut ticket = ticket;
     for (left, entry) in (0..run.len()).rev().zip(run) {
         let ticket = if left == 0 { ticket.take() } else { None };
         // One before it may have had its connection put off; the first was routed, so it is not.
         let is_put_off =
             left + 1 < run.len() && worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX;
-        let refused = match is_put_off {
-            true => Err(ticket),
-            false => delegate::delegate(worker, entry, owner, ticket),
-        };
-        let Err(ticket) = refused else {
-            continue;
-        };
-        // Puts it off if its connection is.
-        execute_here::carry_out_apart(worker, entry);
-        if let Some(ticket) = ticket {
-            delegate::release(&mut worker.cx, ticket);
+        match is_put_off {
+            true => run_here(worker, entry, ticket),
+            false => delegate_or_run(worker, entry, owner, ticket),
         }
+    }
+}
+
+#[inline]
+fn delegate_or_run(worker: &mut Worker, entry: &Entry<'_>, owner: Id, ticket: Option<Ticket>) {
+    if let Err(ticket) = delegate::delegate(worker, entry, owner, ticket) {
+        run_here(worker, entry, ticket);
+    }
+}
+
+/// Executes a request that is not delegated after all, or puts it off if its connection is.
+#[cold]
+fn run_here(worker: &mut Worker, entry: &Entry<'_>, ticket: Option<Ticket>) {
+    execute_here::carry_out_apart(worker, entry);
+    if let Some(ticket) = ticket {
+        delegate::release(&mut worker.cx, ticket);
     }
 }

@@ -27,6 +27,7 @@ use crate::{
         batch::{Entry, Work},
         delegated_batch::{DelegatedBatch, Sealed},
         outstanding_delegations::Outstanding,
+        reply_buffer::next_of,
     },
     turn::{execute, log_events, note_slow, run_delegated, send},
     worker::{
@@ -178,7 +179,7 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
     outstanding.retain(|out| out.number != delegated.number);
     let DelegatedBatch { items, replies, .. } = &mut *delegated;
     let (area, pieces) = replies.take();
-    let mut pieces = pieces.drain(..).peekable();
+    let mut pieces = pieces.iter_mut();
     let mut number = 0;
     for group in items.chunk_by(|a, b| (a.slot, a.serial) == (b.slot, b.serial)) {
         let numbers = number..number + group.len();
@@ -189,10 +190,7 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
         });
         let Some((slot, connection)) = found else {
             // Its client has left.
-            while pieces
-                .next_if(|piece| numbers.contains(&piece.slot))
-                .is_some()
-            {}
+            while next_of(&mut pieces, numbers.clone()).is_some() {}
             continue;
         };
         let places = group.iter().map(|item| (item.place, item.refused));
@@ -209,7 +207,6 @@ pub(crate) fn deliver(worker: &mut Worker, mut delegated: Box<DelegatedBatch>) {
         }
         worker.slots.queue(slot);
     }
-    drop(pieces);
     if worker.delegation.spare.len() < SPARE_MAX {
         delegated.clear();
         worker.delegation.spare.push(delegated);

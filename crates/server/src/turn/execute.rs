@@ -46,6 +46,33 @@ pub(crate) enum Origin {
     Elsewhere,
 }
 
+/// What executes a request. A type, so that each of them has a read of the store compiled into
+/// itself: with one copy for all, a read would gather a dozen values for a call.
+pub(crate) trait ReadPath {
+    const ORIGIN: Origin;
+}
+
+/// The loop over the batch.
+pub(crate) enum InLoop {}
+
+/// What executes a client's request outside that loop.
+pub(crate) enum Apart {}
+
+/// What executes requests of other workers, and of datagrams.
+pub(crate) enum ForOthers {}
+
+impl ReadPath for InLoop {
+    const ORIGIN: Origin = Origin::Client;
+}
+
+impl ReadPath for Apart {
+    const ORIGIN: Origin = Origin::Client;
+}
+
+impl ReadPath for ForOthers {
+    const ORIGIN: Origin = Origin::Elsewhere;
+}
+
 /// What became of a request about one item.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use = "a refused request is not answered yet"]
@@ -177,7 +204,7 @@ pub(crate) fn run_item_apart(
     operation: &Operation,
     value: &[u8],
 ) -> Option<Refusal> {
-    match run_item(cx, replies, item, operation, value, Origin::Elsewhere) {
+    match run_item::<ForOthers>(cx, replies, item, operation, value) {
         Executed::Refused(refusal) => {
             replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal));
             Some(refusal)
@@ -187,23 +214,22 @@ pub(crate) fn run_item_apart(
 }
 
 #[inline(always)] // as `carry_out`
-pub(crate) fn run_item(
+pub(crate) fn run_item<P: ReadPath>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,
     operation: &Operation,
     value: &[u8],
-    origin: Origin,
 ) -> Executed {
     count_meta(cx, item);
     match operation {
         Operation::Get(get) => {
-            if get_plain(cx, replies, item, get) {
+            if get_plain::<P>(cx, replies, item, get) {
                 return Executed::Done;
             }
-            return get_any(cx, replies, item, get, origin);
+            return get_any(cx, replies, item, get, P::ORIGIN);
         }
-        Operation::Set(set) => return execute_set(cx, replies, item, set, value, origin),
+        Operation::Set(set) => return execute_set(cx, replies, item, set, value, P::ORIGIN),
         Operation::Delete(delete) => execute_delete(cx, replies, item, delete),
         Operation::Arithmetic(arithmetic) => execute_arithmetic(cx, replies, item, arithmetic),
     }
@@ -219,7 +245,7 @@ pub(crate) fn count_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
 
 /// Executes and answers a read of the most common kind; false if the request is of another kind.
 #[inline(always)]
-fn get_plain(
+fn get_plain<P: ReadPath>(
     cx: &mut WorkerContext,
     replies: &mut Replies,
     item: &Item<'_, '_>,

@@ -47,10 +47,9 @@ pub(crate) fn reply(worker: &mut Worker) {
                 }
             }
         }
-        let rest = run.iter_mut().map(take_piece);
         connection
             .output
-            .keep(&mut worker.cx.pool, area, rest, taken);
+            .keep(&mut worker.cx.pool, area, run, taken);
     }
     worker.replies.clear();
     while let Some(slot) = worker.slots.broken.pop() {
@@ -172,15 +171,6 @@ fn survey(run: &[Piece]) -> (usize, bool) {
         }
     }
     (value_bytes, awaits)
-}
-
-/// Moves a piece out of the turn's list, which is about to be cleared.
-fn take_piece(piece: &mut Piece) -> Piece {
-    let nothing = Content::Area { start: 0, end: 0 };
-    Piece {
-        slot: piece.slot,
-        content: std::mem::replace(&mut piece.content, nothing),
-    }
 }
 
 /// Holds replies until they may leave: a value read on a node of a cluster may be stale if the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use curtail_dispatch::{Partition, Policy, SharedWriters};
+use curtail_dispatch::{Access, Partition, Placement, Policy, SharedWriters};
 use curtail_types::KeyHash;
 
 use crate::size_aware::plan_snapshot::PlanSnapshot;
@@ -17,6 +17,8 @@ pub(crate) struct Routing {
     /// Whether only writes have to ask where they run, and ask for their partition; until something
     /// is handed on in this turn.
     pub(crate) claims: bool,
+    /// Whether writes run at the static owners of their partitions.
+    pub(crate) writes_at_owners: bool,
     /// Whether reads run where they arrive.
     pub(crate) reads_here: bool,
     /// What is read may be shown only as long as this node's lease holds.
@@ -29,6 +31,7 @@ impl Routing {
             snapshot,
             decides: false,
             claims: false,
+            writes_at_owners: false,
             reads_here: true,
             under_lease: false,
         }
@@ -39,7 +42,12 @@ impl Routing {
         let policy = self.snapshot.name.policy;
         self.decides = workers > 1 && policy != Policy::Crcw && !is_large_worker;
         self.claims = self.decides && policy == Policy::DynamicCrew;
-        self.reads_here = policy != Policy::Erew;
+        let at_owners = |access| {
+            let place = policy.placement(Partition(0), access, 1);
+            matches!(place, Placement::Owner(_))
+        };
+        self.writes_at_owners = self.decides && at_owners(Access::Write);
+        self.reads_here = !at_owners(Access::Read);
     }
 
     /// Whether writes claim their partition, and nothing else has to ask.

@@ -1,5 +1,5 @@
-//! The network card's program in front of a real server, on `lo` of a namespace of the test's own.
-//! Where this process may not have one, the tests say so and end.
+//! The network card's program in front of a real server, on `lo` of a namespace of the test's own;
+//! `namespace.rs` says who fails and who skips without one.
 
 use curtail_codec::native::{Opcode, Status};
 use curtail_server::{Config, NativeMode};
@@ -7,17 +7,13 @@ use curtail_testing::{Client as Memcached, assert_contains, eventually, start};
 
 use crate::namespace::Namespace;
 use crate::support::{Ask, Client, config_with, serve};
+use crate::veth::in_a_thread;
 
 fn on_loopback(namespace: &Namespace) -> Config {
     config_with(NativeMode::Xdp, |native| {
         native.interface = Some("lo".to_owned());
         native.pin = namespace.pins.join("curtail");
     })
-}
-
-/// Namespaces are a thread's own, and tests may share one.
-fn in_a_thread(test: impl FnOnce() + Send + 'static) {
-    std::thread::spawn(test).join().unwrap();
 }
 
 /// Writes that the program acknowledges or queues, reads, and memcached's clients see one store,

@@ -28,16 +28,17 @@ pub(crate) fn statistics(native: &Native, mut row: impl FnMut(&str, &dyn Display
     row("native:execution_ns", &times.max().unwrap_or(0));
     let limits = early.iter().map(|of| of.limit);
     row("native:early_limit", &limits.min().unwrap_or(0));
-    let credits = early.iter().filter_map(|of| of.credits);
-    if let Some(least) = credits.min() {
-        row("native:early_credits", &least);
-    }
     let counts = native.counts_total();
     for count in NativeCount::ALL {
         row(count.name(), &counts.get(*count));
     }
     for (number, depth) in depths.iter().enumerate().filter(|(_, depth)| **depth > 0) {
         row(&format!("native:queue:{number}:depth"), depth);
+    }
+    for (number, early) in early.iter().enumerate() {
+        if let Some(credits) = early.credits {
+            row(&format!("native:queue:{number}:credits"), &credits);
+        }
     }
 }
 

@@ -140,9 +140,10 @@ impl Writer {
                 self.outstanding[place] = Some(self.draw(slot));
             }
             let copies = 1 + self.random.below(2);
-            let outstanding = self.outstanding[place].iter().map(|(_, bytes)| bytes);
-            let again = self.answered[place].iter().filter(|_| copies > 1);
-            for bytes in outstanding.chain(again) {
+            let outstanding = self.outstanding[place].as_ref().map(|(_, bytes)| bytes);
+            let again = self.answered[place].as_ref();
+            let again = again.filter(|_| copies > 1 || outstanding.is_none());
+            for bytes in outstanding.into_iter().chain(again) {
                 for _ in 0..copies {
                     // Nobody may be there any more.
                     let _ = self.client.socket.send_to(bytes, self.client.to);
@@ -205,13 +206,18 @@ impl Writer {
         count
     }
 
-    /// Waits until every write is accepted.
+    /// Waits until every write is accepted, and then sends each slot's last one again, which the
+    /// server before may have accepted.
     fn settle(&mut self) {
         let started = Instant::now();
         while self.outstanding.iter().any(Option::is_some) {
             self.send(false);
             self.receive();
             assert!(started.elapsed() < PATIENCE, "never accepted");
+        }
+        for _ in 0..2 {
+            self.send(false);
+            self.receive();
         }
     }
 

@@ -55,10 +55,10 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_native_execution_seconds in Nanoseconds
         "Time to execute one native write, a moving average, by queue.":
         found("native:execution_ns", execution_times);
-    Gauge curtail_native_early_credits_bytes
+    Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that may still be acknowledged early, by queue; absent where the \
          memory limit needs no count.":
-        found("native:early_credits", credits);
+        found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "1 while writes may be acknowledged early, 0 since a damaged one was found.":
         by("", |native| u64::from(native.corrupt == 0));

@@ -268,7 +268,7 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
 ];
 
 /// The same for `-o`, where `None` is no value at all. An option with no bad values takes none.
-const BAD_OPTIONS: [(&str, &[&str]); 28] = [
+const BAD_OPTIONS: [(&str, &[&str]); 29] = [
     ("maxconns_fast", &["=1", "="]),
     ("no_maxconns_fast", &["=0"]),
     ("idle_timeout", &["", "=-1", "=x", "=4294967296"]),

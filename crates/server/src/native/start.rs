@@ -178,17 +178,8 @@ impl Opening {
             true => Locals::new(self.config.sessions),
             false => Locals::new(0),
         };
-        // What may fail for want of memory is not promised, and RawRPC promises nothing.
-        let is_early = config.evict && self.mode != NativeMode::Raw;
-        let limits = self
-            .config
-            .early_limits(self.shape.slots, config.memory_bytes_max);
-        let early = EarlyLimits {
-            entries_max: if is_early { limits.entries_max } else { 0 },
-            ..limits
-        };
         let mut native = Native {
-            early,
+            early: self.early_limits(config),
             paces: (0..self.config.queues)
                 .map(|_| ExecutionPace::default())
                 .collect(),
@@ -223,22 +214,40 @@ impl Opening {
                     .to_owned(),
             );
         }
-        let now_ns = monotonic_ns();
-        for queue in native.all_queues() {
-            native.memory.beat();
-            queue.set_backlog_max(early.entries(ExecutionTime::default()));
-            queue.set_credits(early.credits(queue.accepted_bytes()));
-            queue.beat(now_ns);
-            queue.set_state(QueueState::Open);
-        }
+        native.take_writes();
         let bytes = isize::try_from(native.memory_bytes()).unwrap_or(isize::MAX);
         store.account(bytes);
         let note = (!notes.is_empty()).then(|| notes.join("; "));
         Ok(Opened { native, note })
     }
+
+    /// What may fail for want of memory is not promised, and RawRPC promises nothing.
+    fn early_limits(&self, config: &Config) -> EarlyLimits {
+        let (slots, memory_bytes_max) = (self.shape.slots, config.memory_bytes_max);
+        let limits = self.config.early_limits(slots, memory_bytes_max);
+        match config.evict && self.mode != NativeMode::Raw {
+            true => limits,
+            false => EarlyLimits {
+                entries_max: 0,
+                ..limits
+            },
+        }
+    }
 }
 
 impl Native {
+    /// Opens the queues, with the limits that hold until executions were timed.
+    fn take_writes(&self) {
+        let (early, now_ns) = (self.early, monotonic_ns());
+        for queue in self.all_queues() {
+            self.memory.beat();
+            queue.set_backlog_max(early.entries(ExecutionTime::default()));
+            queue.set_credits(early.credits(queue.accepted_bytes()));
+            queue.beat(now_ns);
+            queue.set_state(QueueState::Open);
+        }
+    }
+
     /// Makes the queues in fresh memory, or takes over those of an earlier process.
     fn open_queues(&mut self, threads: usize) -> Result<Option<String>, StartError> {
         let slots = self.slots();

@@ -424,7 +424,7 @@ fn planted_bugs_are_caught() {
 }
 
 /// Judges a million requests, or as many as `CURTAIL_HISTORY_REQUESTS` says.
-fn judge_many(mode: NativeMode) {
+pub(crate) fn judge_many(network: Option<&Network<'_>>, mode: NativeMode) {
     let much = Amount {
         rounds: 1500,
         keys: 6,
@@ -433,7 +433,7 @@ fn judge_many(mode: NativeMode) {
     let wanted = wanted.map_or(1_000_000, |text| text.parse().unwrap());
     let (started, mut requests, mut run) = (Clock::now(), 0, 0);
     while requests < wanted {
-        requests += judge_right(None, Spread::new(mode, 1 + run % 4), much);
+        requests += judge_right(network, Spread::new(mode, 1 + run % 4), much);
         run += 1;
     }
     let seconds = started.elapsed().as_secs();
@@ -443,17 +443,17 @@ fn judge_many(mode: NativeMode) {
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_io_ack_stay_linearizable() {
-    judge_many(NativeMode::IoAck);
+    judge_many(None, NativeMode::IoAck);
 }
 
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_deferred_stay_linearizable() {
-    judge_many(NativeMode::Deferred);
+    judge_many(None, NativeMode::Deferred);
 }
 
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_raw_stay_linearizable() {
-    judge_many(NativeMode::Raw);
+    judge_many(None, NativeMode::Raw);
 }

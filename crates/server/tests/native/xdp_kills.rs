@@ -1,6 +1,6 @@
-//! A server that is killed at any moment while the program acknowledges, and started again: the next
-//! one executes what waits in the queues exactly once and in order, and whatever was acknowledged
-//! after the death is among it.
+//! A server that is killed at any moment while the program acknowledges, and started again: the
+//! next one executes what waits in the queues exactly once and in order, and whatever was
+//! acknowledged after the death is among it.
 //!
 //! The store ends with its process, so what a key holds afterwards is the result of the last of its
 //! accepted writes on nothing: of all from some position on, that is not after the first write that

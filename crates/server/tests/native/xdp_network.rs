@@ -11,7 +11,7 @@ use curtail_testing::{native_config, start};
 
 use crate::{
     faults::count_over_bad_networks,
-    histories::{Amount, FEW, RUNS_MAX, Spread, judge, judge_right},
+    histories::{Amount, FEW, RUNS_MAX, Spread, judge, judge_many, judge_right},
     veth::{CLIENT_INTERFACE, INTERFACE, SERVER, Veth, in_a_thread},
 };
 
@@ -131,6 +131,17 @@ fn counters_are_exact_although_packets_are_lost() {
                 ..config
             });
             link.at_client(|| count_over_bad_networks(&server));
+        }
+    });
+}
+
+#[test]
+#[ignore = "minutes: run by cargo xtask test --all"]
+fn a_million_requests_behind_the_program_stay_linearizable() {
+    in_a_thread(|| {
+        if let Some(link) = Veth::join() {
+            let network = Network::new(&link, Attach::Generic, false);
+            judge_many(Some(&network), NativeMode::Xdp);
         }
     });
 }

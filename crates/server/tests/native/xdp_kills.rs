@@ -79,8 +79,9 @@ impl Process {
             .unwrap();
         let output = child.stdout.take().unwrap();
         let mut lines = BufReader::new(output).lines().map(Result::unwrap);
-        let note = lines.find(|line| line.contains("serves: "));
-        let note = note.expect("the server process did not start");
+        let Some(note) = lines.find(|line| line.contains("serves: ")) else {
+            panic!("the server process did not start");
+        };
         Self { child, note }
     }
 }

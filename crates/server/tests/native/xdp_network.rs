@@ -3,15 +3,14 @@
 
 use std::net::SocketAddr;
 
-use curtail_history::Verdict;
 use curtail_ordered_queue::layout;
 use curtail_runtime::{Attach, NicOptions, Xdp, XdpOptions};
-use curtail_server::{Config, Fault, NativeMode};
+use curtail_server::{Config, NativeMode};
 use curtail_testing::{native_config, start};
 
 use crate::{
     faults::count_over_bad_networks,
-    histories::{Amount, FEW, RUNS_MAX, Spread, judge, judge_many, judge_right},
+    histories::{Amount, FEW, Spread, judge_many, judge_right},
     veth::{CLIENT_INTERFACE, INTERFACE, SERVER, Veth, in_a_thread},
 };
 
@@ -150,6 +149,10 @@ fn a_million_requests_behind_the_program_stay_linearizable() {
 #[test]
 #[cfg(debug_assertions)]
 fn planted_bugs_behind_the_program_are_caught() {
+    use crate::histories::{RUNS_MAX, judge};
+    use curtail_history::Verdict;
+    use curtail_server::Fault;
+
     in_a_thread(|| {
         let Some(link) = Veth::join() else {
             return;

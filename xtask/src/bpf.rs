@@ -51,6 +51,10 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
             finished.status
         )
     });
+    let skipped = finished.output.matches("SKIPPED: ").count();
+    if skipped > 0 {
+        remark += &format!("; SKIPPED: {skipped} tests that need root");
+    }
     Ok(Outcome::counted(tally, failure).remark(remark))
 }
 

@@ -115,6 +115,7 @@ fn native(row: &mut Row<'_>, config: &Config) {
     }
     row("native-pin", &native.pin.display());
     row("native_backlog", &native.backlog_max);
+    row("native_read_wait_us", &native.read_wait_us);
     row("native_sessions", &native.sessions);
     row("native_address_sessions", &native.sessions_per_address);
     row("native_lease_ms", &native.lease_ms);

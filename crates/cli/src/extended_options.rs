@@ -28,8 +28,11 @@ Extended options (-o), comma separated; no_maxconns_fast and no_compaction disab
                          `watch slow`); also set by `stats slow threshold US` (default: 0, off)
   size_epoch=MS          period of size-aware's plan, of load balancing and of summaries in the log
                          (default: 1000)
-  native_backlog=NUM     writes waiting in a queue above which a further one is acknowledged only
-                         after it is executed (default: 256)
+  native_backlog=NUM     maximum of writes waiting in a queue above which a further one is
+                         acknowledged only after it is executed (default: 256)
+  native_read_wait_us=US time that a read may have to wait for the writes acknowledged before it:
+                         where these execute slowly, fewer than native_backlog may wait (default:
+                         1000; 0: always native_backlog)
   native_sessions=NUM    maximum native sessions (default: 1024)
   native_address_sessions=NUM  maximum native sessions of one address (1 to 16, default: 16)
   native_lease_ms=MS     time after which an unused session ends (default: 60000)

@@ -125,6 +125,7 @@ pub(crate) fn apply(
     let text = || value.context("a value is missing");
     match option {
         "backlog" => native.backlog_max = number(value, 0..)?,
+        "read_wait_us" => native.read_wait_us = number(value, 0..=READ_WAIT_US_MAX)?,
         "sessions" => native.sessions = number(value, 1..=NativeConfig::SESSIONS_MAX)?,
         "address_sessions" => {
             native.sessions_per_address = number(value, 1..=NativeConfig::ADDRESS_SESSIONS_MAX)?;
@@ -145,6 +146,9 @@ pub(crate) fn apply(
     }
     Ok(true)
 }
+
+/// A read that may wait longer than a second has no objective.
+const READ_WAIT_US_MAX: u32 = 1_000_000;
 
 /// A second for each execution is more than any experiment asks for.
 const SERVICE_US_MAX: f64 = 1e6;

@@ -111,6 +111,15 @@ impl QueueEntry<'_> {
         bytes.min(layout::PAYLOAD_BYTES_MAX)
     }
 
+    /// The bytes that were taken of the queue's memory credits for it.
+    #[inline]
+    pub(crate) fn accepted_bytes(&self) -> u64 {
+        match self.is_accepted() {
+            true => self.payload_bytes() as u64,
+            false => 0,
+        }
+    }
+
     /// Copies the payload; its length, or `None` if `out` is too short.
     #[inline]
     pub fn copy_payload(&self, out: &mut [u8]) -> Option<usize> {

@@ -156,6 +156,31 @@ impl<'a> OrderedQueue<'a> {
             .store(entries, Ordering::Relaxed);
     }
 
+    /// How many entries may wait for a write still to be acknowledged early.
+    #[inline]
+    pub fn backlog_max(&self) -> u64 {
+        self.control(control::BACKLOG_MAX).load(Ordering::Relaxed)
+    }
+
+    /// Memory credits: bytes that may still be acknowledged before they are stored. To be set while
+    /// nobody admits.
+    pub fn set_credits(&self, bytes: u64) {
+        self.control(control::CREDITS)
+            .store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that may still be acknowledged before they are stored; `None` if they are not counted.
+    pub fn credits(&self) -> Option<u64> {
+        let granted = self.control(control::CREDITS).load(Ordering::Relaxed);
+        (granted < layout::BYTES_UNLIMITED).then_some(granted)
+    }
+
+    /// Bytes of the entries that wait and were acknowledged; for who is alone with the queue.
+    pub fn accepted_bytes(&self) -> u64 {
+        let waiting = (self.head()..self.tail()).filter_map(|pos| self.entry(pos));
+        waiting.map(|entry| entry.accepted_bytes()).sum()
+    }
+
     /// The store has room for `bytes` more that are acknowledged before they are stored.
     pub fn grant_bytes(&self, bytes: u64) {
         self.control(control::CREDITS)
@@ -347,8 +372,7 @@ impl<'a> OrderedQueue<'a> {
         // Acquire pairs with the Release below: what the head seen has passed was executed.
         let head = seen.load(Ordering::Acquire);
         let waiting = tail.load(Ordering::Relaxed).wrapping_sub(head);
-        let limit = self.control(control::BACKLOG_MAX).load(Ordering::Relaxed);
-        if waiting < limit.min(layout::seen_max(self.slots)) {
+        if waiting < self.backlog_max().min(layout::seen_max(self.slots)) {
             return head;
         }
         let head = self.head();
@@ -398,8 +422,9 @@ impl<'a> OrderedQueue<'a> {
 
     #[inline]
     fn may_be_early(&self, waiting: u64, bytes: usize) -> bool {
-        let limit = self.control(control::BACKLOG_MAX).load(Ordering::Relaxed);
-        waiting < limit && self.state() == QueueState::Open && self.take_bytes(bytes as u64)
+        waiting < self.backlog_max()
+            && self.state() == QueueState::Open
+            && self.take_bytes(bytes as u64)
     }
 
     /// Takes granted memory; false if there is less than that, nothing where it is unlimited.

@@ -330,6 +330,34 @@ fn limits_of_early_acknowledgement() {
     assert_eq!(poor[1].counts(), [3, 1, 0]);
 }
 
+/// Goal: memory credits come back with what is executed, exactly, whatever of it was acknowledged
+/// (JB-44). Method: laps of a queue with credits for two writes.
+#[test]
+fn memory_credits_come_back_with_execution() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let session = grant(ingress.sessions, 1);
+    queues[0].set_credits(5);
+    for lap in 0..5 {
+        let admit = |index| ingress.admit(&set(session, lap * 10 + index, 3, b"\x03v"), 0);
+        assert_eq!(admit(1), Verdict::Accepted(lap * 3));
+        assert_eq!(admit(2), Verdict::Accepted(lap * 3 + 1));
+        assert_eq!(admit(3), Verdict::Queued(lap * 3 + 2), "one byte is left");
+        assert_eq!(
+            (queues[0].credits(), queues[0].accepted_bytes()),
+            (Some(1), 4)
+        );
+        let (_, drained) = drain(&queues[0]);
+        assert_eq!((drained.entries, drained.accepted_bytes), (3, 4));
+        assert_eq!(queues[0].accepted_bytes(), 0);
+        queues[0].grant_bytes(drained.accepted_bytes);
+        assert_eq!(queues[0].credits(), Some(5));
+    }
+    queues[0].set_credits(2 * layout::BYTES_UNLIMITED);
+    assert_eq!(queues[0].credits(), None, "not counted");
+}
+
 /// Goal: sessions belong to an address, end with their lease or their client, and come back under
 /// another generation; granting twice for one nonce gives one session.
 #[test]

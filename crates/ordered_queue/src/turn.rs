@@ -47,6 +47,9 @@ pub enum TurnStep<'a> {
 pub struct Drained {
     /// Entries that are executed now.
     pub entries: u64,
+    /// Bytes of those among them that were acknowledged when they were admitted: the queue's memory
+    /// credits lack them until they are granted again.
+    pub accepted_bytes: u64,
     /// Why it ended.
     pub stop: TurnEnd,
 }
@@ -100,8 +103,10 @@ impl Turn {
         mut carry_out: impl FnMut(TurnStep<'a>),
     ) -> Drained {
         let (count, stop) = self.look(lease, entries_max.min(TURN_MAX));
+        let mut accepted_bytes = 0;
         for index in 0..count {
             if let Some(entry) = lease.entry(index as u64) {
+                accepted_bytes += entry.accepted_bytes();
                 self.execute(lease, index, entry, &mut carry_out);
                 if let Some(sessions) = sessions {
                     sessions.settle(&entry);
@@ -115,6 +120,7 @@ impl Turn {
         }
         Drained {
             entries: count as u64,
+            accepted_bytes,
             stop,
         }
     }

@@ -1,6 +1,7 @@
 //! The network card's program against its Rust twin, and over the death of its server.
 //!
-//! All of it needs the privilege to load BPF programs; without it the tests say so and end.
+//! All of it needs the privilege to load BPF programs: root without it fails, and nobody else is
+//! tested, which standard error says (`namespace.rs`).
 
 #![allow(
     clippy::unwrap_used,

@@ -94,10 +94,15 @@ fn run(workspace: &Workspace, log: &Log, step: &str, targets: &[&str]) -> Result
         }
     }
     let failure = (!failed.is_empty()).then(|| format!("repeat with: {}", failed.join("; ")));
-    let remark = format!(
+    let aloud = |one: &Ended| one.output.matches("SKIPPED: ").count();
+    let skipped: usize = ended.iter().map(aloud).sum();
+    let mut remark = format!(
         "built in {build_seconds:.0} s; longest: {}",
         longest.join(", ")
     );
+    if skipped > 0 {
+        remark += &format!("; SKIPPED: {skipped} tests that need root, namespaces and XDP");
+    }
     Ok(Outcome::counted(tally, failure).remark(remark))
 }
 

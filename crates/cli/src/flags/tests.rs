@@ -169,12 +169,14 @@ fn the_native_path_is_off_unless_asked_for() {
     assert!(config("").native.is_none() && config("--native 0").native.is_none());
     let asked = config(
         "--native 11311 --native-mode raw --native-queues 32 --native-slots 256 \
-         -o native_backlog=9,native_placement=owner,native_service_us=0.5",
+         -o native_backlog=9,native_read_wait_us=50 \
+         -o native_placement=owner,native_service_us=0.5",
     );
     let native = asked.native.unwrap();
     assert_eq!((native.port, native.mode), (11311, Some(NativeMode::Raw)));
     assert_eq!((native.queues, native.slots), (32, Some(256)));
     assert_eq!((native.backlog_max, native.service_ns), (9, 500));
+    assert_eq!(native.read_wait_us, 50);
     assert_eq!(native.placement, NativePlacement::Owner);
     assert_eq!(config("--native -1").native.unwrap().port, 0);
     for wrong in [
@@ -266,7 +268,7 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
 ];
 
 /// The same for `-o`, where `None` is no value at all. An option with no bad values takes none.
-const BAD_OPTIONS: [(&str, &[&str]); 28] = [
+const BAD_OPTIONS: [(&str, &[&str]); 29] = [
     ("maxconns_fast", &["=1", "="]),
     ("no_maxconns_fast", &["=0"]),
     ("idle_timeout", &["", "=-1", "=x", "=4294967296"]),
@@ -282,6 +284,7 @@ const BAD_OPTIONS: [(&str, &[&str]); 28] = [
     ("size_epoch", &["", "=0", "=-1"]),
     ("slow_us", &["", "=-1", "=x"]),
     ("native_backlog", &["", "=-1", "=x"]),
+    ("native_read_wait_us", &["", "=-1", "=x", "=1000001"]),
     ("native_sessions", &["", "=0", "=65537"]),
     ("native_address_sessions", &["", "=0", "=17"]),
     ("native_lease_ms", &["", "=99", "=-1"]),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use curtail_codec::native::{DATAGRAM_BYTES_MAX, HEADER_BYTES};
-use curtail_ordered_queue::layout;
+use curtail_ordered_queue::{EarlyLimits, layout};
 use curtail_runtime::{Attach, SteerBy};
 use curtail_types::{Key, named_enum};
 
@@ -32,8 +32,12 @@ pub struct NativeConfig {
     pub sessions_per_address: usize,
     /// How long a session lasts unused, in milliseconds.
     pub lease_ms: u32,
-    /// How many writes may wait in a queue for one to be acknowledged before it is executed.
+    /// How many writes may wait in a queue at most for one to be acknowledged before it is
+    /// executed.
     pub backlog_max: u64,
+    /// How long a read may have to wait for writes that were acknowledged before it, in
+    /// microseconds: fewer than `backlog_max` may wait where execution is slow. 0: that many.
+    pub read_wait_us: u32,
     /// Which workers run requests, and execute a queue.
     pub placement: NativePlacement,
     /// Which worker's socket a datagram comes to, where workers receive.
@@ -111,6 +115,7 @@ impl Default for NativeConfig {
             sessions_per_address: 16,
             lease_ms: 60_000,
             backlog_max: 256,
+            read_wait_us: 1000,
             placement: NativePlacement::default(),
             choice: NativeChoice::default(),
             datagram_bytes_max: 1452,
@@ -148,6 +153,16 @@ impl NativeConfig {
             let slots = 1_u64 << (share.max(1) as u64).ilog2();
             slots.clamp(SLOTS_LEAST, SLOTS_MOST)
         })
+    }
+
+    /// What may be acknowledged early in each of its queues of so many slots. Of the memory limit
+    /// an eighth is for writes that are acknowledged and not stored yet.
+    pub(crate) fn early_limits(&self, slots: u64, memory_bytes_max: usize) -> EarlyLimits {
+        EarlyLimits {
+            read_wait_ns: u64::from(self.read_wait_us) * 1000,
+            entries_max: self.backlog_max.min(slots),
+            bytes_max: (memory_bytes_max / 8 / self.queues) as u64,
+        }
     }
 
     /// What is wrong with it, in words for an operator.
@@ -214,6 +229,19 @@ mod tests {
             ..NativeConfig::default()
         };
         assert_eq!(told.slots_under(64 << 20), 512);
+    }
+
+    /// Bytes are counted under a memory limit that the longest datagrams of a full backlog would
+    /// exceed an eighth of, and not by default.
+    #[test]
+    fn the_memory_limit_bounds_what_is_acknowledged_and_not_stored() {
+        let config = NativeConfig::default();
+        let limits = |memory| config.early_limits(config.slots_under(memory), memory);
+        assert_eq!(limits(64 << 20).entries_max, 256);
+        assert!(!limits(64 << 20).counts_bytes() && !limits(1 << 30).counts_bytes());
+        let scarce = limits(6 << 20);
+        assert_eq!((scarce.entries_max, scarce.bytes_max), (64, 49_152));
+        assert!(scarce.counts_bytes());
     }
 
     #[test]

@@ -28,6 +28,7 @@ use crate::{
     native::{
         Native,
         counters::{NativeCount, NativeCounts},
+        execution_pace::TurnStart,
         reply_cache::Done,
         reply_sender::{Post, Sender, address_of, place, session_name, value_bytes_max},
     },
@@ -43,6 +44,8 @@ pub(crate) struct Executor {
     /// A bit for each queue that it had the lease of as a helper since the last
     /// [`Executor::take_helped`].
     helped: u64,
+    /// Whether the last turn executed many entries.
+    was_long: bool,
 }
 
 /// What carrying out a step needs beside the turn.
@@ -74,6 +77,7 @@ impl Executor {
                 last: None,
             },
             helped: 0,
+            was_long: false,
         }
     }
 
@@ -92,6 +96,7 @@ impl Executor {
     ) -> Option<Drained> {
         let queue = native.queue(number)?;
         let mut lease = self.lease(queue)?;
+        let start = TurnStart::now(&lease, self.was_long);
         let (turn, state) = (&mut self.turn, &mut self.state);
         let first = lease.head();
         let mut applied = 0;
@@ -116,6 +121,7 @@ impl Executor {
                 TurnStep::Answer(entry) => state.answer(&queue_cx, entry),
             },
         );
+        self.was_long = native.account_turn(number, queue, start, drained);
         drop(lease);
         state.counts.add(NativeCount::Leases, 1);
         state.counts.add(NativeCount::Executed, drained.entries);

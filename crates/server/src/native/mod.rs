@@ -24,6 +24,7 @@
 #[cfg(feature = "baselines")]
 mod baselines;
 mod counters;
+mod execution_pace;
 mod executor;
 mod handshake;
 mod host;
@@ -46,7 +47,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use curtail_codec::native::{Cookies, DATAGRAM_BYTES_MAX, Head};
 use curtail_ordered_queue::{
-    OrderedQueue, QueueEntry, QueueState, SessionLimits, Sessions, Stamps, layout,
+    EarlyLimits, OrderedQueue, QueueEntry, QueueState, SessionLimits, Sessions, Stamps, layout,
 };
 use curtail_runtime::DatagramSocket;
 use curtail_types::{HashSeed, Now};
@@ -55,8 +56,8 @@ use tracing::error;
 use crate::{
     log::{Limit, component, log_flush},
     native::{
-        counters::PublishedNativeCounts, handshake::Grants, queue_memory::QueueMemory,
-        reply_cache::Answers, session_local_addresses::Locals,
+        counters::PublishedNativeCounts, execution_pace::ExecutionPace, handshake::Grants,
+        queue_memory::QueueMemory, reply_cache::Answers, session_local_addresses::Locals,
     },
     sync::{AtomicU64, Mutex, Relaxed},
     test_faults::{Fault, TestFaults},
@@ -70,7 +71,7 @@ pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub use crate::native::start::check_native;
 pub(crate) use crate::native::start::{Opened, Opening};
-pub(crate) use crate::native::stats::{NativeQueues, statistics};
+pub(crate) use crate::native::stats::{NativeQueues, QueueEarly, statistics};
 pub(crate) use crate::native::stream::Streams;
 pub(crate) use crate::native::worker_turn::NativeTurns;
 
@@ -82,6 +83,9 @@ pub(crate) struct Native {
     pub(crate) flushes: Limit,
     memory: Box<dyn QueueMemory>,
     queue_words: usize,
+    /// What may be acknowledged early, and how fast each queue is executed, on which it depends.
+    early: EarlyLimits,
+    paces: Box<[ExecutionPace]>,
     /// Of this life of the queues.
     incarnation: u64,
     seed: HashSeed,

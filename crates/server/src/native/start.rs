@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 
 use curtail_codec::native::Cookies;
 use curtail_dispatch::Worker as Id;
-use curtail_ordered_queue::{OrderedQueue, QueueState, layout, recover};
+use curtail_ordered_queue::{
+    EarlyLimits, ExecutionTime, OrderedQueue, QueueState, layout, recover,
+};
 use curtail_runtime::{
     BindError, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp, monotonic_ns,
 };
@@ -20,6 +22,7 @@ use crate::{
     native::{
         Native, NativeConfig, NativeMode, Streams,
         counters::PublishedNativeCounts,
+        execution_pace::ExecutionPace,
         handshake::{Grants, answers_for},
         queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
         reply_sender,
@@ -57,10 +60,6 @@ pub(crate) struct Opened {
 
 /// Bytes that the kernel is asked to hold for a socket: a few thousand short datagrams.
 const RECEIVE_BYTES: usize = 4 << 20;
-
-/// Memory that the store grants to writes that are acknowledged before they are stored: it evicts
-/// when it has to, so the slots of the queues are what bounds them.
-const GRANTED_BYTES: u64 = 2 * layout::BYTES_UNLIMITED;
 
 impl Opened {
     /// Both parts.
@@ -180,6 +179,10 @@ impl Opening {
             false => Locals::new(0),
         };
         let mut native = Native {
+            early: self.early_limits(config),
+            paces: (0..self.config.queues)
+                .map(|_| ExecutionPace::default())
+                .collect(),
             mode: self.mode,
             flushes: Limit::default(),
             queue_words: layout::queue_words(self.shape.slots),
@@ -211,28 +214,46 @@ impl Opening {
                     .to_owned(),
             );
         }
-        let early = config.evict && native.mode != NativeMode::Raw;
-        let now_ns = monotonic_ns();
-        for queue in native.all_queues() {
-            native.memory.beat();
-            queue.set_backlog_max(if early { native.config.backlog_max } else { 0 });
-            queue.beat(now_ns);
-            queue.set_state(QueueState::Open);
-        }
+        native.take_writes();
         let bytes = isize::try_from(native.memory_bytes()).unwrap_or(isize::MAX);
         store.account(bytes);
         let note = (!notes.is_empty()).then(|| notes.join("; "));
         Ok(Opened { native, note })
     }
+
+    /// What may fail for want of memory is not promised, and RawRPC promises nothing.
+    fn early_limits(&self, config: &Config) -> EarlyLimits {
+        let (slots, memory_bytes_max) = (self.shape.slots, config.memory_bytes_max);
+        let limits = self.config.early_limits(slots, memory_bytes_max);
+        match config.evict && self.mode != NativeMode::Raw {
+            true => limits,
+            false => EarlyLimits {
+                entries_max: 0,
+                ..limits
+            },
+        }
+    }
 }
 
 impl Native {
+    /// Opens the queues, with the limits that hold until executions were timed.
+    fn take_writes(&self) {
+        let (early, now_ns) = (self.early, monotonic_ns());
+        for queue in self.all_queues() {
+            self.memory.beat();
+            queue.set_backlog_max(early.entries(ExecutionTime::default()));
+            queue.set_credits(early.credits(queue.accepted_bytes()));
+            queue.beat(now_ns);
+            queue.set_state(QueueState::Open);
+        }
+    }
+
     /// Makes the queues in fresh memory, or takes over those of an earlier process.
     fn open_queues(&mut self, threads: usize) -> Result<Option<String>, StartError> {
         let slots = self.slots();
         if !self.memory.is_found() {
             for words in self.memory.queues().chunks_exact(self.queue_words) {
-                OrderedQueue::format(words, slots, self.incarnation).grant_bytes(GRANTED_BYTES);
+                OrderedQueue::format(words, slots, self.incarnation);
             }
             return Ok(None);
         }

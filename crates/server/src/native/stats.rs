@@ -13,6 +13,7 @@ pub(crate) fn statistics(native: &Native, mut row: impl FnMut(&str, &dyn Display
         queued,
         found_full,
         depths,
+        early,
     } = native.queues();
     row("native:accepted", &accepted);
     row("native:queued", &queued);
@@ -23,12 +24,21 @@ pub(crate) fn statistics(native: &Native, mut row: impl FnMut(&str, &dyn Display
         "native:backlog_max",
         &depths.iter().max().copied().unwrap_or(0),
     );
+    let times = early.iter().map(|of| of.execution_ns);
+    row("native:execution_ns", &times.max().unwrap_or(0));
+    let limits = early.iter().map(|of| of.limit);
+    row("native:early_limit", &limits.min().unwrap_or(0));
     let counts = native.counts_total();
     for count in NativeCount::ALL {
         row(count.name(), &counts.get(*count));
     }
     for (number, depth) in depths.iter().enumerate().filter(|(_, depth)| **depth > 0) {
         row(&format!("native:queue:{number}:depth"), depth);
+    }
+    for (number, early) in early.iter().enumerate() {
+        if let Some(credits) = early.credits {
+            row(&format!("native:queue:{number}:credits"), &credits);
+        }
     }
 }
 
@@ -41,12 +51,25 @@ pub(crate) struct NativeQueues {
     pub(crate) found_full: u64,
     /// How much waits in each.
     pub(crate) depths: Vec<u64>,
+    /// What each may acknowledge early.
+    pub(crate) early: Vec<QueueEarly>,
+}
+
+/// What a queue may acknowledge early, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueEarly {
+    /// How long one entry takes to execute.
+    pub(crate) execution_ns: u64,
+    /// Entries that may wait.
+    pub(crate) limit: u64,
+    /// Bytes that may still be acknowledged, where they are counted.
+    pub(crate) credits: Option<u64>,
 }
 
 impl Native {
     pub(crate) fn queues(&self) -> NativeQueues {
         let mut all = NativeQueues::default();
-        for queue in self.all_queues() {
+        for (number, queue) in self.all_queues().into_iter().enumerate() {
             let [accepted, queued, found_full] = queue.counts();
             all.accepted += accepted;
             all.queued += queued;
@@ -54,6 +77,11 @@ impl Native {
             let backlog = queue.backlog();
             let depth = backlog.tail.saturating_sub(backlog.head);
             all.depths.push(depth);
+            all.early.push(QueueEarly {
+                execution_ns: self.execution_ns(number),
+                limit: queue.backlog_max(),
+                credits: queue.credits(),
+            });
         }
         all
     }

@@ -320,7 +320,7 @@ fn sessions_end_with_their_server() {
 fn too_many_waiting_reads_are_told_to_come_again() {
     let server = start(config_with(NativeMode::IoAck, |native| {
         native.service_ns = 2_000_000;
-        native.backlog_max = 1000;
+        (native.backlog_max, native.read_wait_us) = (1000, 0);
     }));
     let mut writer = Client::connect(&server);
     for slot in 0..60 {

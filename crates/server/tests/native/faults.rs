@@ -14,24 +14,24 @@ use std::{
 };
 
 use curtail_codec::native::Opcode;
-use curtail_server::{Config, NativeMode};
-use curtail_testing::{Client as Memcached, native_address, native_config, start};
+use curtail_server::{Config, NativeMode, Server};
+use curtail_testing::{Client as Memcached, native_address, native_config, start, together};
 use curtail_workload::Random;
 
-use crate::support::{Ask, Client, config_with, serve};
+use crate::support::{Ask, Client, config_with, serve, socket_towards};
 
 /// A network between one client and the server: an eighth is lost, an eighth doubled, and each
 /// datagram takes up to 3 ms.
-struct BadNetwork {
-    address: SocketAddr,
+pub(crate) struct BadNetwork {
+    pub(crate) address: SocketAddr,
     done: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
 impl BadNetwork {
-    fn new(server: SocketAddr, seed: u64) -> Self {
+    pub(crate) fn new(server: SocketAddr, seed: u64) -> Self {
         let near = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let far = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let far = socket_towards(server);
         far.connect(server).unwrap();
         for socket in [&near, &far] {
             socket.set_nonblocking(true).unwrap();
@@ -51,6 +51,15 @@ impl BadNetwork {
     fn end(mut self) -> u64 {
         self.done.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for BadNetwork {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -105,51 +114,48 @@ fn counters_are_exact_over_a_bad_network() {
                 native.backlog_max = 8;
             })
         });
-        let to = native_address(&server);
-        let mut memcached = Memcached::connect(&server);
-        for key in ["shared", "own0", "own1", "own2"] {
-            assert_eq!(memcached.ask(format!("set {key} 0 0 1\r\n0\r\n")), "STORED");
-        }
-        let counted: u64 = thread::scope(|scope| {
-            let clients: Vec<_> = (0..3)
-                .map(|number| {
-                    scope.spawn(move || {
-                        let network = BadNetwork::new(to, number + 1);
-                        let mut client = Client::connect_to(network.address);
-                        let own = format!("own{number}");
-                        for round in 0..60_u8 {
-                            let key = if round % 3 == 0 {
-                                b"shared"
-                            } else {
-                                own.as_bytes()
-                            };
-                            let count = Ask::new(Opcode::Increment, key).argument(1);
-                            let ask = if round % 2 == 0 {
-                                count.nilext()
-                            } else {
-                                count
-                            };
-                            let bytes = client.bytes(round % 5, ask);
-                            let answer = client.exchange(&bytes);
-                            match round % 2 {
-                                0 => drop(answer.accepted()),
-                                _ => drop(answer.number()),
-                            }
-                        }
-                        network.end()
-                    })
-                })
-                .collect();
-            let disturbed = clients.into_iter().map(|client| client.join());
-            disturbed.map(Result::unwrap).sum()
-        });
-        assert!(counted > 50, "the network was not bad: {counted}");
-        let mut reader = Client::connect(&server);
-        assert_eq!(reader.get(b"shared").unwrap(), b"60", "{mode:?}");
-        for own in ["own0", "own1", "own2"] {
-            assert_eq!(memcached.get(own).unwrap(), "40", "{mode:?}");
+        count_over_bad_networks(&server);
+    }
+}
+
+/// Counts exactly for three clients, each behind a bad network.
+pub(crate) fn count_over_bad_networks(server: &Server) {
+    let to = native_address(server);
+    let mut memcached = Memcached::connect(server);
+    for key in ["shared", "own0", "own1", "own2"] {
+        assert_eq!(memcached.ask(format!("set {key} 0 0 1\r\n0\r\n")), "STORED");
+    }
+    let counts = together(3, |number| count_over_bad_network(to, number));
+    let disturbed: u64 = counts.into_iter().sum();
+    assert!(disturbed > 50, "the network was not bad: {disturbed}");
+    let mut reader = Client::connect(server);
+    assert_eq!(reader.get(b"shared").unwrap(), b"60");
+    for own in ["own0", "own1", "own2"] {
+        assert_eq!(memcached.get(own).unwrap(), "40");
+    }
+}
+
+/// Counts 20 times in a shared key and 40 times in an own one; how many datagrams were disturbed.
+fn count_over_bad_network(to: SocketAddr, number: usize) -> u64 {
+    let network = BadNetwork::new(to, number as u64 + 1);
+    let mut client = Client::connect_to(network.address);
+    let own = format!("own{number}");
+    for round in 0..60_u8 {
+        let key = match round % 3 {
+            0 => b"shared",
+            _ => own.as_bytes(),
+        };
+        let count = Ask::new(Opcode::Increment, key).argument(1);
+        let is_marked = round % 2 == 0;
+        let ask = if is_marked { count.nilext() } else { count };
+        let bytes = client.bytes(round % 5, ask);
+        let answer = client.exchange(&bytes);
+        match is_marked {
+            true => drop(answer.accepted()),
+            false => drop(answer.number()),
         }
     }
+    network.end()
 }
 
 /// A planned stop under load saves every acknowledged write (JB-50), and at most those that were on
@@ -164,7 +170,7 @@ fn a_planned_stop_loses_nothing() {
             ..config_with(mode, |native| {
                 native.service_ns = 300_000;
                 native.slots = Some(1024);
-                native.backlog_max = 1000;
+                (native.backlog_max, native.read_wait_us) = (1000, 0);
             })
         };
         let (server, mut client) = serve(slow.clone());

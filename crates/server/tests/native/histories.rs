@@ -14,11 +14,15 @@ use std::{
 use curtail_codec::native::{ErrorCode, Opcode, Reply, Status};
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_server::{Config, Fault, NativeChoice, NativeMode, NativePlacement, Server};
-use curtail_testing::{Client as Memcached, set, start, together};
+use curtail_testing::{Client as Memcached, native_address, set, start, together};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
-use crate::support::{Answer, Ask, Client, Line, config_with};
+use crate::{
+    faults::BadNetwork,
+    support::{Answer, Ask, Client, Line, config_with},
+    xdp_network::Network,
+};
 
 /// Clients of each of the three kinds.
 const CLIENTS: usize = 3;
@@ -27,12 +31,12 @@ const CLIENTS: usize = 3;
 const STEPS_MAX: u64 = 2_000_000;
 
 /// Runs in which everything has to take part at least once, or a bug has to show.
-const RUNS_MAX: usize = 40;
+pub(crate) const RUNS_MAX: usize = 40;
 
 #[derive(Clone, Copy)]
-struct Amount {
-    rounds: usize,
-    keys: u64,
+pub(crate) struct Amount {
+    pub(crate) rounds: usize,
+    pub(crate) keys: u64,
 }
 
 struct Run<'a> {
@@ -40,6 +44,7 @@ struct Run<'a> {
     started: Clock,
     next_value: AtomicU64,
     amount: Amount,
+    network: Option<&'a Network<'a>>,
 }
 
 /// Who asks.
@@ -52,17 +57,71 @@ enum Kind {
 
 /// A client of any kind.
 enum Asker {
-    Datagrams(Box<Client>, Line),
+    Datagrams(Box<DatagramAsker>),
     Stream(Box<Client>, Line),
     Memcached(Memcached),
 }
 
+/// A client that asks by datagram, and by stream for what fits none.
+struct DatagramAsker {
+    client: Client,
+    stream: Line,
+    /// Lengths of the values that it writes.
+    lengths: &'static [usize],
+    /// What its datagrams pass, if that loses some.
+    _bad: Option<BadNetwork>,
+}
+
+impl DatagramAsker {
+    /// The number is of a client.
+    fn connect(server: &Server, network: Option<&Network<'_>>, number: u32) -> Self {
+        let is_lossy = network.is_some_and(|network| network.is_lossy);
+        let bad = is_lossy.then(|| BadNetwork::new(native_address(server), number.into()));
+        let to = bad.as_ref().map(|bad| bad.address);
+        Self {
+            client: Client::connect_to(to.unwrap_or_else(|| native_address(server))),
+            stream: Line::connect(server),
+            // A datagram of two packets is dropped.
+            lengths: match network {
+                Some(_) => &[12, 12, 900, 1300],
+                None => &[12, 12, 900, 1500],
+            },
+            _bad: bad,
+        }
+    }
+
+    fn ask(&mut self, name: &str, action: Action, random: &mut Random) -> Outcome {
+        let value = value_of(action, self.lengths, random);
+        let ask = spell(name.as_bytes(), action, &value, random);
+        let slot = random.below(8) as u8;
+        let client = &mut self.client;
+        let bytes = client.bytes(slot, ask);
+        // A copy that the network made, and now and then one that comes late.
+        for _ in 0..random.below(3) {
+            client.socket.send_to(&bytes, client.to).unwrap();
+        }
+        let mut answer = client.exchange(&bytes);
+        if let Reply::Error(error) = answer.reply() {
+            assert_eq!(error.code, ErrorCode::TooLarge);
+            answer = self.stream.exchange(&bytes);
+        }
+        if random.below(4) == 0 {
+            client.socket.send_to(&bytes, client.to).unwrap();
+        }
+        outcome_of(action, &answer)
+    }
+}
+
 impl Asker {
-    fn connect(kind: Kind, server: &Server) -> Self {
+    fn connect(kind: Kind, run: &Run<'_>, number: u32) -> Self {
+        let server = run.server;
         let client = || Box::new(Client::connect(server));
         let stream = || Line::connect(server);
         match kind {
-            Kind::Datagrams => Self::Datagrams(client(), stream()),
+            Kind::Datagrams => {
+                let asker = DatagramAsker::connect(server, run.network, number);
+                Self::Datagrams(Box::new(asker))
+            }
             Kind::Stream => Self::Stream(client(), stream()),
             Kind::Memcached => Self::Memcached(Memcached::connect(server)),
         }
@@ -71,25 +130,7 @@ impl Asker {
     fn ask(&mut self, key: u64, action: Action, random: &mut Random) -> Outcome {
         let name = format!("k{key}");
         match self {
-            Self::Datagrams(client, stream) => {
-                let value = value_of(action, &[12, 12, 900, 1500], random);
-                let ask = spell(name.as_bytes(), action, &value, random);
-                let slot = random.below(8) as u8;
-                let bytes = client.bytes(slot, ask);
-                // A copy that the network made, and now and then one that comes late.
-                for _ in 0..random.below(3) {
-                    client.socket.send_to(&bytes, client.to).unwrap();
-                }
-                let mut answer = client.exchange(&bytes);
-                if let Reply::Error(error) = answer.reply() {
-                    assert_eq!(error.code, ErrorCode::TooLarge);
-                    answer = stream.exchange(&bytes);
-                }
-                if random.below(4) == 0 {
-                    client.socket.send_to(&bytes, client.to).unwrap();
-                }
-                outcome_of(action, &answer)
-            }
+            Self::Datagrams(asker) => asker.ask(&name, action, random),
             Self::Stream(client, stream) => {
                 let value = value_of(action, &[12, 3000, 6000, 20_000], random);
                 let ask = spell(name.as_bytes(), action, &value, random);
@@ -177,7 +218,7 @@ impl Run<'_> {
     }
 
     fn client(&self, number: u32, kind: Kind) -> Vec<Entry> {
-        let mut asker = Asker::connect(kind, self.server);
+        let mut asker = Asker::connect(kind, self, number);
         let seed = self.started.elapsed().subsec_nanos();
         let mut random = Random::of_stream(u64::from(seed), u64::from(number));
         let mut entries = Vec::new();
@@ -210,7 +251,7 @@ impl Run<'_> {
 
 /// How a server spreads requests over its workers.
 #[derive(Clone, Copy, Debug)]
-struct Spread {
+pub(crate) struct Spread {
     mode: NativeMode,
     workers: usize,
     placement: NativePlacement,
@@ -218,7 +259,7 @@ struct Spread {
 }
 
 impl Spread {
-    fn new(mode: NativeMode, workers: usize) -> Self {
+    pub(crate) fn new(mode: NativeMode, workers: usize) -> Self {
         Self {
             mode,
             workers,
@@ -229,38 +270,54 @@ impl Spread {
 }
 
 /// What came of a run.
-struct Judgement {
-    verdict: Verdict,
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
     requests: usize,
     /// What took part: early acknowledgements, reads answered from a queue, reads and writes that
     /// waited or helped, copies that were answered again.
     parts: [u64; 4],
 }
 
-fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
+/// Runs clients against a server, on loopback or over a network.
+pub(crate) fn judge(
+    network: Option<&Network<'_>>,
+    spread: Spread,
+    amount: Amount,
+    fault: Fault,
+) -> Judgement {
     let Spread { mode, workers, .. } = spread;
-    let config = config_with(mode, |native| {
+    let mut config = config_with(mode, |native| {
         native.placement = spread.placement;
         native.choice = spread.choice;
         native.slots = Some(64);
         native.backlog_max = 32;
         native.service_ns = 15_000;
     });
+    if let Some(network) = network {
+        network.configure(&mut config);
+    }
     let server = start(Config {
         workers,
         faults: fault.into(),
         ..config
     });
     let run = Run {
+        network,
         server: &server,
         started: Clock::now(),
         next_value: AtomicU64::new(1),
         amount,
     };
     let kinds = [Kind::Datagrams, Kind::Stream, Kind::Memcached];
-    let entries = together(CLIENTS * kinds.len(), |number| {
-        run.client(number as u32, kinds[number % kinds.len()])
-    });
+    let ask = || {
+        together(CLIENTS * kinds.len(), |number| {
+            run.client(number as u32, kinds[number % kinds.len()])
+        })
+    };
+    let entries = match network {
+        Some(network) => network.link.at_client(ask),
+        None => ask(),
+    };
     let history: History = entries.into_iter().flatten().collect();
     let mut memcached = Memcached::connect(&server);
     // Where each key's reads come to the worker that executes each of its writes before the next
@@ -286,10 +343,10 @@ fn judge(spread: Spread, amount: Amount, fault: Fault) -> Judgement {
 }
 
 #[track_caller]
-fn judge_right(spread: Spread, amount: Amount) -> usize {
+pub(crate) fn judge_right(network: Option<&Network<'_>>, spread: Spread, amount: Amount) -> usize {
     let (mut requests, mut parts) = (0, [0; 4]);
     for _ in 0..RUNS_MAX {
-        let judged = judge(spread, amount, Fault::Nothing);
+        let judged = judge(network, spread, amount, Fault::Nothing);
         // A history that is too hard to judge says nothing; another has to.
         if matches!(judged.verdict, Verdict::TooHard { .. }) {
             continue;
@@ -306,7 +363,7 @@ fn judge_right(spread: Spread, amount: Amount) -> usize {
     panic!("{spread:?}: not everything took part: {parts:?}");
 }
 
-const FEW: Amount = Amount {
+pub(crate) const FEW: Amount = Amount {
     rounds: 120,
     keys: 5,
 };
@@ -314,14 +371,14 @@ const FEW: Amount = Amount {
 #[test]
 fn a_thread_that_acknowledges_keeps_every_key_linearizable() {
     for workers in [1, 3] {
-        judge_right(Spread::new(NativeMode::IoAck, workers), FEW);
+        judge_right(None, Spread::new(NativeMode::IoAck, workers), FEW);
     }
 }
 
 #[test]
 fn workers_that_acknowledge_keep_every_key_linearizable() {
     for mode in [NativeMode::Deferred, NativeMode::Raw] {
-        judge_right(Spread::new(mode, 2), FEW);
+        judge_right(None, Spread::new(mode, 2), FEW);
     }
 }
 
@@ -344,7 +401,7 @@ fn every_placement_keeps_every_key_linearizable() {
             choice,
             ..Spread::new(mode, 3)
         };
-        judge_right(spread, FEW);
+        judge_right(None, spread, FEW);
     }
 }
 
@@ -359,7 +416,7 @@ fn planted_bugs_are_caught() {
         Fault::RedoesWrites,
     ] {
         let caught = (0..RUNS_MAX).any(|_| {
-            let judged = judge(Spread::new(NativeMode::IoAck, 2), FEW, fault);
+            let judged = judge(None, Spread::new(NativeMode::IoAck, 2), FEW, fault);
             matches!(judged.verdict, Verdict::Violation(_))
         });
         assert!(caught, "{fault:?} went unnoticed");
@@ -367,7 +424,7 @@ fn planted_bugs_are_caught() {
 }
 
 /// Judges a million requests, or as many as `CURTAIL_HISTORY_REQUESTS` says.
-fn judge_many(mode: NativeMode) {
+pub(crate) fn judge_many(network: Option<&Network<'_>>, mode: NativeMode) {
     let much = Amount {
         rounds: 1500,
         keys: 6,
@@ -376,7 +433,7 @@ fn judge_many(mode: NativeMode) {
     let wanted = wanted.map_or(1_000_000, |text| text.parse().unwrap());
     let (started, mut requests, mut run) = (Clock::now(), 0, 0);
     while requests < wanted {
-        requests += judge_right(Spread::new(mode, 1 + run % 4), much);
+        requests += judge_right(network, Spread::new(mode, 1 + run % 4), much);
         run += 1;
     }
     let seconds = started.elapsed().as_secs();
@@ -386,17 +443,17 @@ fn judge_many(mode: NativeMode) {
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_io_ack_stay_linearizable() {
-    judge_many(NativeMode::IoAck);
+    judge_many(None, NativeMode::IoAck);
 }
 
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_deferred_stay_linearizable() {
-    judge_many(NativeMode::Deferred);
+    judge_many(None, NativeMode::Deferred);
 }
 
 #[test]
 #[ignore = "minutes: run by cargo xtask test --all"]
 fn a_million_requests_of_raw_stay_linearizable() {
-    judge_many(NativeMode::Raw);
+    judge_many(None, NativeMode::Raw);
 }

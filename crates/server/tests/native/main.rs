@@ -4,6 +4,7 @@
 
 mod attacks;
 mod basics;
+mod early_limit;
 mod faults;
 mod histories;
 mod memcached_datagrams;
@@ -11,4 +12,9 @@ mod memcached_datagrams;
 mod namespace;
 mod streams;
 mod support;
+#[path = "../../../runtime/tests/nic/veth.rs"]
+mod veth;
 mod xdp;
+mod xdp_attacks;
+mod xdp_kills;
+mod xdp_network;

@@ -176,7 +176,8 @@ fn a_stream_that_breaks_leaves_nothing() {
 #[test]
 fn a_large_write_comes_after_what_was_accepted_before_it() {
     let config = config_with(NativeMode::IoAck, |native| {
-        (native.service_ns, native.backlog_max) = (200_000, 1000);
+        native.service_ns = 200_000;
+        (native.backlog_max, native.read_wait_us) = (1000, 0);
     });
     let (server, mut client) = serve(config);
     let mut line = Line::connect(&server);

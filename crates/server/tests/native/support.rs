@@ -174,7 +174,7 @@ impl Answer {
         }
     }
 
-    fn slot_and_sequence(&self) -> (u8, u64) {
+    pub(crate) fn slot_and_sequence(&self) -> (u8, u64) {
         let echo = match self.reply() {
             Reply::Ack(ack) => ack.echo,
             Reply::Nack(nack) => nack.echo,
@@ -208,12 +208,12 @@ impl Client {
     }
 
     pub(crate) fn connect_to(to: SocketAddr) -> Self {
-        Self::over(socket(), to)
+        Self::over(socket_towards(to), to)
     }
 
     /// One that takes answers only from where it sends to.
     pub(crate) fn connect_strictly(to: SocketAddr) -> Self {
-        let socket = socket();
+        let socket = socket_towards(to);
         socket.connect(to).unwrap();
         Self::over(socket, to)
     }
@@ -352,7 +352,20 @@ impl Line {
 }
 
 pub(crate) fn socket() -> UdpSocket {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket_at(SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+/// A socket that reaches `to`.
+pub(crate) fn socket_towards(to: SocketAddr) -> UdpSocket {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    match to.ip().is_loopback() {
+        true => socket(),
+        false => socket_at(any),
+    }
+}
+
+pub(crate) fn socket_at(address: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(address).unwrap();
     socket.set_read_timeout(Some(RESEND)).unwrap();
     socket
 }

@@ -1,23 +1,20 @@
-//! The network card's program in front of a real server, on `lo` of a namespace of the test's own.
-//! Where this process may not have one, the tests say so and end.
+//! The network card's program in front of a real server, on `lo` of a namespace of the test's own;
+//! `namespace.rs` says who fails and who skips without one.
 
 use curtail_codec::native::{Opcode, Status};
 use curtail_server::{Config, NativeMode};
 use curtail_testing::{Client as Memcached, assert_contains, eventually, start};
 
+use crate::early_limit::accept_up_to_the_limit;
 use crate::namespace::Namespace;
 use crate::support::{Ask, Client, config_with, serve};
+use crate::veth::in_a_thread;
 
 fn on_loopback(namespace: &Namespace) -> Config {
     config_with(NativeMode::Xdp, |native| {
         native.interface = Some("lo".to_owned());
         native.pin = namespace.pins.join("curtail");
     })
-}
-
-/// Namespaces are a thread's own, and tests may share one.
-fn in_a_thread(test: impl FnOnce() + Send + 'static) {
-    std::thread::spawn(test).join().unwrap();
 }
 
 /// Writes that the program acknowledges or queues, reads, and memcached's clients see one store,
@@ -108,5 +105,18 @@ fn what_the_program_acknowledged_is_saved() {
         client.write(b"k", b"v");
         assert_eq!(client.get(b"k").unwrap(), b"v");
         drop(server.stop());
+    });
+}
+
+/// The program acknowledges early up to the limit that the server measures (JB-44).
+#[test]
+fn the_program_goes_by_the_measured_limit() {
+    in_a_thread(|| {
+        let Some(namespace) = Namespace::enter() else {
+            return;
+        };
+        let mut slow = on_loopback(&namespace);
+        slow.native.as_mut().unwrap().service_ns = 2_000_000;
+        accept_up_to_the_limit(&start(slow));
     });
 }

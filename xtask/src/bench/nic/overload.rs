@@ -80,16 +80,15 @@ pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     rows.save(&asked.folder.join("nic-overload.csv"))
 }
 
+/// Limits that no measurement moves, since the simulator's are fixed.
+const CREDITS: &str = "native_backlog=64,native_read_wait_us=0";
+const NOT_READY_LIMIT: &str = "native_backlog=256,native_read_wait_us=0";
+
 /// The simulator's series of the same names.
 fn ways() -> Vec<Way> {
     vec![
-        Way::new("credits", "credits", "xdp", &["-o", "native_backlog=64"]),
-        Way::new(
-            "not-ready",
-            "not-ready",
-            "xdp",
-            &["-o", "native_backlog=256"],
-        ),
+        Way::new("credits", "credits", "xdp", &["-o", CREDITS]),
+        Way::new("not-ready", "not-ready", "xdp", &["-o", NOT_READY_LIMIT]),
         Way::new("raw", "raw-rpc", "raw", &[]),
     ]
 }

@@ -62,7 +62,9 @@ const KEYS: &str = "20000";
 pub(super) fn run(asked: &Asked, binary: &Path) -> Result<()> {
     let ways = ways();
     let mut arguments = asked.server.clone();
-    arguments.extend(["-o".into(), format!("native_service_us={}", asked.work_us)]);
+    // The early limit is fixed, as the simulator's is.
+    let work = format!("native_service_us={},native_read_wait_us=0", asked.work_us);
+    arguments.extend(["-o".into(), work]);
     let link = Link::start(binary, &ways, asked.cores, &arguments, &asked.folder)?;
     let mut rows = Rows::default();
     let chosen =

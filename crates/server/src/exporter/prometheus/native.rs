@@ -5,7 +5,7 @@ use crate::{
     native::{
         Native,
         NativeCount::{self, *},
-        NativeCounts, NativeQueues,
+        NativeCounts, NativeQueues, QueueEarly,
     },
 };
 
@@ -49,6 +49,16 @@ pub(super) const TABLE: &[Family] = families! {
         by("native:found_full", |native| native.queues.found_full);
     Gauge curtail_native_queue_depth "Native writes waiting to be executed, by queue.":
         found("native:queue:*:depth native:backlog native:backlog_max", depths);
+    Gauge curtail_native_early_limit
+        "Native writes that may wait in a queue for one more to be acknowledged early, by queue.":
+        found("native:early_limit", limits);
+    Gauge curtail_native_execution_seconds in Nanoseconds
+        "Time to execute one native write, a moving average, by queue.":
+        found("native:execution_ns", execution_times);
+    Gauge curtail_native_early_credits_bytes in Bytes
+        "Bytes of native writes that may still be acknowledged early, by queue; absent where the \
+         memory limit needs no count.":
+        found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "1 while writes may be acknowledged early, 0 since a damaged one was found.":
         by("", |native| u64::from(native.corrupt == 0));
@@ -125,5 +135,26 @@ fn depths(look: &Look<'_>, samples: &mut Samples<'_>) {
     let native = look.native.iter();
     for (queue, depth) in native.flat_map(|native| &native.queues.depths).enumerate() {
         samples.add(&format!("queue=\"{queue}\""), *depth);
+    }
+}
+
+fn limits(look: &Look<'_>, samples: &mut Samples<'_>) {
+    by_queue(look, samples, |early| Some(early.limit));
+}
+
+fn execution_times(look: &Look<'_>, samples: &mut Samples<'_>) {
+    by_queue(look, samples, |early| Some(early.execution_ns));
+}
+
+fn credits(look: &Look<'_>, samples: &mut Samples<'_>) {
+    by_queue(look, samples, |early| early.credits);
+}
+
+fn by_queue(look: &Look<'_>, samples: &mut Samples<'_>, number: fn(&QueueEarly) -> Option<u64>) {
+    let native = look.native.iter();
+    for (queue, early) in native.flat_map(|native| &native.queues.early).enumerate() {
+        if let Some(number) = number(early) {
+            samples.add(&format!("queue=\"{queue}\""), number);
+        }
     }
 }

@@ -41,6 +41,8 @@ pub struct SliceView {
     pub number: ViewNumber,
     /// The nodes that take part.
     pub members: NodeSet,
+    /// By node: the view in which a member joined, which tells its lives apart.
+    joined: Box<[ViewNumber]>,
     rows: Box<[SliceRow]>,
 }
 
@@ -124,25 +126,58 @@ impl SliceRow {
 }
 
 impl SliceView {
-    /// The first view: every slice begins empty, and the members share them evenly.
+    /// The first view: every slice begins empty at so many nodes, and the members share them
+    /// evenly. What is empty is in sync.
     ///
     /// # Panics
     /// When there is no member or no slice.
-    pub fn first(number: ViewNumber, members: NodeSet, slices: u16) -> Self {
+    pub fn first(number: ViewNumber, members: NodeSet, slices: u16, replicas: usize) -> Self {
         assert!(!members.is_empty(), "slices need a node");
         assert!(slices > 0, "keys need a slice");
         let order: Vec<NodeId> = members.into_iter().collect();
-        let primary = |slice: u16| order.get(slice as usize % order.len());
-        let rows = (0..slices).filter_map(primary);
+        let row = |slice: u16| {
+            let (slice, count) = (usize::from(slice), order.len());
+            let others = (count - 1).max(1);
+            // Each turn around the nodes pairs a primary with other followers.
+            let following = |step: usize| match step {
+                0 => order.get(slice % count),
+                _ => order.get((slice + 1 + (slice / count + step - 1) % others) % count),
+            };
+            let holders: NodeSet = (0..replicas.clamp(1, count))
+                .filter_map(following)
+                .copied()
+                .collect();
+            let primary = following(0).copied().unwrap_or_default();
+            SliceRow {
+                in_sync: holders.with(primary),
+                holders: holders.with(primary),
+                ..SliceRow::empty(primary, number)
+            }
+        };
+        let joined = |node| match members.contains(NodeId(node)) {
+            true => number,
+            false => ViewNumber(0),
+        };
+        let last = order.last().map_or(0, |node| node.0);
         Self {
             number,
             members,
-            rows: rows.map(|&node| SliceRow::empty(node, number)).collect(),
+            joined: (0..=last).map(joined).collect(),
+            rows: (0..slices).map(row).collect(),
         }
     }
 
     /// A view of these rows, as a store keeps them; `None` if they cannot be.
-    pub fn of_rows(number: ViewNumber, members: NodeSet, rows: Vec<SliceRow>) -> Option<Self> {
+    pub fn of_rows(
+        number: ViewNumber,
+        joined: impl IntoIterator<Item = (NodeId, ViewNumber)>,
+        rows: Vec<SliceRow>,
+    ) -> Option<Self> {
+        let (mut members, mut by_node) = (NodeSet::NONE, Vec::new());
+        for (node, view) in joined {
+            members = members.with(node);
+            note_joined(&mut by_node, node, view);
+        }
         let is_sound = |row: &SliceRow| {
             row.in_sync.contains(row.primary)
                 && row.holders.contains_all(row.in_sync)
@@ -154,6 +189,7 @@ impl SliceView {
         (fits && rows.iter().all(is_sound)).then(|| Self {
             number,
             members,
+            joined: by_node.into(),
             rows: rows.into(),
         })
     }
@@ -173,6 +209,19 @@ impl SliceView {
         self.rows.get(slice.0 as usize)
     }
 
+    /// The view in which a member joined.
+    pub fn joined(&self, node: NodeId) -> Option<ViewNumber> {
+        let joined = self.joined.get(node.0 as usize).copied();
+        joined.filter(|_| self.members.contains(node))
+    }
+
+    /// The members that are the same, and have not died in between, as in `other`.
+    pub fn lasting(&self, other: &Self) -> NodeSet {
+        let lasts = |node: &NodeId| self.joined(*node) == other.joined(*node);
+        let both = self.members.intersection(other.members);
+        both.into_iter().filter(lasts).collect()
+    }
+
     /// The slice of a key.
     pub fn slice_of(&self, key: RouteHash) -> SliceId {
         slice_of(key, self.slices())
@@ -183,9 +232,14 @@ impl SliceView {
     #[must_use]
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Self {
         let number = ViewNumber(self.number.0 + 1);
+        let mut joined = self.joined.to_vec();
+        for node in joining.difference(self.members) {
+            note_joined(&mut joined, node, number);
+        }
         let mut next = Self {
             number,
             members: self.members.union(joining).difference(dead),
+            joined: joined.into(),
             rows: self.rows.clone(),
         };
         next.remove(dead);
@@ -244,6 +298,14 @@ impl SliceView {
     }
 }
 
+fn note_joined(joined: &mut Vec<ViewNumber>, node: NodeId, view: ViewNumber) {
+    let index = node.0 as usize;
+    joined.resize(joined.len().max(index + 1), ViewNumber(0));
+    if let Some(of) = joined.get_mut(index) {
+        *of = view;
+    }
+}
+
 /// The slice of a key, when there are so many: the top bits of its route hash.
 #[inline]
 pub const fn slice_of(key: RouteHash, slices: u16) -> SliceId {
@@ -271,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_holder_enters_becomes_primary_and_the_old_one_exits() {
-        let view = SliceView::first(ViewNumber(1), nodes(2), 2);
+        let view = SliceView::first(ViewNumber(1), nodes(2), 2, 1);
         let view = step(&view, 0, RowStep::Hold(N[1]));
         assert_eq!(step(&view, 0, RowStep::HandOver(N[1])).rows, view.rows);
         let view = step(&view, 0, RowStep::Enter(N[1]));
@@ -285,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_change_of_an_earlier_view_is_void() {
-        let view = SliceView::first(ViewNumber(1), nodes(2), 1);
+        let view = SliceView::first(ViewNumber(1), nodes(2), 1, 1);
         let view = step(&view, 0, RowStep::Hold(N[1]));
         let view = step(&view, 0, RowStep::Enter(N[1]));
         let late = change(&view, 0, RowStep::Exit(N[1]));
@@ -298,7 +360,7 @@ mod tests {
 
     #[test]
     fn an_heir_is_in_sync_and_a_slice_without_one_begins_empty() {
-        let view = SliceView::first(ViewNumber(1), nodes(3), 3);
+        let view = SliceView::first(ViewNumber(1), nodes(3), 3, 1);
         let view = step(&view, 0, RowStep::Hold(N[1]));
         let view = step(&view, 0, RowStep::Enter(N[1]));
         let view = step(&view, 0, RowStep::Hold(N[2]));

@@ -77,6 +77,7 @@ impl Follower {
             self.left.clear();
             self.applied = append.seq;
         } else if follows && append.change.kind != ChangeKind::Begin {
+            // Only what is sent to it no more, though it does not know yet, finds no room.
             self.apply(host, from, append);
         }
         while self
@@ -98,7 +99,8 @@ impl Follower {
         let change = &append.change;
         match change.kind {
             ChangeKind::Flush => host.clear(append.slice, Some(change.version)),
-            _ => host.apply(from, change),
+            _ if !host.apply(from, change) => return,
+            _ => {}
         }
         host.saw(change.version);
         self.seen = self.seen.max(change.version);

@@ -25,7 +25,7 @@ pub struct ReplicaConfig {
     pub waiting_max: usize,
     /// Unfinished changes that a slice may have.
     pub window_max: usize,
-    /// Bytes of room that a primary asks of a follower at a time.
+    /// Bytes of room that a primary asks of a follower at a time; 0 if stores have no end.
     pub room_ask: u64,
     /// Slices that may catch up at a time.
     pub catch_ups_max: usize,
@@ -147,8 +147,9 @@ pub trait ReplicaHost {
     fn send(&mut self, to: NodeSet, message: &ReplicaMessage);
 
     /// Applies a change of primary `from` to the local store: `Store` with the incoming image, or
-    /// a removal if there is none. It takes its room out of what was promised.
-    fn apply(&mut self, from: NodeId, change: &SliceChange);
+    /// a removal if there is none. It takes its room out of what was promised; if that is less, it
+    /// changes nothing and returns false.
+    fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool;
 
     /// The version and the bytes of the stored item.
     fn item(&self, key: RouteHash) -> Option<(Cas, u32)>;

@@ -396,13 +396,14 @@ impl Replica {
             return;
         }
         let next = Arc::new(next.clone());
-        self.view = Some(Arc::clone(&next));
-        self.rooms.enter_view(cx, host, next.members);
+        let last = self.view.replace(Arc::clone(&next));
+        let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
+        self.rooms.enter_view(cx, host, lasting);
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
-            self.enter_row(cx, host, slice, (next.number, *row));
+            self.enter_row(cx, host, slice, (next.number, *row, lasting));
         }
-        let again = self.forwarding.enter_view(host, next.members);
+        let again = self.forwarding.enter_view(host, lasting);
         for (request, since) in again {
             self.request(cx, host, request, since);
         }
@@ -414,14 +415,14 @@ impl Replica {
         cx: &Context,
         host: &mut impl ReplicaHost,
         slice: SliceId,
-        (view, row): (ViewNumber, SliceRow),
+        (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
         let rooms = &mut self.rooms;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, rooms, (view, row));
+                primary.enter_row(cx, host, rooms, (view, row, lasting));
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
@@ -480,6 +481,9 @@ impl Replica {
         } else if row.holders.contains(me) {
             if follower.term != row.term {
                 follower.enter_term(row.term);
+                if row.born == row.term {
+                    host.clear(slice, None);
+                }
                 if row.in_sync.contains(me) {
                     follower.send_tail(host, slice, row.primary);
                 }

@@ -20,7 +20,7 @@ use super::{
     Gate, Ran, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
     catch_up::CatchUp,
     machine::Context,
-    message::{ChangeKind, ReplicaMessage, SliceChange},
+    message::{ChangeKind, SliceChange},
     rooms::Rooms,
     stream::Streams,
 };
@@ -436,10 +436,10 @@ impl Primary {
         cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
-        (view, row): (ViewNumber, SliceRow),
+        (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         (self.view, self.row) = (view, row);
-        let others = row.followers();
+        let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {
             *missing = missing.intersection(row.in_sync);

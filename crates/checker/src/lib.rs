@@ -41,5 +41,5 @@ pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
-pub use slices::{Faults, SLICE_MODELS, SliceAction, SliceSetup, SliceWorld};
+pub use slices::{SLICE_MODELS, SliceAction, SliceFaults, SliceSetup, SliceWorld};
 pub use world::{Label, World};

@@ -228,9 +228,8 @@ impl SliceView {
     }
 
     /// The next view, with those of `changes` that still apply, `joining` as members without
-    /// slices, and without `dead`.
-    #[must_use]
-    pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Self {
+    /// slices, and without `dead`; `None` if that is what it is.
+    pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
         let mut joined = self.joined.to_vec();
         for node in joining.difference(self.members) {
@@ -254,7 +253,8 @@ impl SliceView {
                 *row = row.after(change.step, number).unwrap_or(*row);
             }
         }
-        next
+        let changes = next.members != self.members || next.rows != self.rows;
+        changes.then_some(next)
     }
 
     /// Takes nodes out of all rows. A dead primary is replaced by the member of the in-sync set
@@ -327,19 +327,19 @@ mod tests {
         RowChange { slice, view, step }
     }
 
-    fn step(view: &SliceView, slice: u16, step: RowStep) -> SliceView {
+    fn step(view: &SliceView, slice: u16, step: RowStep) -> Option<SliceView> {
         view.next(&[change(view, slice, step)], NodeSet::NONE, NodeSet::NONE)
     }
 
     #[test]
     fn a_holder_enters_becomes_primary_and_the_old_one_exits() {
         let view = SliceView::first(ViewNumber(1), nodes(2), 2, 1);
-        let view = step(&view, 0, RowStep::Hold(N[1]));
-        assert_eq!(step(&view, 0, RowStep::HandOver(N[1])).rows, view.rows);
-        let view = step(&view, 0, RowStep::Enter(N[1]));
-        let view = step(&view, 0, RowStep::HandOver(N[1]));
-        assert_eq!(step(&view, 0, RowStep::Exit(N[1])).rows, view.rows);
-        let view = step(&view, 0, RowStep::Exit(N[0]));
+        let view = step(&view, 0, RowStep::Hold(N[1])).unwrap();
+        assert_eq!(step(&view, 0, RowStep::HandOver(N[1])), None);
+        let view = step(&view, 0, RowStep::Enter(N[1])).unwrap();
+        let view = step(&view, 0, RowStep::HandOver(N[1])).unwrap();
+        assert_eq!(step(&view, 0, RowStep::Exit(N[1])), None);
+        let view = step(&view, 0, RowStep::Exit(N[0])).unwrap();
         let row = *view.row(SliceId(0)).unwrap();
         assert_eq!((row.primary, row.holders), (N[1], NodeSet::only(N[1])));
         assert_eq!((row.term, row.born), (ViewNumber(4), ViewNumber(1)));
@@ -348,27 +348,24 @@ mod tests {
     #[test]
     fn a_change_of_an_earlier_view_is_void() {
         let view = SliceView::first(ViewNumber(1), nodes(2), 1, 1);
-        let view = step(&view, 0, RowStep::Hold(N[1]));
-        let view = step(&view, 0, RowStep::Enter(N[1]));
-        let late = change(&view, 0, RowStep::Exit(N[1]));
-        let view = step(&view, 0, RowStep::HandOver(N[1]));
-        assert_eq!(
-            view.next(&[late], NodeSet::NONE, NodeSet::NONE).rows,
-            view.rows
-        );
+        let view = step(&view, 0, RowStep::Hold(N[1])).unwrap();
+        let view = step(&view, 0, RowStep::Enter(N[1])).unwrap();
+        let late = change(&view, 0, RowStep::Exit(N[0]));
+        let view = step(&view, 0, RowStep::HandOver(N[1])).unwrap();
+        assert_eq!(view.next(&[late], NodeSet::NONE, NodeSet::NONE), None);
     }
 
     #[test]
     fn an_heir_is_in_sync_and_a_slice_without_one_begins_empty() {
         let view = SliceView::first(ViewNumber(1), nodes(3), 3, 1);
-        let view = step(&view, 0, RowStep::Hold(N[1]));
-        let view = step(&view, 0, RowStep::Enter(N[1]));
-        let view = step(&view, 0, RowStep::Hold(N[2]));
-        let after = view.next(&[], NodeSet::NONE, NodeSet::only(N[0]));
+        let view = step(&view, 0, RowStep::Hold(N[1])).unwrap();
+        let view = step(&view, 0, RowStep::Enter(N[1])).unwrap();
+        let view = step(&view, 0, RowStep::Hold(N[2])).unwrap();
+        let after = view.next(&[], NodeSet::NONE, NodeSet::only(N[0])).unwrap();
         let row = after.row(SliceId(0)).unwrap();
         assert_eq!((row.primary, row.term), (N[1], after.number));
         assert_eq!(row.born, ViewNumber(1));
-        let after = view.next(&[], NodeSet::NONE, NodeSet::only(N[1]));
+        let after = view.next(&[], NodeSet::NONE, NodeSet::only(N[1])).unwrap();
         let row = after.row(SliceId(1)).unwrap();
         assert_eq!((row.term, row.born), (after.number, after.number));
         assert!(after.members.contains(row.primary));

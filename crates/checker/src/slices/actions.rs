@@ -221,7 +221,9 @@ impl Stepper<'_> {
     }
 
     fn change_view(&mut self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) {
-        let next = self.world.view.next(changes, joining, dead);
+        let Some(next) = self.world.view.next(changes, joining, dead) else {
+            return;
+        };
         for (index, (slice, step)) in self.setup.wants.iter().enumerate() {
             let is_done = changes
                 .iter()

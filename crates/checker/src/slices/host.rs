@@ -1,8 +1,8 @@
 //! The host of a replica in a model: a store of a few items, and a network.
 
 use curtail_consistency::replica::{
-    ChangeKind, CopyState, Gate, Ran, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
-    SliceChange,
+    ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+    RunResult, SliceChange,
 };
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
 use curtail_consistency::symmetric::Ticket;
@@ -73,7 +73,7 @@ impl ModelHost<'_> {
     }
 
     /// What requests find, and leave.
-    fn execute(&mut self, label: Label, key: RouteHash, version: Cas) -> Ran {
+    fn execute(&mut self, label: Label, key: RouteHash, version: Cas) -> RunResult {
         let kind = self.setup.operations[usize::from(label.0)].0;
         let before = self.node().items.get(&key).copied();
         let found = before.map_or(Written::NOTHING, |item| item.value);
@@ -81,7 +81,7 @@ impl ModelHost<'_> {
         let stores = matches!(kind, Kind::Set | Kind::Append);
         let is_full = self.setup.is_accounted() && self.node().room_taken() >= self.setup.capacity;
         if stores && before.is_none() && is_full {
-            return Ran::NoRoom;
+            return RunResult::NoRoom;
         }
         let ticket = Ticket(u64::from(label.0));
         let node = self.edit();
@@ -92,19 +92,21 @@ impl ModelHost<'_> {
         };
         node.results.insert(ticket, (shown, said));
         match kind {
-            Kind::Get => Ran::Unchanged,
-            Kind::Delete if before.is_none() => Ran::Unchanged,
+            Kind::Get => RunResult::Unchanged,
+            Kind::Delete if before.is_none() => RunResult::Unchanged,
             Kind::Delete => {
+                node.clock = node.clock.max(version.clock());
                 node.items.remove(&key);
-                Ran::Removed
+                RunResult::Removed
             }
             Kind::Set | Kind::Append => {
                 let value = after;
+                node.clock = node.clock.max(version.clock());
                 node.items.insert(key, StoredItem { version, value });
                 if before.is_some_and(|before| before.version >= version) {
                     self.world.fail("a version that is not above the last one");
                 }
-                Ran::Stored(1)
+                RunResult::Stored(1)
             }
         }
     }
@@ -114,7 +116,7 @@ impl ModelHost<'_> {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
         let version = self.next_version();
         let ran = self.execute(label, self.setup.keys[key], version);
-        if ran == Ran::NoRoom {
+        if ran == RunResult::NoRoom {
             let gates = self.node().gates.clone();
             let mut is_open = |slice: SliceId| gates[usize::from(slice.0)] == Gate::Open;
             if self.evict_one(&mut is_open).is_some() {
@@ -130,7 +132,7 @@ impl ModelHost<'_> {
 }
 
 impl ReplicaHost for ModelHost<'_> {
-    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> Ran {
+    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
         self.execute(Label(request.ticket.0 as u8), request.key, version)
     }
 
@@ -254,6 +256,7 @@ impl ReplicaHost for ModelHost<'_> {
             slice_of(*key, slices) == slice && before.is_none_or(|before| item.version < before)
         };
         self.edit().items.retain(|key, item| !goes(key, item));
+        self.saw(before.unwrap_or_default());
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
@@ -280,10 +283,8 @@ impl ReplicaHost for ModelHost<'_> {
     }
 
     fn next_version(&mut self) -> Cas {
-        let me = self.me;
-        let node = self.edit();
-        node.clock += 1;
-        Cas::new(node.clock, WriterId::of(me, 0))
+        // Of versions that are not used nothing shall be left.
+        Cas::new(self.node().clock + 1, WriterId::of(self.me, 0))
     }
 
     fn saw(&mut self, version: Cas) {

@@ -46,8 +46,10 @@ pub struct SliceSetup {
     pub asked: u8,
     /// What the placement wants, each until it is so or cannot be.
     pub wants: &'static [(SliceId, RowStep)],
+    /// Whether a primary soon suspects a follower that does not answer.
+    pub suspects: bool,
     /// What may go wrong, and how often.
-    pub faults: Faults,
+    pub faults: SliceFaults,
     /// What must be seen, or the model is too small to show anything.
     pub sees: u32,
     /// Whether it takes long.
@@ -58,7 +60,7 @@ pub struct SliceSetup {
 
 /// How often something may happen.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Faults {
+pub struct SliceFaults {
     /// A message is lost.
     pub losses: u8,
     /// A message arrives twice.
@@ -94,7 +96,7 @@ impl SliceSetup {
             me,
             model: Agreement::Lin,
             retransmit_ns: 0,
-            suspicion_ns: 0,
+            suspicion_ns: if self.suspects { 0 } else { u64::MAX },
             patience_ns: u64::MAX / 2,
             waiting_max: 4,
             window_max: 4,
@@ -247,6 +249,12 @@ impl SliceSetup {
         let mut stages = world.operations.iter();
         if stages.any(|stage| matches!(stage, Stage::Asked(_))) {
             return Some("a request is never answered");
+        }
+        for node in &world.nodes {
+            let mut promised = node.promised.iter().filter(|(_, room)| **room > 0);
+            if promised.any(|(to, _)| !world.view.members.contains(*to)) {
+                return Some("room is kept for a node that has left");
+            }
         }
         for (slice, row) in world.view.rows() {
             let here = |id: NodeId| {

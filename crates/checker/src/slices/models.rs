@@ -3,7 +3,7 @@
 use curtail_consistency::slice_view::{RowStep, SliceId};
 use curtail_types::{NodeId, RouteHash};
 
-use super::{ANSWERED, ENTERED, EVICTED, EXITED, Faults, LOST, SliceSetup, TOOK_OVER};
+use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SliceFaults, SliceSetup, TOOK_OVER};
 use crate::setup::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
@@ -18,6 +18,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         capacity: 0,
         asked: 3,
         wants: &[],
+        suspects: true,
         faults: NOTHING,
         sees: ANSWERED,
         is_deep: false,
@@ -25,7 +26,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
     }
 }
 
-const NOTHING: Faults = Faults {
+const NOTHING: SliceFaults = SliceFaults {
     losses: 0,
     duplicates: 0,
     early_ticks: 0,
@@ -49,6 +50,7 @@ const fn exit(node: u8) -> (SliceId, RowStep) {
 
 const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0)];
 const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0)];
+const UPDATE: &[(Kind, usize)] = &[(Append, 0), (Get, 0)];
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
 const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
 
@@ -64,17 +66,18 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     SliceSetup {
         operations: UPDATES,
-        faults: Faults {
+        faults: SliceFaults {
             losses: 1,
             duplicates: 1,
             ..NOTHING
         },
         sees: ANSWERED,
+        suspects: false,
         ..model("slice-loss", 2, 2)
     },
     SliceSetup {
         operations: READS,
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 1,
             ..NOTHING
         },
@@ -82,8 +85,8 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-crash", 3, 2)
     },
     SliceSetup {
-        operations: UPDATES,
-        faults: Faults {
+        operations: UPDATE,
+        faults: SliceFaults {
             crashes: 1,
             ..NOTHING
         },
@@ -92,7 +95,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     SliceSetup {
         operations: DELETES,
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 1,
             losses: 1,
             ..NOTHING
@@ -101,8 +104,8 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-crash-loss", 2, 2)
     },
     SliceSetup {
-        operations: READS,
-        faults: Faults {
+        operations: UPDATE,
+        faults: SliceFaults {
             crashes: 1,
             restarts: 1,
             ..NOTHING
@@ -112,15 +115,15 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-restart", 2, 1)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         wants: &[hold(1)],
         sees: ANSWERED | ENTERED,
         ..model("slice-catch-up", 2, 1)
     },
     SliceSetup {
-        operations: DELETES,
+        operations: &[(Append, 0), (Delete, 0)],
         wants: &[hold(1)],
-        faults: Faults {
+        faults: SliceFaults {
             losses: 1,
             ..NOTHING
         },
@@ -128,9 +131,9 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-catch-up-loss", 2, 1)
     },
     SliceSetup {
-        operations: TWO_KEYS,
+        operations: UPDATE,
         wants: &[hold(1)],
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 1,
             ..NOTHING
         },
@@ -138,7 +141,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-catch-up-crash", 2, 1)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         wants: &[hold(1), hand_over(1), exit(0)],
         sees: ANSWERED | ENTERED | TOOK_OVER | EXITED,
         ..model("slice-move", 2, 1)
@@ -146,7 +149,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     SliceSetup {
         operations: READS,
         wants: &[hand_over(1)],
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 1,
             ..NOTHING
         },
@@ -157,7 +160,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         operations: UPDATES,
         wants: &[hold(2), hand_over(2)],
         is_deep: true,
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 1,
             ..NOTHING
         },
@@ -165,9 +168,28 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-move-crash", 3, 2)
     },
     SliceSetup {
+        operations: &[(Set, 0), (Set, 0)],
+        asked: 1,
+        wants: &[hand_over(1), hand_over(0)],
+        suspects: false,
+        faults: SliceFaults {
+            duplicates: 1,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-hand-over-twice", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Delete, 0)],
+        wants: &[exit(1), hold(1)],
+        sees: ANSWERED | EXITED | ENTERED,
+        ..model("slice-return", 2, 2)
+    },
+    SliceSetup {
         operations: TWO_KEYS,
         capacity: 1,
-        faults: Faults {
+        faults: SliceFaults {
             evictions: 1,
             ..NOTHING
         },
@@ -175,9 +197,9 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-full", 2, 2)
     },
     SliceSetup {
-        operations: TWO_KEYS,
+        operations: &[(Set, 0), (Set, 1)],
         capacity: 1,
-        faults: Faults {
+        faults: SliceFaults {
             evictions: 1,
             crashes: 1,
             ..NOTHING
@@ -186,7 +208,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-full-crash", 2, 2)
     },
     SliceSetup {
-        operations: TWO_KEYS,
+        operations: &[(Set, 0), (Set, 1)],
         capacity: 1,
         wants: &[hold(1)],
         sees: ANSWERED,
@@ -194,7 +216,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0), (Get, 0)],
-        faults: Faults {
+        faults: SliceFaults {
             flushes: 1,
             crashes: 1,
             ..NOTHING
@@ -204,7 +226,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     SliceSetup {
         operations: UPDATES,
-        faults: Faults {
+        faults: SliceFaults {
             crashes: 2,
             ..NOTHING
         },

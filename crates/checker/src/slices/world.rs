@@ -21,7 +21,7 @@ pub struct SliceWorld {
     pub(super) parcels: Vec<SliceParcel>,
     /// The requests, by their labels.
     pub(super) operations: Vec<Stage>,
-    pub(super) left: super::Faults,
+    pub(super) left: super::SliceFaults,
     /// One for each key.
     pub(super) judges: Shared<Vec<Linearizable>>,
     /// The newest view.
@@ -134,6 +134,18 @@ impl SliceWorld {
     }
 
     pub(super) fn seal(&mut self) {
+        let asks = |parcel: &SliceParcel| {
+            use ReplicaMessage::{Room, RoomWanted};
+            matches!(
+                parcel.load,
+                Load::Message(RoomWanted { .. } | Room { .. }, _)
+            )
+        };
+        if !self.parcels.iter().any(asks) {
+            for node in &mut self.nodes {
+                node.edit().machine.iter_mut().for_each(Replica::renumber);
+            }
+        }
         self.nodes.iter_mut().for_each(Shared::seal);
         self.judges.seal();
         self.view.seal();

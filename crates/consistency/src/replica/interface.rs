@@ -78,7 +78,7 @@ pub enum ReplicaEvent<'a> {
 
 /// How a request ran on the host's store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ran {
+pub enum RunResult {
     /// It changed nothing; its answer is kept.
     Unchanged,
     /// It stored an item of so many bytes.
@@ -130,7 +130,7 @@ pub enum CopyState {
 /// What a replica asks of its host. The host performs each call before it returns.
 pub trait ReplicaHost {
     /// Runs a request on the local store. One that writes gives the item this version.
-    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> Ran;
+    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult;
 
     /// The answer that [`run`](Self::run) or another node left goes to whoever asked.
     fn respond(&mut self, ticket: Ticket);

@@ -1,6 +1,6 @@
 //! The machine of a node: its slices, the requests that other nodes carry out, and the timers.
 
-use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 
 use curtail_types::{Access, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
@@ -29,7 +29,7 @@ pub struct Replica {
 /// What a node is for a slice.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 enum Role {
-    Primary(Primary),
+    Primary(Box<Primary>),
     Follower(Follower),
 }
 
@@ -88,6 +88,12 @@ impl Replica {
         }
     }
 
+    /// Counts requests for room from 0 again. A checker, for which states that differ only in such
+    /// numbers are one, does so at all nodes while no such request is on its way.
+    pub fn renumber(&mut self) {
+        self.rooms.renumber();
+    }
+
     /// Takes in what happened.
     pub fn step(&mut self, event: ReplicaEvent<'_>, host: &mut impl ReplicaHost) {
         let cx = Context {
@@ -98,7 +104,7 @@ impl Replica {
         match event {
             ReplicaEvent::Tick => self.tick(&cx, host),
             ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
-            ReplicaEvent::Wanted(slice, step) => self.take_wish(&cx, host, slice, step),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
             ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
             ReplicaEvent::Answered(ticket, answer) => {
                 self.forwarding.take_answer(&cx, host, ticket, answer);
@@ -190,7 +196,7 @@ impl Replica {
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
-    /// well, if it is given. The store sees to slices that this node alone holds.
+    /// well, if it is given.
     fn evict(
         &mut self,
         cx: &Context,
@@ -203,7 +209,7 @@ impl Replica {
             Some(Role::Primary(primary)) => {
                 let is_shared = with.is_none_or(|with| primary.row.holders.contains(with));
                 let decides = matches!(primary.phase, Phase::Serving | Phase::Repairing(_));
-                is_shared && decides && !primary.streams.is_empty()
+                is_shared && decides
             }
             _ => false,
         };
@@ -236,24 +242,18 @@ impl Replica {
         if let Some(primary) = primary_of(&mut self.slices, slice) {
             primary.is_closing = false;
             primary.go_on(cx, host, &mut self.rooms);
-            primary.commit(cx, host);
+            primary.commit(host);
         }
         self.run_queue(cx, host, slice);
     }
 
-    fn take_wish(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        slice: SliceId,
-        step: RowStep,
-    ) {
+    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
         let serves = primary.phase == Phase::Serving;
         match step {
-            RowStep::HandOver(to) => primary.hand_over(cx, host, to),
+            RowStep::HandOver(to) => primary.hand_over(host, to),
             RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
             _ => {}
         }
@@ -295,7 +295,7 @@ impl Replica {
                     host.saw(*seen);
                     primary.take_tail(from, keys);
                     primary.begin(cx, host, &mut self.rooms);
-                    primary.commit(cx, host);
+                    primary.commit(host);
                     self.run_queue(cx, host, *slice);
                 }
             }
@@ -350,7 +350,7 @@ impl Replica {
         }
         primary.streams.acknowledge(cx, &mut self.rooms, from, seq);
         primary.go_on(cx, host, &mut self.rooms);
-        primary.commit(cx, host);
+        primary.commit(host);
         self.run_queue(cx, host, slice);
     }
 
@@ -361,7 +361,7 @@ impl Replica {
             if let Role::Primary(primary) = role {
                 primary.repair(cx, host, &mut self.rooms);
                 primary.go_on(cx, host, &mut self.rooms);
-                primary.commit(cx, host);
+                primary.commit(host);
                 if !primary.queue.is_empty() {
                     slices.push(slice);
                 }
@@ -427,7 +427,7 @@ impl Replica {
                 return;
             }
             let mut follower = Follower::default();
-            follower.left.extend(primary.resign(cx, host, rooms));
+            follower.left.extend(primary.resign(host, rooms));
             follower.seen = primary.seen;
             let queue = core::mem::take(&mut primary.queue);
             self.take_role(cx, host, slice, (view, row), follower);
@@ -476,8 +476,8 @@ impl Replica {
                 );
             }
             primary.begin(cx, host, &mut self.rooms);
-            primary.commit(cx, host);
-            self.slices.insert(slice, Role::Primary(primary));
+            primary.commit(host);
+            self.slices.insert(slice, Role::Primary(Box::new(primary)));
         } else if row.holders.contains(me) {
             if follower.term != row.term {
                 follower.enter_term(row.term);
@@ -497,36 +497,38 @@ impl Replica {
     // ---- time ----
 
     fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        let mut waits = self.rooms.ask_again(host);
-        let mut slices = Vec::new();
+        self.rooms.ask_again(host);
+        let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            let (silent, sends) = primary.streams.send_again(cx, host);
-            for node in silent {
+            for node in primary.streams.send_again(cx, host) {
                 primary.wish(host, RowStep::Exit(node));
             }
             if let Phase::Collecting(missing, _) = &primary.phase {
                 let term = primary.row.term;
                 host.send(*missing, &ReplicaMessage::TailWanted { slice, term });
             }
-            waits |= sends || primary.phase != Phase::Serving || primary.catch_up.is_some();
-            waits |= !primary.row.catching_up().is_empty() || !primary.queue.is_empty();
             if !primary.queue.is_empty() {
-                slices.push(slice);
+                queues.push(slice);
             }
         }
         self.go_on(cx, host);
-        for slice in slices {
+        for slice in queues {
             self.end_patience(cx, host, slice);
         }
         for (request, since) in self.forwarding.tick(cx, host) {
             self.request(cx, host, request, since);
         }
-        waits |= self.forwarding.waits();
         let next = cx.now.ns + self.config.retransmit_ns;
-        self.due = waits.then_some(Instant { ns: next });
+        self.due = self.waits().then_some(Instant { ns: next });
+    }
+
+    /// Whether something is left to do when time has passed.
+    fn waits(&self) -> bool {
+        let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
+        self.rooms.waits() || self.forwarding.waits() || self.slices.values().any(waits)
     }
 
     /// Refuses what has waited for too long.

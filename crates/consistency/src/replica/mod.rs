@@ -26,7 +26,8 @@ mod rooms;
 mod stream;
 
 pub use interface::{
-    CopyState, Gate, Ran, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal, ReplicaRequest,
+    CopyState, Gate, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal, ReplicaRequest,
+    RunResult,
 };
 pub use machine::Replica;
 pub use message::{Append, ChangeKind, ReplicaMessage, SliceChange};

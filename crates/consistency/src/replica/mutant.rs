@@ -32,10 +32,6 @@ listed_enum! {
         EntersEarly,
         /// A follower that catches up is not sent what changes meanwhile.
         LiveUnsent,
-        /// A primary that is to hand over does not finish first.
-        HandsOverUndrained,
-        /// A former primary answers what the new one may not have.
-        AnswersAfterTerm,
         /// A flush is not sent to the followers.
         FlushesAlone,
         /// Requests beside the machine are not waited for when a follower comes.

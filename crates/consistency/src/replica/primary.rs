@@ -17,7 +17,7 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    Gate, Ran, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult,
     catch_up::CatchUp,
     machine::Context,
     message::{ChangeKind, SliceChange},
@@ -109,6 +109,13 @@ impl Primary {
             is_closing: false,
             seen: Cas(0),
         }
+    }
+
+    /// Whether something is left to do when time has passed.
+    pub(super) fn waits(&self) -> bool {
+        let is_behind = !self.row.catching_up().is_empty() || self.catch_up.is_some();
+        let is_serving = self.phase == Phase::Serving && self.queue.is_empty();
+        is_behind || !is_serving || self.streams.waits()
     }
 
     // ---- becoming one ----
@@ -221,19 +228,20 @@ impl Primary {
             self.set_gate(host, Gate::Closed);
         }
         let change = match host.run(request, version) {
-            Ran::NoRoom => return Stay::NeedsRoom,
-            Ran::Unchanged => {
+            RunResult::NoRoom if host.evicts() => return Stay::NeedsRoom,
+            RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
+            RunResult::Unchanged => {
                 self.answer(cx, host, request, self.need(request.key));
-                self.commit(cx, host);
+                self.commit(host);
                 return Stay::Ran;
             }
-            Ran::Stored(room) => self.change(request.key, version, room),
-            Ran::Removed => self.change(request.key, version, 0),
+            RunResult::Stored(room) => self.change(request.key, version, room),
+            RunResult::Removed => self.change(request.key, version, 0),
         };
         self.seen = self.seen.max(version);
         let seq = self.append(cx, host, rooms, change, None);
         self.answer(cx, host, request, Some(seq));
-        self.commit(cx, host);
+        self.commit(host);
         Stay::Ran
     }
 
@@ -298,7 +306,7 @@ impl Primary {
             true => self.withheld.push_back((seq, ticket)),
             false => host.respond(ticket),
         }
-        self.commit(cx, host);
+        self.commit(host);
         true
     }
 
@@ -366,7 +374,7 @@ impl Primary {
     }
 
     /// Answers what is committed by now.
-    pub(super) fn commit(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    pub(super) fn commit(&mut self, host: &mut impl ReplicaHost) {
         let committed = self.streams.committed();
         while self
             .pending
@@ -386,11 +394,11 @@ impl Primary {
             let alone = self.streams.is_empty() && self.catch_up.is_none();
             self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
         }
-        if let Phase::Draining(to) = self.phase {
-            let is_drained = self.pending.is_empty() && !self.is_closing;
-            if is_drained || cx.has(ReplicaMutant::HandsOverUndrained) {
-                self.wish(host, RowStep::HandOver(to));
-            }
+        if let Phase::Draining(to) = self.phase
+            && self.pending.is_empty()
+            && !self.is_closing
+        {
+            self.wish(host, RowStep::HandOver(to));
         }
     }
 
@@ -422,11 +430,11 @@ impl Primary {
     }
 
     /// Finishes what it has begun before `to` takes over.
-    pub(super) fn hand_over(&mut self, cx: &Context, host: &mut impl ReplicaHost, to: NodeId) {
+    pub(super) fn hand_over(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
         if self.phase == Phase::Serving && self.row.in_sync.contains(to) && to != self.row.primary {
             self.phase = Phase::Draining(to);
             self.set_gate(host, Gate::Closed);
-            self.commit(cx, host);
+            self.commit(host);
         }
     }
 
@@ -449,7 +457,8 @@ impl Primary {
         {
             self.catch_up = None;
         }
-        let still = |step: &RowStep| row.after(*step, view).is_some();
+        let still =
+            |step: &RowStep| row.after(*step, view).is_some() && lasting.contains(step.node());
         self.wishes.retain(still);
         if let Phase::Draining(to) = self.phase {
             self.wishes.remove(&RowStep::HandOver(to));
@@ -459,21 +468,17 @@ impl Primary {
             self.propose(host, step);
         }
         self.begin(cx, host, rooms);
-        self.commit(cx, host);
+        self.commit(host);
     }
 
     /// Another node is the primary now: whatever is unfinished has no known end.
     pub(super) fn resign(
         &mut self,
-        cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
     ) -> Box<[RouteHash]> {
         for (_, ticket) in self.withheld.drain(..) {
-            match cx.has(ReplicaMutant::AnswersAfterTerm) {
-                true => host.respond(ticket),
-                false => host.refuse(ticket, ReplicaRefusal::Unknown),
-            }
+            host.refuse(ticket, ReplicaRefusal::Unknown);
         }
         self.streams.keep(rooms, NodeSet::NONE);
         if self.gate != Gate::Closed {

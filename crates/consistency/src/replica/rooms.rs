@@ -136,15 +136,25 @@ impl Rooms {
     }
 
     /// Asks again what has found no answer.
-    pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) -> bool {
-        let mut waits = false;
+    pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) {
         for (&to, credit) in &mut self.credits {
             if let Some(wanted) = credit.asked {
                 credit.ask(host, to, wanted);
-                waits = true;
             }
         }
-        waits
+    }
+
+    /// Whether an answer is missing.
+    pub(super) fn waits(&self) -> bool {
+        self.credits.values().any(|credit| credit.asked.is_some())
+    }
+
+    /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
+    pub(super) fn renumber(&mut self) {
+        self.credits
+            .values_mut()
+            .for_each(|credit| credit.number = 0);
+        self.promised.values_mut().for_each(|number| *number = 0);
     }
 
     /// Another view: credit that is not in use goes back, and nodes that have left have none.

@@ -135,19 +135,19 @@ impl Streams {
         }
     }
 
+    /// Whether anything is not acknowledged.
+    pub(super) fn waits(&self) -> bool {
+        self.of.values().any(|stream| !stream.sent.is_empty())
+    }
+
     /// Sends again what is not acknowledged; returns the followers that have been silent for too
-    /// long, and whether anything is waited for.
-    pub(super) fn send_again(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-    ) -> (NodeSet, bool) {
-        let (mut silent, mut waits) = (NodeSet::NONE, false);
+    /// long.
+    pub(super) fn send_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) -> NodeSet {
+        let mut silent = NodeSet::NONE;
         for (&node, stream) in &self.of {
             if stream.sent.is_empty() {
                 continue;
             }
-            waits = true;
             let waited_ns = cx.now.ns.saturating_sub(stream.since.ns);
             if waited_ns >= cx.config.suspicion_ns {
                 silent = silent.with(node);
@@ -159,7 +159,7 @@ impl Streams {
                 host.send(NodeSet::only(node), &ReplicaMessage::Append(*append));
             }
         }
-        (silent, waits)
+        silent
     }
 
     /// Ends the streams of all nodes but these.

@@ -86,11 +86,15 @@ impl Linearizable {
         Self::new(Written(0))
     }
 
-    /// Gets leave nothing behind and are of no interest.
+    /// Gets leave nothing behind, and are of no interest where they are answered at once.
     pub(crate) fn asked(&mut self, label: Label, kind: Kind) {
-        if kind == Kind::Get {
-            return;
+        if kind != Kind::Get {
+            self.begun(label, kind);
         }
+    }
+
+    /// The same where a get may have taken effect some time before it is answered.
+    pub(crate) fn begun(&mut self, label: Label, kind: Kind) {
         self.open.push((label, kind));
         self.open.sort_unstable();
     }
@@ -115,6 +119,25 @@ impl Linearizable {
         self.ways = left;
         self.open.retain(|open| open.0 != label);
         !self.ways.is_empty()
+    }
+
+    /// Request `label` had no effect, and will have none. Whether some order explains that.
+    pub(crate) fn had_no_effect(&mut self, label: Label) -> bool {
+        self.open.retain(|open| open.0 != label);
+        self.ways
+            .retain(|way| way.early.iter().all(|early| early.0 != label));
+        !self.ways.is_empty()
+    }
+
+    /// Delete `label` has taken effect, whatever it found.
+    pub(crate) fn took_effect(&mut self, label: Label) -> bool {
+        let mut other = self.clone();
+        let found = self.answered(label, Kind::Delete, Written::GONE);
+        let missed = other.answered(label, Kind::Delete, Written::NOTHING);
+        self.ways.append(&mut other.ways);
+        self.ways.sort_unstable();
+        self.ways.dedup();
+        found || missed
     }
 
     fn explain(&self, mut way: Way, answer: (Label, Kind, Written), left: &mut Vec<Way>) {

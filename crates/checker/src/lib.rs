@@ -28,6 +28,7 @@ mod reply_reduction;
 mod search;
 mod setup;
 mod setup_builder;
+mod slices;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -40,4 +41,5 @@ pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
+pub use slices::{SLICE_MODELS, SliceAction, SliceFaults, SliceSetup, SliceWorld};
 pub use world::{Label, World};

@@ -143,6 +143,9 @@ impl Label {
     /// Of a write that nobody asked for: a value is lost, as it may be.
     pub(crate) const EVICTION: Self = Self(14);
 
+    /// Of a `flush_all`.
+    pub(crate) const FLUSH: Self = Self(13);
+
     /// Of the next request of `kind` that `node` is asked in `world`.
     pub(crate) fn next(world: &World, node: NodeId, kind: Kind) -> Self {
         let label = |index: u8| Self(index * Setup::NODES_MAX + node.0);

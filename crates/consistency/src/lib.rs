@@ -19,4 +19,6 @@ pub mod hot_set;
 pub mod membership;
 pub mod moves;
 pub mod placement;
+pub mod replica;
+pub mod slice_view;
 pub mod symmetric;

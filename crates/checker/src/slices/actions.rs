@@ -1,0 +1,288 @@
+//! What may happen in a cluster of slices, and what comes of it.
+
+use curtail_consistency::replica::{Gate, Replica, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
+use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
+use curtail_consistency::symmetric::Ticket;
+use curtail_types::{Access, Cas, NodeId, NodeSet};
+
+use super::SliceSetup;
+use super::host::ModelHost;
+use super::world::{Load, SliceWorld, Stage, StoredItem};
+use crate::judge::Written;
+use crate::setup::Kind;
+use crate::world::Label;
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SliceAction {
+    /// A client asks a node.
+    Ask(u8, NodeId),
+    /// A request begins beside the machine.
+    Begin(u8, NodeId),
+    /// It ends there.
+    End(u8),
+    /// What is on its way arrives, and may arrive once more.
+    Deliver(usize, bool),
+    /// It does not.
+    Lose(usize),
+    /// A timer rings.
+    Tick(NodeId),
+    /// The placement wants a change.
+    Want(usize),
+    /// The view store takes a proposal.
+    Change(NodeId, RowChange),
+    /// A node comes to the newest view.
+    Adopt(NodeId),
+    /// A node dies, or is fenced.
+    Crash(NodeId),
+    /// The others remove it.
+    Remove(NodeId),
+    /// It starts again with nothing, and joins.
+    Restart(NodeId),
+    /// A client flushes a slice.
+    Flush(SliceId),
+}
+
+/// Steps a world.
+pub(super) struct Stepper<'a> {
+    pub(super) setup: &'a SliceSetup,
+    pub(super) world: &'a mut SliceWorld,
+}
+
+impl Stepper<'_> {
+    pub(super) fn act(&mut self, action: &SliceAction) {
+        match *action {
+            SliceAction::Ask(label, node) => self.ask(Label(label), node),
+            SliceAction::Begin(label, node) => self.begin(Label(label), node),
+            SliceAction::End(label) => self.end(Label(label)),
+            SliceAction::Deliver(index, again) => self.deliver(index, again),
+            SliceAction::Lose(index) => {
+                self.world.left.losses -= 1;
+                self.world.parcels.remove(index);
+            }
+            SliceAction::Tick(node) => self.step(node, ReplicaEvent::Tick, None),
+            SliceAction::Want(index) => self.want(index),
+            SliceAction::Change(node, change) => {
+                self.world.edit(node).proposals.remove(&change);
+                self.change_view(&[change], NodeSet::NONE, NodeSet::NONE);
+            }
+            SliceAction::Adopt(node) => self.adopt(node),
+            SliceAction::Crash(node) => self.crash(node),
+            SliceAction::Remove(node) => {
+                self.change_view(&[], NodeSet::NONE, NodeSet::only(node));
+            }
+            SliceAction::Restart(node) => self.restart(node),
+            SliceAction::Flush(slice) => {
+                self.world.left.flushes -= 1;
+                let primary = self.world.view.row(slice).map(|row| row.primary);
+                self.world.begin_flush();
+                let ticket = Ticket(u64::from(Label::FLUSH.0));
+                let event = ReplicaEvent::Flush(slice, ticket);
+                self.step(primary.unwrap_or_default(), event, None);
+            }
+        }
+    }
+
+    pub(super) fn step(
+        &mut self,
+        me: NodeId,
+        event: ReplicaEvent<'_>,
+        incoming: Option<StoredItem>,
+    ) {
+        let Some(mut machine) = self.world.edit(me).machine.take() else {
+            return;
+        };
+        let mut host = ModelHost {
+            setup: self.setup,
+            world: &mut *self.world,
+            me,
+            incoming,
+        };
+        machine.step(event, &mut host);
+        self.world.edit(me).machine = Some(machine);
+    }
+
+    fn request(&self, label: Label) -> ReplicaRequest {
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        ReplicaRequest {
+            ticket: Ticket(u64::from(label.0)),
+            key: self.setup.keys[key],
+            access: match kind {
+                Kind::Get => Access::Read,
+                Kind::Set => Access::Replace,
+                Kind::Append | Kind::Delete => Access::Update,
+            },
+            size: u32::from(matches!(kind, Kind::Set | Kind::Append)),
+            is_forwarded: false,
+            after: Cas(0),
+            completes: None,
+        }
+    }
+
+    fn note_asked(&mut self, label: Label) {
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        self.world.judges.edit()[key].begun(label, kind);
+    }
+
+    fn ask(&mut self, label: Label, node: NodeId) {
+        self.note_asked(label);
+        self.send_to_machine(label, node);
+    }
+
+    fn send_to_machine(&mut self, label: Label, node: NodeId) {
+        let request = self.request(label);
+        self.world.operations[usize::from(label.0)] = Stage::Asked(node);
+        self.world.edit(node).own.insert(request.ticket);
+        self.step(node, ReplicaEvent::Request(request), None);
+    }
+
+    fn begin(&mut self, label: Label, node: NodeId) {
+        self.note_asked(label);
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        let key = self.setup.keys[key];
+        let slice = slice_of(key, self.setup.slices);
+        let here = self.world.node(node);
+        let stage = match (here.gates[usize::from(slice.0)], kind) {
+            (Gate::Open, _) => Stage::Beside(node),
+            (_, _) => {
+                let item = here.items.get(&key).map(|item| item.value);
+                Stage::Copied(node, item.unwrap_or(Written::NOTHING), false)
+            }
+        };
+        self.world.operations[usize::from(label.0)] = stage;
+    }
+
+    fn end(&mut self, label: Label) {
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        match self.world.operations[usize::from(label.0)] {
+            Stage::Beside(me) => {
+                let mut host = ModelHost {
+                    setup: self.setup,
+                    world: &mut *self.world,
+                    me,
+                    incoming: None,
+                };
+                host.run_beside(label);
+            }
+            Stage::Copied(_, value, false) => self.world.answer(key, label, kind, value),
+            Stage::Copied(node, _, true) => self.send_to_machine(label, node),
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, index: usize, again: bool) {
+        let parcel = match again {
+            true => {
+                self.world.left.duplicates -= 1;
+                self.world.parcels[index].clone()
+            }
+            false => self.world.parcels.remove(index),
+        };
+        let (from, to) = (parcel.from, parcel.to);
+        match parcel.load {
+            Load::Message(message, image) => {
+                self.step(to, ReplicaEvent::Message(from, &message), image);
+            }
+            Load::Request(request) => self.step(to, ReplicaEvent::Request(request), None),
+            Load::Answer(ticket, answer) => {
+                if let Ok(result) = answer {
+                    self.world.edit(to).results.insert(ticket, result);
+                }
+                let answer = answer.map(|(version, _)| version);
+                self.step(to, ReplicaEvent::Answered(ticket, answer), None);
+            }
+            Load::Scan(slice, behind) => self.scan(to, slice, behind),
+            Load::Closed(slice) => self.step(to, ReplicaEvent::Closed(slice), None),
+        }
+    }
+
+    fn scan(&mut self, me: NodeId, slice: SliceId, behind: Option<curtail_types::RouteHash>) {
+        let slices = self.setup.slices;
+        let mut keys = self.world.node(me).items.keys().copied();
+        let next = keys.find(|&key| {
+            slice_of(key, slices) == slice && behind.is_none_or(|behind| key > behind)
+        });
+        if let Some(key) = next {
+            self.world.edit(me).scans.insert(slice, key);
+            self.step(me, ReplicaEvent::Scanned(slice, &[(key, 1)], false), None);
+        } else {
+            self.world.edit(me).scans.remove(&slice);
+            self.step(me, ReplicaEvent::Scanned(slice, &[], true), None);
+        }
+    }
+
+    // ---- views ----
+
+    fn want(&mut self, index: usize) {
+        let (slice, step) = self.setup.wants[index];
+        let primary = self.world.view.row(slice).map(|row| row.primary);
+        let event = ReplicaEvent::Wanted(slice, step);
+        self.step(primary.unwrap_or_default(), event, None);
+    }
+
+    fn change_view(&mut self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) {
+        let Some(next) = self.world.view.next(changes, joining, dead) else {
+            return;
+        };
+        for (index, (slice, step)) in self.setup.wants.iter().enumerate() {
+            let is_done = changes
+                .iter()
+                .any(|one| (one.slice, one.step) == (*slice, *step));
+            let is_dead = dead.contains(step.node());
+            if is_done || is_dead {
+                self.world.wants &= !(1 << index);
+            }
+        }
+        let born = next.rows().filter(|(_, row)| row.born == next.number);
+        let lost: Vec<SliceId> = born.map(|(slice, _)| slice).collect();
+        for (index, key) in self.setup.keys.iter().enumerate() {
+            // What only dead nodes had is gone, as if it were evicted.
+            if lost.contains(&slice_of(*key, self.setup.slices)) {
+                self.world.judges.edit()[index].asked_once(Label::EVICTION, Kind::Delete);
+                self.world.seen.0 |= super::LOST;
+            }
+        }
+        *self.world.view.edit() = next;
+    }
+
+    fn adopt(&mut self, node: NodeId) {
+        self.world.edit(node).proposals.clear();
+        let view = (*self.world.view).clone();
+        self.step(node, ReplicaEvent::View(&view), None);
+    }
+
+    fn crash(&mut self, id: NodeId) {
+        self.world.left.crashes -= 1;
+        self.world.edit(id).stop();
+        self.world.parcels.retain(|parcel| parcel.to != id);
+        for label in 0..self.setup.operations.len() {
+            let key = self.setup.operations[label].1;
+            if let Stage::Asked(at) | Stage::Beside(at) | Stage::Copied(at, ..) =
+                self.world.operations[label]
+                && at == id
+            {
+                let label = Label(label as u8);
+                self.world.refuse(key, label, ReplicaRefusal::Unknown);
+            }
+        }
+    }
+
+    fn restart(&mut self, id: NodeId) {
+        self.world.left.restarts -= 1;
+        self.world.parcels.retain(|parcel| parcel.from != id);
+        let machine = self.setup.machine(id);
+        self.world.edit(id).machine = Some(machine);
+        self.change_view(&[], NodeSet::only(id), NodeSet::NONE);
+    }
+}
+
+impl SliceSetup {
+    pub(super) fn machine(&self, me: NodeId) -> Replica {
+        let machine = Replica::new(self.config(me));
+        #[cfg(any(test, feature = "mutants"))]
+        if let Some(mutant) = self.mutant {
+            return machine.with_mutant(mutant);
+        }
+        machine
+    }
+}

@@ -1,0 +1,310 @@
+//! The host of a replica in a model: a store of a few items, and a network.
+
+use curtail_consistency::replica::{
+    ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+    RunResult, SliceChange,
+};
+use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
+use curtail_consistency::symmetric::Ticket;
+use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, WriterId};
+
+use super::SliceSetup;
+use super::world::{Load, SliceNode, SliceWorld, Stage, StoredItem};
+use crate::judge::Written;
+use crate::setup::Kind;
+use crate::world::Label;
+
+/// The host of one node during a step.
+pub(super) struct ModelHost<'a> {
+    pub(super) setup: &'a SliceSetup,
+    pub(super) world: &'a mut SliceWorld,
+    pub(super) me: NodeId,
+    /// What came with the message of this step.
+    pub(super) incoming: Option<StoredItem>,
+}
+
+impl ModelHost<'_> {
+    fn node(&self) -> &SliceNode {
+        self.world.node(self.me)
+    }
+
+    fn edit(&mut self) -> &mut SliceNode {
+        self.world.edit(self.me)
+    }
+
+    fn post(&mut self, to: NodeId, load: Load) {
+        self.world.post(self.me, to, load);
+    }
+
+    /// Whether primary `from` waits for this node, as far as it knows.
+    fn counts_here(&self, from: NodeId) -> bool {
+        let view = self
+            .world
+            .node(from)
+            .machine
+            .as_ref()
+            .and_then(|one| one.view());
+        let mut rows = view.into_iter().flat_map(|view| view.rows());
+        rows.any(|(_, row)| row.primary == from && row.in_sync.contains(self.me))
+    }
+
+    /// Has the eviction of a key judged like a delete that nobody asked for.
+    fn note_evicted(&mut self, key: RouteHash) {
+        let key = self.setup.index_of(key);
+        let judge = &mut self.world.judges.edit()[key];
+        judge.asked_once(Label::EVICTION, Kind::Delete);
+    }
+
+    /// Evicts one item of the slices that `may_evict` names.
+    pub(super) fn evict_one(
+        &mut self,
+        may_evict: &mut dyn FnMut(SliceId) -> bool,
+    ) -> Option<RouteHash> {
+        let slices = self.setup.slices;
+        if self.world.left.evictions == 0 {
+            return None;
+        }
+        let mut keys = self.node().items.keys();
+        let key = *keys.find(|key| may_evict(slice_of(**key, slices)))?;
+        self.world.left.evictions -= 1;
+        self.edit().items.remove(&key);
+        self.note_evicted(key);
+        Some(key)
+    }
+
+    /// What requests find, and leave.
+    fn execute(&mut self, label: Label, key: RouteHash, version: Cas) -> RunResult {
+        let kind = self.setup.operations[usize::from(label.0)].0;
+        let before = self.node().items.get(&key).copied();
+        let found = before.map_or(Written::NOTHING, |item| item.value);
+        let (after, said) = found.outcome(label, kind);
+        let stores = matches!(kind, Kind::Set | Kind::Append);
+        let is_full = self.setup.is_accounted() && self.node().room_taken() >= self.setup.capacity;
+        if stores && before.is_none() && is_full {
+            return RunResult::NoRoom;
+        }
+        let ticket = Ticket(u64::from(label.0));
+        let node = self.edit();
+        let shown = if stores {
+            version
+        } else {
+            before.map_or(Cas(0), |item| item.version)
+        };
+        node.results.insert(ticket, (shown, said));
+        match kind {
+            Kind::Get => RunResult::Unchanged,
+            Kind::Delete if before.is_none() => RunResult::Unchanged,
+            Kind::Delete => {
+                node.clock = node.clock.max(version.clock());
+                node.items.remove(&key);
+                RunResult::Removed
+            }
+            Kind::Set | Kind::Append => {
+                let value = after;
+                node.clock = node.clock.max(version.clock());
+                node.items.insert(key, StoredItem { version, value });
+                if before.is_some_and(|before| before.version >= version) {
+                    self.world.fail("a version that is not above the last one");
+                }
+                RunResult::Stored(1)
+            }
+        }
+    }
+
+    /// A request beside the machine, at once.
+    pub(super) fn run_beside(&mut self, label: Label) {
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        let version = self.next_version();
+        let ran = self.execute(label, self.setup.keys[key], version);
+        if ran == RunResult::NoRoom {
+            let gates = self.node().gates.clone();
+            let mut is_open = |slice: SliceId| gates[usize::from(slice.0)] == Gate::Open;
+            if self.evict_one(&mut is_open).is_some() {
+                self.execute(label, self.setup.keys[key], version);
+            }
+        }
+        let ticket = Ticket(u64::from(label.0));
+        match self.edit().results.remove(&ticket) {
+            Some((_, value)) => self.world.answer(key, label, kind, value),
+            None => self.world.refuse(key, label, ReplicaRefusal::NoRoom),
+        }
+    }
+}
+
+impl ReplicaHost for ModelHost<'_> {
+    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
+        self.execute(Label(request.ticket.0 as u8), request.key, version)
+    }
+
+    fn respond(&mut self, ticket: Ticket) {
+        let label = Label(ticket.0 as u8);
+        let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {
+            return self.world.flushed();
+        };
+        let (me, node) = (self.me, self.edit());
+        let result = node.results.remove(&ticket);
+        if node.own.remove(&ticket) {
+            match result {
+                Some((_, value)) => self.world.answer(key, label, kind, value),
+                None => self.world.answered_completed(key, label, kind),
+            }
+        } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
+            let result = result.unwrap_or((Cas(0), Written::NOTHING));
+            self.world
+                .post(me, origin, Load::Answer(ticket, Ok(result)));
+        }
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
+        let label = Label(ticket.0 as u8);
+        let Some(&(_, key)) = self.setup.operations.get(usize::from(label.0)) else {
+            return;
+        };
+        let (me, node) = (self.me, self.edit());
+        node.results.remove(&ticket);
+        if node.own.remove(&ticket) {
+            self.world.refuse(key, label, refusal);
+        } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
+            self.world
+                .post(me, origin, Load::Answer(ticket, Err(refusal)));
+        }
+    }
+
+    fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
+        let request = ReplicaRequest {
+            is_forwarded: true,
+            ..*request
+        };
+        self.post(to, Load::Request(request));
+    }
+
+    fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
+        let key = message.carries_image();
+        let image = key.and_then(|key| self.node().items.get(&key).copied());
+        for to in to {
+            self.post(to, Load::Message(message.clone(), image));
+        }
+    }
+
+    fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool {
+        let (incoming, is_accounted) = (self.incoming, self.setup.is_accounted());
+        let node = self.edit();
+        let promised = node.promised.get(&from).copied().unwrap_or(0);
+        if is_accounted && promised < u64::from(change.room) {
+            if self.counts_here(from) {
+                self.world.fail("a change for which there is no room");
+            }
+            return false;
+        }
+        node.promised
+            .insert(from, promised.saturating_sub(u64::from(change.room)));
+        match incoming.filter(|_| change.kind == ChangeKind::Store) {
+            Some(item) => node.items.insert(change.key, item),
+            None => node.items.remove(&change.key),
+        };
+        if is_accounted && self.node().room_taken() > self.setup.capacity {
+            self.world.fail("more than there is room for");
+        }
+        true
+    }
+
+    fn item(&self, key: RouteHash) -> Option<(Cas, u32)> {
+        self.node().items.get(&key).map(|item| (item.version, 1))
+    }
+
+    fn promise(&mut self, to: NodeId, held: u64, wanted: u64) -> u64 {
+        let capacity = self.setup.capacity;
+        let node = self.edit();
+        node.promised.insert(to, held);
+        let more = wanted.min(capacity.saturating_sub(node.room_taken()));
+        node.promised.insert(to, held + more);
+        more
+    }
+
+    fn evicts(&self) -> bool {
+        self.world.left.evictions > 0
+    }
+
+    fn evict(
+        &mut self,
+        _: u64,
+        may_evict: &mut dyn FnMut(SliceId) -> bool,
+        evicted: &mut dyn FnMut(SliceId, RouteHash),
+    ) {
+        if let Some(key) = self.evict_one(may_evict) {
+            evicted(slice_of(key, self.setup.slices), key);
+        }
+    }
+
+    fn scan(&mut self, slice: SliceId, begins: bool) {
+        if begins {
+            let me = self.me;
+            let is_scan = |load: &Load| matches!(load, Load::Scan(of, _) if *of == slice);
+            self.world
+                .parcels
+                .retain(|one| one.to != me || !is_scan(&one.load));
+            self.post(me, Load::Scan(slice, None));
+        } else {
+            // The model's scans have one batch for each key, which asks for the next itself.
+            self.world.resume_scan(self.me, slice);
+        }
+    }
+
+    fn clear(&mut self, slice: SliceId, before: Option<Cas>) {
+        let slices = self.setup.slices;
+        let goes = |key: &RouteHash, item: &StoredItem| {
+            slice_of(*key, slices) == slice && before.is_none_or(|before| item.version < before)
+        };
+        self.edit().items.retain(|key, item| !goes(key, item));
+        self.saw(before.unwrap_or_default());
+    }
+
+    fn gate(&mut self, slice: SliceId, gate: Gate) {
+        let (me, slices) = (self.me, self.setup.slices);
+        let before = std::mem::replace(&mut self.edit().gates[usize::from(slice.0)], gate);
+        if gate == Gate::Closed {
+            for (label, stage) in self.world.operations.iter_mut().enumerate() {
+                let of = slice_of(self.setup.keys[self.setup.operations[label].1], slices);
+                match stage {
+                    Stage::Copied(node, _, is_stale) if *node == me && of == slice => {
+                        *is_stale = true;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if before == Gate::Open {
+            self.post(me, Load::Closed(slice));
+        }
+    }
+
+    fn propose(&mut self, change: RowChange) {
+        self.edit().proposals.insert(change);
+    }
+
+    fn next_version(&mut self) -> Cas {
+        // Of versions that are not used nothing shall be left.
+        Cas::new(self.node().clock + 1, WriterId::of(self.me, 0))
+    }
+
+    fn saw(&mut self, version: Cas) {
+        let node = self.edit();
+        node.clock = node.clock.max(version.clock());
+    }
+
+    fn show(&mut self, _: RouteHash, _: Cas, _: CopyState, _: bool) {}
+
+    fn now(&self) -> Instant {
+        Instant { ns: 0 }
+    }
+}
+
+impl SliceWorld {
+    /// The next batch of a scan may be looked for.
+    fn resume_scan(&mut self, me: NodeId, slice: SliceId) {
+        let last = self.node(me).scans.get(&slice).copied();
+        if let Some(behind) = last {
+            self.post(me, me, Load::Scan(slice, Some(behind)));
+        }
+    }
+}

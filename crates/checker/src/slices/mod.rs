@@ -1,0 +1,412 @@
+//! Clusters of slices as models: the replica machine of production, every order of what may happen.
+
+mod actions;
+mod host;
+mod models;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use curtail_consistency::replica::{Gate, ReplicaConfig, ReplicaMutant};
+use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
+use curtail_consistency::symmetric::Model as Agreement;
+use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
+
+pub use actions::SliceAction;
+pub use models::SLICE_MODELS;
+pub use world::SliceWorld;
+
+use self::actions::Stepper;
+use self::world::{Load, Seen, SliceNode, Stage};
+use crate::interned_parts::Shared;
+use crate::judge::{Linearizable, Written};
+use crate::search::Model;
+use crate::setup::Kind;
+
+/// A bounded cluster of slices.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceSetup {
+    /// What to call it.
+    pub name: &'static str,
+    /// Nodes, all members at first.
+    pub nodes: u8,
+    /// How many slices there are.
+    pub slices: u16,
+    /// How many nodes have a slice at first, all in sync.
+    pub replicas: u8,
+    /// The keys.
+    pub keys: &'static [RouteHash],
+    /// What is asked once, of any node, and of which key.
+    pub operations: &'static [(Kind, usize)],
+    /// Items that a store has room for; 0 if it has no end.
+    pub capacity: u64,
+    /// The nodes that clients ask, a bit for each.
+    pub asked: u8,
+    /// What the placement wants, each until it is so or cannot be.
+    pub wants: &'static [(SliceId, RowStep)],
+    /// Whether a primary soon suspects a follower that does not answer.
+    pub suspects: bool,
+    /// What may go wrong, and how often.
+    pub faults: SliceFaults,
+    /// What must be seen, or the model is too small to show anything.
+    pub sees: u32,
+    /// Whether it takes long.
+    pub is_deep: bool,
+    /// An error in the machines.
+    pub mutant: Option<ReplicaMutant>,
+}
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct SliceFaults {
+    /// A message is lost.
+    pub losses: u8,
+    /// A message arrives twice.
+    pub duplicates: u8,
+    /// A timer rings while something is on its way.
+    pub early_ticks: u8,
+    /// A node dies, or is fenced.
+    pub crashes: u8,
+    /// A node that died comes back with nothing.
+    pub restarts: u8,
+    /// An item is evicted.
+    pub evictions: u8,
+    /// Slices are flushed.
+    pub flushes: u8,
+}
+
+/// Everything that was asked is answered.
+pub(crate) const ANSWERED: u32 = 1;
+/// A slice was lost with its nodes.
+pub(crate) const LOST: u32 = 2;
+/// A node caught up, and is in sync.
+pub(crate) const ENTERED: u32 = 4;
+/// Another node has become the primary, with what was there.
+pub(crate) const TOOK_OVER: u32 = 8;
+/// An item was evicted.
+pub(crate) const EVICTED: u32 = 16;
+/// A node left the in-sync set and lives.
+pub(crate) const EXITED: u32 = 32;
+
+impl SliceSetup {
+    fn config(&self, me: NodeId) -> ReplicaConfig {
+        ReplicaConfig {
+            me,
+            model: Agreement::Lin,
+            retransmit_ns: 0,
+            suspicion_ns: if self.suspects { 0 } else { u64::MAX },
+            patience_ns: u64::MAX / 2,
+            waiting_max: 4,
+            window_max: 4,
+            room_ask: u64::from(self.is_accounted()),
+            catch_ups_max: 2,
+            stage: (0, 1),
+        }
+    }
+
+    /// Whether stores have an end.
+    fn is_accounted(&self) -> bool {
+        self.capacity > 0
+    }
+
+    fn index_of(&self, key: RouteHash) -> usize {
+        self.keys.iter().position(|one| *one == key).unwrap_or(0)
+    }
+
+    fn stepper<'a>(&'a self, world: &'a mut SliceWorld) -> Stepper<'a> {
+        Stepper { setup: self, world }
+    }
+
+    fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..self.nodes).map(NodeId)
+    }
+
+    fn first_node(&self, id: NodeId) -> SliceNode {
+        SliceNode {
+            machine: Some(self.machine(id)),
+            items: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            clock: 0,
+            gates: vec![Gate::Closed; usize::from(self.slices)],
+            scans: BTreeMap::new(),
+            results: BTreeMap::new(),
+            own: BTreeSet::new(),
+            proposals: BTreeSet::new(),
+        }
+    }
+
+    /// Whether the rest of what may happen waits for time to pass.
+    fn is_still(world: &SliceWorld) -> bool {
+        world.parcels.is_empty()
+    }
+
+    fn client_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        for (label, &(kind, key)) in self.operations.iter().enumerate() {
+            let (stage, label) = (world.operations[label], label as u8);
+            if let Stage::Beside(_) | Stage::Copied(..) = stage {
+                actions.push(SliceAction::End(label));
+            }
+            // Of requests that are alike the first is asked first.
+            let before = &self.operations[..usize::from(label)];
+            let mut alike = before.iter().zip(&world.operations);
+            let waits = alike.any(|(one, at)| *one == (kind, key) && *at == Stage::Unasked);
+            if stage != Stage::Unasked || waits {
+                continue;
+            }
+            let slice = slice_of(self.keys[key], self.slices);
+            let asked = self.ids().filter(|id| self.asked & 1 << id.0 != 0);
+            for node in asked.filter(|id| world.node(*id).machine.is_some()) {
+                let gate = world.node(node).gates[usize::from(slice.0)];
+                match (gate, kind) {
+                    (Gate::Open, _) | (Gate::Reads, Kind::Get) => {
+                        actions.push(SliceAction::Begin(label, node));
+                    }
+                    _ => actions.push(SliceAction::Ask(label, node)),
+                }
+            }
+        }
+        if world.left.flushes > 0 {
+            let slices = world.view.rows();
+            let serving = slices.filter(|(slice, row)| {
+                let machine = world.node(row.primary).machine.as_ref();
+                machine.is_some_and(|machine| machine.serves(*slice))
+            });
+            actions.extend(serving.map(|(slice, _)| SliceAction::Flush(slice)));
+        }
+    }
+
+    fn network_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        for (index, parcel) in world.parcels.iter().enumerate() {
+            if index > 0 && world.parcels[index - 1] == *parcel {
+                continue;
+            }
+            let waits = match parcel.load {
+                Load::Closed(slice) => self.runs_beside(world, parcel.to, slice),
+                _ => false,
+            };
+            if !waits {
+                actions.push(SliceAction::Deliver(index, false));
+            }
+            if matches!(parcel.load, Load::Message(..)) {
+                if world.left.losses > 0 {
+                    actions.push(SliceAction::Lose(index));
+                }
+                if world.left.duplicates > 0 {
+                    actions.push(SliceAction::Deliver(index, true));
+                }
+            }
+        }
+    }
+
+    fn runs_beside(&self, world: &SliceWorld, node: NodeId, slice: SliceId) -> bool {
+        let mut stages = world.operations.iter().zip(self.operations);
+        stages.any(|(stage, (_, key))| {
+            *stage == Stage::Beside(node) && slice_of(self.keys[*key], self.slices) == slice
+        })
+    }
+
+    fn view_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        for (index, (slice, step)) in self.wants.iter().enumerate() {
+            let row = world.view.row(*slice);
+            let applies = row.is_some_and(|row| row.after(*step, ViewNumber(0)).is_some());
+            let is_member = world.view.members.contains(step.node());
+            if world.wants & 1 << index != 0 && applies && is_member {
+                actions.push(SliceAction::Want(index));
+            }
+        }
+        for id in self.ids() {
+            let node = world.node(id);
+            let Some(machine) = &node.machine else {
+                if world.view.members.contains(id) {
+                    actions.push(SliceAction::Remove(id));
+                } else if world.left.restarts > 0 {
+                    actions.push(SliceAction::Restart(id));
+                }
+                continue;
+            };
+            if machine.view().map(|view| view.number) != Some(world.view.number) {
+                actions.push(SliceAction::Adopt(id));
+            }
+            for change in &node.proposals {
+                if change.view == world.view.number {
+                    actions.push(SliceAction::Change(id, *change));
+                }
+            }
+            let ups = self.ids().filter(|id| world.node(*id).machine.is_some());
+            if world.left.crashes > 0 && ups.count() > 1 {
+                actions.push(SliceAction::Crash(id));
+            }
+            if Self::is_still(world) && machine.deadline().is_some() {
+                actions.push(SliceAction::Tick(id));
+            }
+        }
+    }
+
+    /// What is wrong where nothing happens of itself any more.
+    fn fault_at_rest(&self, world: &SliceWorld) -> Option<&'static str> {
+        let mut stages = world.operations.iter();
+        if stages.any(|stage| matches!(stage, Stage::Asked(_))) {
+            return Some("a request is never answered");
+        }
+        for node in &world.nodes {
+            let mut promised = node.promised.iter().filter(|(_, room)| **room > 0);
+            if promised.any(|(to, _)| !world.view.members.contains(*to)) {
+                return Some("room is kept for a node that has left");
+            }
+        }
+        for (slice, row) in world.view.rows() {
+            let here = |id: NodeId| {
+                let items = world.node(id).items.iter();
+                items.filter(|(key, _)| slice_of(**key, self.slices) == slice)
+            };
+            let machine = world.node(row.primary).machine.as_ref();
+            if machine.is_some_and(|machine| !machine.serves(slice)) {
+                return Some("a slice is never served");
+            }
+            for id in row.in_sync {
+                if !here(id).eq(here(row.primary)) {
+                    return Some("nodes in sync differ for ever");
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Model for SliceSetup {
+    type State = SliceWorld;
+    type Packed = SliceWorld;
+    type Pool = ();
+    type Action = SliceAction;
+
+    fn start(&self) -> SliceWorld {
+        let all: NodeSet = self.ids().collect();
+        let view = SliceView::first(ViewNumber(1), all, self.slices, self.replicas.into());
+        let judges = self
+            .keys
+            .iter()
+            .map(|_| Linearizable::new(Written::NOTHING));
+        let mut world = SliceWorld {
+            nodes: self
+                .ids()
+                .map(|id| Shared::new(self.first_node(id)))
+                .collect(),
+            parcels: Vec::new(),
+            operations: vec![Stage::Unasked; self.operations.len()],
+            left: self.faults,
+            judges: Shared::new(judges.collect()),
+            view: Shared::new(view),
+            wants: ((1_u16 << self.wants.len()) - 1) as u8,
+            seen: Seen::default(),
+            fault: None,
+        };
+        let mut stepper = self.stepper(&mut world);
+        for id in self.ids() {
+            stepper.act(&SliceAction::Adopt(id));
+        }
+        while !stepper.world.parcels.is_empty() {
+            stepper.act(&SliceAction::Deliver(0, false));
+        }
+        world.seal();
+        world
+    }
+
+    fn actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        if world.fault.is_none() {
+            self.client_actions(world, actions);
+            self.network_actions(world, actions);
+            self.view_actions(world, actions);
+        }
+    }
+
+    fn may_be_still(&self) -> bool {
+        false
+    }
+
+    fn is_of_itself(&self, _: &SliceAction) -> bool {
+        false
+    }
+
+    fn actions_if_still(&self, _: &SliceWorld, _: &mut Vec<SliceAction>) {}
+
+    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, (): &()) -> bool {
+        false
+    }
+
+    fn next(&self, before: &SliceWorld, action: &SliceAction, (): &()) -> SliceWorld {
+        let mut world = before.clone();
+        world.seen = Seen::default();
+        self.stepper(&mut world).act(action);
+        self.note_seen(before, &mut world);
+        world.seal();
+        world
+    }
+
+    fn fault(&self, world: &SliceWorld) -> Option<String> {
+        world.fault.clone()
+    }
+
+    fn fault_at_end(&self, world: &SliceWorld) -> Option<String> {
+        self.fault_at_rest(world).map(str::to_owned)
+    }
+
+    fn witnesses(&self, world: &SliceWorld) -> u32 {
+        world.seen.0
+    }
+
+    fn describe(&self, before: &SliceWorld, action: &SliceAction, after: &SliceWorld) -> String {
+        let what = match *action {
+            SliceAction::Deliver(index, _) | SliceAction::Lose(index) => {
+                format!("{action:?} {:?}", before.parcels[index])
+            }
+            _ => format!("{action:?}"),
+        };
+        let answers = before.operations.iter().zip(&after.operations).enumerate();
+        let changed = answers.filter(|(_, (before, after))| before != after);
+        changed.fold(what, |what, (label, (_, stage))| {
+            format!("{what}; {label}: {stage:?}")
+        })
+    }
+
+    fn pack(&self, world: SliceWorld, (): &()) -> SliceWorld {
+        world
+    }
+
+    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
+        packed.clone()
+    }
+
+    fn sweep(&self, (): &()) {}
+}
+
+impl SliceSetup {
+    fn note_seen(&self, before: &SliceWorld, world: &mut SliceWorld) {
+        let mut seen = world.seen.0;
+        let is_over = |stage: &Stage| matches!(stage, Stage::Answered | Stage::Unknown);
+        if world.operations.iter().all(is_over) {
+            seen |= ANSWERED;
+        }
+        for ((_, old), (_, new)) in before.view.rows().zip(world.view.rows()) {
+            let (came, went) = (
+                new.in_sync.difference(old.in_sync),
+                old.in_sync.difference(new.in_sync),
+            );
+            seen |= if came.is_empty() { 0 } else { ENTERED };
+            let lives = |id: NodeId| world.node(id).machine.is_some();
+            seen |= if went.into_iter().any(lives) {
+                EXITED
+            } else {
+                0
+            };
+            if old.primary != new.primary && new.born == old.born {
+                seen |= TOOK_OVER;
+            }
+        }
+        if world.left.evictions < before.left.evictions {
+            seen |= EVICTED;
+        }
+        world.seen = Seen(seen);
+    }
+}

@@ -1,0 +1,237 @@
+//! The models of clusters of slices: each is the smallest that shows one property.
+
+use curtail_consistency::slice_view::{RowStep, SliceId};
+use curtail_types::{NodeId, RouteHash};
+
+use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SliceFaults, SliceSetup, TOOK_OVER};
+use crate::setup::Kind::{self, Append, Delete, Get, Set};
+
+/// A model with nothing that goes wrong.
+const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
+    SliceSetup {
+        name,
+        nodes,
+        slices: 1,
+        replicas,
+        keys: &[RouteHash(1), RouteHash(2)],
+        operations: &[(Set, 0), (Append, 0), (Get, 0)],
+        capacity: 0,
+        asked: 3,
+        wants: &[],
+        suspects: true,
+        faults: NOTHING,
+        sees: ANSWERED,
+        is_deep: false,
+        mutant: None,
+    }
+}
+
+const NOTHING: SliceFaults = SliceFaults {
+    losses: 0,
+    duplicates: 0,
+    early_ticks: 0,
+    crashes: 0,
+    restarts: 0,
+    evictions: 0,
+    flushes: 0,
+};
+
+const fn hold(node: u8) -> (SliceId, RowStep) {
+    (SliceId(0), RowStep::Hold(NodeId(node)))
+}
+
+const fn hand_over(node: u8) -> (SliceId, RowStep) {
+    (SliceId(0), RowStep::HandOver(NodeId(node)))
+}
+
+const fn exit(node: u8) -> (SliceId, RowStep) {
+    (SliceId(0), RowStep::Exit(NodeId(node)))
+}
+
+const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0)];
+const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0)];
+const UPDATE: &[(Kind, usize)] = &[(Append, 0), (Get, 0)];
+const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
+const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
+
+/// All of them.
+pub const SLICE_MODELS: &[SliceSetup] = &[
+    SliceSetup {
+        operations: UPDATES,
+        ..model("slice-pair", 2, 2)
+    },
+    SliceSetup {
+        operations: DELETES,
+        ..model("slice-deletes", 2, 2)
+    },
+    SliceSetup {
+        operations: UPDATES,
+        faults: SliceFaults {
+            losses: 1,
+            duplicates: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED,
+        suspects: false,
+        ..model("slice-loss", 2, 2)
+    },
+    SliceSetup {
+        operations: READS,
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: UPDATE,
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-crash-three", 3, 3)
+    },
+    SliceSetup {
+        operations: DELETES,
+        faults: SliceFaults {
+            crashes: 1,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-crash-loss", 2, 2)
+    },
+    SliceSetup {
+        operations: UPDATE,
+        faults: SliceFaults {
+            crashes: 1,
+            restarts: 1,
+            ..NOTHING
+        },
+        wants: &[hold(1), hold(0)],
+        sees: ANSWERED | LOST | ENTERED,
+        ..model("slice-restart", 2, 1)
+    },
+    SliceSetup {
+        operations: UPDATE,
+        wants: &[hold(1)],
+        sees: ANSWERED | ENTERED,
+        ..model("slice-catch-up", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Append, 0), (Delete, 0)],
+        wants: &[hold(1)],
+        faults: SliceFaults {
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | ENTERED,
+        ..model("slice-catch-up-loss", 2, 1)
+    },
+    SliceSetup {
+        operations: UPDATE,
+        wants: &[hold(1)],
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | ENTERED | TOOK_OVER,
+        ..model("slice-catch-up-crash", 2, 1)
+    },
+    SliceSetup {
+        operations: UPDATE,
+        wants: &[hold(1), hand_over(1), exit(0)],
+        sees: ANSWERED | ENTERED | TOOK_OVER | EXITED,
+        ..model("slice-move", 2, 1)
+    },
+    SliceSetup {
+        operations: READS,
+        wants: &[hand_over(1)],
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-hand-over", 2, 2)
+    },
+    SliceSetup {
+        operations: UPDATES,
+        wants: &[hold(2), hand_over(2)],
+        is_deep: true,
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER | ENTERED,
+        ..model("slice-move-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0)],
+        asked: 1,
+        wants: &[hand_over(1), hand_over(0)],
+        suspects: false,
+        faults: SliceFaults {
+            duplicates: 1,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-hand-over-twice", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Delete, 0)],
+        wants: &[exit(1), hold(1)],
+        sees: ANSWERED | EXITED | ENTERED,
+        ..model("slice-return", 2, 2)
+    },
+    SliceSetup {
+        operations: TWO_KEYS,
+        capacity: 1,
+        faults: SliceFaults {
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | EVICTED,
+        ..model("slice-full", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 1)],
+        capacity: 1,
+        faults: SliceFaults {
+            evictions: 1,
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | EVICTED | TOOK_OVER,
+        ..model("slice-full-crash", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 1)],
+        capacity: 1,
+        wants: &[hold(1)],
+        sees: ANSWERED,
+        ..model("slice-full-catch-up", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        faults: SliceFaults {
+            flushes: 1,
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-flush", 2, 2)
+    },
+    SliceSetup {
+        operations: UPDATES,
+        faults: SliceFaults {
+            crashes: 2,
+            ..NOTHING
+        },
+        is_deep: true,
+        sees: ANSWERED | TOOK_OVER,
+        ..model("slice-two-crashes", 3, 3)
+    },
+];

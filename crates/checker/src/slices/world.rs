@@ -1,0 +1,200 @@
+//! A state of a cluster of slices: its nodes, what is on its way, and what clients know.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use curtail_consistency::replica::{Gate, Replica, ReplicaMessage, ReplicaRefusal, ReplicaRequest};
+use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
+use curtail_consistency::symmetric::Ticket;
+use curtail_types::{Cas, NodeId, RouteHash};
+
+use crate::interned_parts::Shared;
+use crate::judge::{Linearizable, Written};
+use crate::setup::Kind;
+use crate::world::Label;
+
+/// A state.
+#[derive(Clone, Debug, Hash)]
+pub struct SliceWorld {
+    pub(super) nodes: Vec<Shared<SliceNode>>,
+    /// What is on its way, sorted.
+    pub(super) parcels: Vec<SliceParcel>,
+    /// The requests, by their labels.
+    pub(super) operations: Vec<Stage>,
+    pub(super) left: super::SliceFaults,
+    /// One for each key.
+    pub(super) judges: Shared<Vec<Linearizable>>,
+    /// The newest view.
+    pub(super) view: Shared<SliceView>,
+    /// Of the placement's wishes, those that are not fulfilled.
+    pub(super) wants: u8,
+    /// What was seen in the last step; not part of the state.
+    pub(super) seen: Seen,
+    pub(super) fault: Option<String>,
+}
+
+/// What was seen in a step: not part of a state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen(pub(super) u32);
+
+impl Hash for Seen {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// A node and its store.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct SliceNode {
+    /// `None` while it is down.
+    pub(super) machine: Option<Replica>,
+    pub(super) items: BTreeMap<RouteHash, StoredItem>,
+    /// Room kept free for changes of other nodes.
+    pub(super) promised: BTreeMap<NodeId, u64>,
+    pub(super) clock: u64,
+    pub(super) gates: Vec<Gate>,
+    /// The last key that a scan of a slice showed.
+    pub(super) scans: BTreeMap<SliceId, RouteHash>,
+    /// What requests that ran are answered with.
+    pub(super) results: BTreeMap<Ticket, (Cas, Written)>,
+    /// Requests of clients of this node.
+    pub(super) own: BTreeSet<Ticket>,
+    pub(super) proposals: BTreeSet<RowChange>,
+}
+
+/// A value and its version.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct StoredItem {
+    pub(super) version: Cas,
+    pub(super) value: Written,
+}
+
+/// What travels; from a node to itself: what its host does later.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct SliceParcel {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) load: Load,
+}
+
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) enum Load {
+    Message(ReplicaMessage, Option<StoredItem>),
+    Request(ReplicaRequest),
+    Answer(Ticket, Result<(Cas, Written), ReplicaRefusal>),
+    /// A scan goes on behind this key.
+    Scan(SliceId, Option<RouteHash>),
+    Closed(SliceId),
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Stage {
+    Unasked,
+    /// A machine has it.
+    Asked(NodeId),
+    /// It began beside the machine of this node while its gate was open.
+    Beside(NodeId),
+    /// A reader beside the machine has copied the value; whether the gate was closed since.
+    Copied(NodeId, Written, bool),
+    Answered,
+    /// Its client knows only that it does not know.
+    Unknown,
+}
+
+impl SliceNode {
+    /// It dies, and what it had.
+    pub(super) fn stop(&mut self) {
+        self.machine = None;
+        self.items.clear();
+        self.promised.clear();
+        self.scans.clear();
+        self.results.clear();
+        self.own.clear();
+        self.proposals.clear();
+        self.gates.fill(Gate::Closed);
+    }
+
+    pub(super) fn room_taken(&self) -> u64 {
+        self.items.len() as u64 + self.promised.values().sum::<u64>()
+    }
+}
+
+impl SliceWorld {
+    pub(super) fn node(&self, id: NodeId) -> &SliceNode {
+        &self.nodes[usize::from(id.0)]
+    }
+
+    pub(super) fn edit(&mut self, id: NodeId) -> &mut SliceNode {
+        self.nodes[usize::from(id.0)].edit()
+    }
+
+    pub(super) fn post(&mut self, from: NodeId, to: NodeId, load: Load) {
+        let parcel = SliceParcel { from, to, load };
+        let at = self.parcels.partition_point(|other| *other <= parcel);
+        self.parcels.insert(at, parcel);
+    }
+
+    pub(super) fn seal(&mut self) {
+        let asks = |parcel: &SliceParcel| {
+            use ReplicaMessage::{Room, RoomWanted};
+            matches!(
+                parcel.load,
+                Load::Message(RoomWanted { .. } | Room { .. }, _)
+            )
+        };
+        if !self.parcels.iter().any(asks) {
+            for node in &mut self.nodes {
+                node.edit().machine.iter_mut().for_each(Replica::renumber);
+            }
+        }
+        self.nodes.iter_mut().for_each(Shared::seal);
+        self.judges.seal();
+        self.view.seal();
+    }
+
+    pub(super) fn fail(&mut self, what: &str) {
+        self.fault.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// A request is answered with `value`, which its client reads, or has left there.
+    pub(super) fn answer(&mut self, key: usize, label: Label, kind: Kind, value: Written) {
+        let stage = &mut self.operations[usize::from(label.0)];
+        *stage = Stage::Answered;
+        if !self.judges.edit()[key].answered(label, kind, value) {
+            self.fail("an answer that no order of the requests explains");
+        }
+    }
+
+    /// A request is answered that had taken effect before.
+    pub(super) fn answered_completed(&mut self, key: usize, label: Label, kind: Kind) {
+        let value = Written::default().outcome(label, kind).1;
+        self.answer(key, label, kind, value);
+    }
+
+    /// A flush begins: it may remove what any key has.
+    pub(super) fn begin_flush(&mut self) {
+        for judge in self.judges.edit() {
+            judge.asked_once(Label::FLUSH, Kind::Delete);
+        }
+    }
+
+    /// A flush is answered: what was there before is gone.
+    pub(super) fn flushed(&mut self) {
+        let mut judges = self.judges.edit().iter_mut();
+        if !judges.all(|judge| judge.took_effect(Label::FLUSH)) {
+            self.fail("a flush that removed nothing");
+        }
+    }
+
+    /// A request ended without an answer.
+    pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: ReplicaRefusal) {
+        let stage = &mut self.operations[usize::from(label.0)];
+        if refusal == ReplicaRefusal::Unknown {
+            *stage = Stage::Unknown;
+            return;
+        }
+        *stage = Stage::Answered;
+        if !self.judges.edit()[key].had_no_effect(label) {
+            self.fail("a request took effect that was refused");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! A holder catches up: from empty, by a scan of the slice and by what changes meanwhile.
+//!
+//! Scanned keys are changes of its own stream, so they and later changes arrive in order, and the
+//! whole state of the slice is there when the last is acknowledged. From then on every change waits
+//! for it (it is *entering*), and the primary asks for a view in which it is in sync.
+
+use alloc::collections::VecDeque;
+
+use curtail_types::{Cas, NodeId, RouteHash};
+
+use super::{
+    Gate, ReplicaHost, ReplicaMutant,
+    machine::Context,
+    message::{ChangeKind, SliceChange},
+    primary::{Phase, Primary, WHOLE},
+    rooms::Rooms,
+};
+use crate::slice_view::RowStep;
+
+/// A node that catches up.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct CatchUp {
+    pub(super) node: NodeId,
+    scan: Scan,
+    /// Scanned keys that are not sent yet, with the bytes of their items.
+    keys: VecDeque<(RouteHash, u32)>,
+}
+
+/// How far the scan is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Scan {
+    /// It begins when no request runs beside the machine.
+    Waits,
+    /// The host looks for more keys.
+    Runs,
+    /// The keys that it found are to be sent first.
+    Rests,
+    /// It has shown everything.
+    Done,
+}
+
+impl Primary {
+    /// Begins to bring in a holder that is not in sync; returns whether one catches up now.
+    pub(super) fn begin_catch_up(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+    ) -> bool {
+        let behind = self.row.catching_up().first();
+        let rests = cx.now < self.rests_until;
+        let (Some(node), Phase::Serving, None, false) =
+            (behind, &self.phase, &self.catch_up, rests)
+        else {
+            return self.catch_up.is_some();
+        };
+        self.catch_up = Some(CatchUp {
+            node,
+            scan: Scan::Waits,
+            keys: VecDeque::new(),
+        });
+        if self.gate == Gate::Open {
+            self.set_gate(host, Gate::Reads);
+            self.is_closing &= !cx.has(ReplicaMutant::GateNotAwaited);
+        }
+        self.go_on(cx, host, rooms);
+        true
+    }
+
+    /// The scan found keys.
+    pub(super) fn take_scanned(&mut self, keys: &[(RouteHash, u32)], is_done: bool) {
+        if let Some(catch_up) = &mut self.catch_up
+            && catch_up.scan == Scan::Runs
+        {
+            catch_up.keys.extend(keys);
+            catch_up.scan = if is_done { Scan::Done } else { Scan::Rests };
+        }
+    }
+
+    /// Sends what there is room for.
+    pub(super) fn go_on(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+        let Some(mut catch_up) = self.catch_up.take() else {
+            return;
+        };
+        let node = catch_up.node;
+        if catch_up.scan == Scan::Waits && !self.is_closing {
+            self.streams.add(node, false, cx.now);
+            self.append(cx, host, rooms, begin(), Some(node));
+            host.scan(self.slice, true);
+            catch_up.scan = Scan::Runs;
+        }
+        while let Some(&(key, bytes)) = catch_up.keys.front() {
+            let is_full = self.streams.unacknowledged(node) >= cx.config.window_max;
+            if is_full || !rooms.has(cx, host, node, u64::from(bytes)) {
+                break;
+            }
+            catch_up.keys.pop_front();
+            if let Some((version, room)) = host.item(key) {
+                let room = room.min(bytes);
+                let change = SliceChange {
+                    key,
+                    kind: ChangeKind::Store,
+                    version,
+                    room,
+                };
+                self.append(cx, host, rooms, change, Some(node));
+            }
+        }
+        if rooms.is_refused(node) && !self.streams.counts(node) {
+            self.catch_up = Some(catch_up);
+            return self.end_catch_up(cx, rooms);
+        }
+        let unacknowledged = self.streams.unacknowledged(node);
+        if catch_up.keys.is_empty() {
+            if catch_up.scan == Scan::Rests && unacknowledged < cx.config.window_max {
+                host.scan(self.slice, false);
+                catch_up.scan = Scan::Runs;
+            }
+            let is_done = catch_up.scan == Scan::Done && unacknowledged == 0;
+            if is_done || (cx.has(ReplicaMutant::EntersEarly) && unacknowledged == 0) {
+                if !cx.has(ReplicaMutant::EnteringUncounted) {
+                    self.streams.count(node);
+                }
+                self.wish(host, RowStep::Enter(node));
+            }
+        }
+        self.catch_up = Some(catch_up);
+    }
+
+    /// Gives up for a while: the node has no room.
+    pub(super) fn end_catch_up(&mut self, cx: &Context, rooms: &mut Rooms) {
+        if let Some(catch_up) = self.catch_up.take() {
+            let others = self.row.followers().without(catch_up.node);
+            self.streams.keep(rooms, others);
+            self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
+        }
+    }
+}
+
+const fn begin() -> SliceChange {
+    SliceChange {
+        key: WHOLE,
+        kind: ChangeKind::Begin,
+        version: Cas(0),
+        room: 0,
+    }
+}

@@ -1,0 +1,133 @@
+//! Requests of this node's clients that other nodes carry out.
+//!
+//! Every request ends: by an answer, by a refusal, or when it has waited for too long. One that
+//! had no effect is placed again; a write that was sent and has no answer has an unknown end.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet};
+
+use super::{ReplicaHost, ReplicaRefusal, ReplicaRequest, machine::Context};
+use crate::symmetric::Ticket;
+
+/// The requests that other nodes have, or shall have.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Forwarding {
+    of: BTreeMap<Ticket, Forwarded>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Forwarded {
+    request: ReplicaRequest,
+    since: Instant,
+    /// Who has it; nobody yet if it is to be placed again.
+    to: Option<NodeId>,
+}
+
+impl Forwarding {
+    pub(super) const fn new() -> Self {
+        Self {
+            of: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !self.of.is_empty()
+    }
+
+    /// Sends a request to the primary, or keeps it until there is one.
+    pub(super) fn send(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (request, since): (ReplicaRequest, Instant),
+        to: Option<NodeId>,
+    ) {
+        if self.of.len() >= cx.config.waiting_max {
+            return host.refuse(request.ticket, ReplicaRefusal::Busy);
+        }
+        let forwarded = Forwarded { request, since, to };
+        self.of.insert(request.ticket, forwarded);
+        if let Some(to) = to {
+            host.forward(&request, to);
+        }
+    }
+
+    /// Another node has answered.
+    pub(super) fn take_answer(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        ticket: Ticket,
+        answer: Result<Cas, ReplicaRefusal>,
+    ) {
+        let Some(forwarded) = self.of.get_mut(&ticket) else {
+            return;
+        };
+        let waited_ns = cx.now.ns - forwarded.since.ns;
+        match answer {
+            Ok(version) => {
+                host.saw(version);
+                host.respond(ticket);
+            }
+            Err(ReplicaRefusal::Elsewhere) if waited_ns < cx.config.patience_ns => {
+                forwarded.to = None;
+                return;
+            }
+            Err(refusal) => host.refuse(ticket, refusal),
+        }
+        self.of.remove(&ticket);
+    }
+
+    /// Requests that removed nodes had: what they did with writes is unknown. Returns what is to be
+    /// placed again.
+    pub(super) fn enter_view(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        members: NodeSet,
+    ) -> Vec<(ReplicaRequest, Instant)> {
+        for (&ticket, forwarded) in &mut self.of {
+            if forwarded.to.is_some_and(|to| !members.contains(to)) {
+                match forwarded.request.access {
+                    Access::Read => forwarded.to = None,
+                    _ => host.refuse(ticket, ReplicaRefusal::Unknown),
+                }
+            }
+        }
+        self.of
+            .retain(|_, forwarded| forwarded.to.is_none_or(|to| members.contains(to)));
+        self.take_unplaced()
+    }
+
+    fn take_unplaced(&mut self) -> Vec<(ReplicaRequest, Instant)> {
+        let mut again = Vec::new();
+        self.of.retain(|_, forwarded| {
+            if forwarded.to.is_none() {
+                again.push((forwarded.request, forwarded.since));
+            }
+            forwarded.to.is_some()
+        });
+        again
+    }
+
+    /// Ends what has waited for too long; returns what is to be placed again.
+    pub(super) fn tick(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+    ) -> Vec<(ReplicaRequest, Instant)> {
+        self.of.retain(|&ticket, forwarded| {
+            let is_over = cx.now.ns - forwarded.since.ns >= cx.config.patience_ns;
+            if is_over {
+                let had_no_effect = forwarded.to.is_none();
+                let refusal = match had_no_effect || forwarded.request.access == Access::Read {
+                    true => ReplicaRefusal::Late,
+                    false => ReplicaRefusal::Unknown,
+                };
+                host.refuse(ticket, refusal);
+            }
+            !is_over
+        });
+        self.take_unplaced()
+    }
+}

@@ -1,0 +1,558 @@
+//! The machine of a node: its slices, the requests that other nodes carry out, and the timers.
+
+use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
+
+use curtail_types::{Access, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+
+use super::{
+    ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    follower::Follower,
+    forwarding::Forwarding,
+    message::ReplicaMessage,
+    primary::{Phase, Primary, Stay},
+    rooms::Rooms,
+};
+use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
+
+/// The machine of a node, for the slices of one of its stages.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Replica {
+    config: ReplicaConfig,
+    mutant: Option<ReplicaMutant>,
+    view: Option<Arc<SliceView>>,
+    slices: BTreeMap<SliceId, Role>,
+    rooms: Rooms,
+    forwarding: Forwarding,
+    due: Option<Instant>,
+}
+
+/// What a node is for a slice.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+enum Role {
+    Primary(Box<Primary>),
+    Follower(Follower),
+}
+
+/// What a step works with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    pub(super) config: ReplicaConfig,
+    pub(super) now: Instant,
+    mutant: Option<ReplicaMutant>,
+}
+
+impl Context {
+    /// Whether this error is planted.
+    pub(super) fn has(&self, mutant: ReplicaMutant) -> bool {
+        cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
+    }
+}
+
+impl Replica {
+    /// A machine that has not seen a view.
+    pub const fn new(config: ReplicaConfig) -> Self {
+        Self {
+            config,
+            mutant: None,
+            view: None,
+            slices: BTreeMap::new(),
+            rooms: Rooms::new(),
+            forwarding: Forwarding::new(),
+            due: None,
+        }
+    }
+
+    /// The same with an error planted.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: ReplicaMutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// When [`ReplicaEvent::Tick`] is due.
+    pub const fn deadline(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// The view that it acts on.
+    pub fn view(&self) -> Option<&SliceView> {
+        self.view.as_deref()
+    }
+
+    /// Whether requests for the slice are answered here now.
+    pub fn serves(&self, slice: SliceId) -> bool {
+        match self.slices.get(&slice) {
+            Some(Role::Primary(primary)) => primary.phase == Phase::Serving,
+            _ => false,
+        }
+    }
+
+    /// Counts requests for room from 0 again. A checker, for which states that differ only in such
+    /// numbers are one, does so at all nodes while no such request is on its way.
+    pub fn renumber(&mut self) {
+        self.rooms.renumber();
+    }
+
+    /// Takes in what happened.
+    pub fn step(&mut self, event: ReplicaEvent<'_>, host: &mut impl ReplicaHost) {
+        let cx = Context {
+            config: self.config,
+            now: host.now(),
+            mutant: self.mutant,
+        };
+        match event {
+            ReplicaEvent::Tick => self.tick(&cx, host),
+            ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
+            ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
+            ReplicaEvent::Answered(ticket, answer) => {
+                self.forwarding.take_answer(&cx, host, ticket, answer);
+            }
+            ReplicaEvent::Message(from, message) => self.receive(&cx, host, from, message),
+            ReplicaEvent::Scanned(slice, keys, is_done) => {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    primary.take_scanned(keys, is_done);
+                    primary.go_on(&cx, host, &mut self.rooms);
+                }
+            }
+            ReplicaEvent::Closed(slice) => self.note_closed(&cx, host, slice),
+            ReplicaEvent::Flush(slice, ticket) => {
+                let primary = primary_of(&mut self.slices, slice);
+                let rooms = &mut self.rooms;
+                let flushed =
+                    primary.is_some_and(|primary| primary.flush(&cx, host, rooms, ticket));
+                if !flushed {
+                    host.refuse(ticket, ReplicaRefusal::Elsewhere);
+                }
+            }
+        }
+        if !matches!(event, ReplicaEvent::Tick) {
+            let soon = cx.now.ns + self.config.retransmit_ns;
+            let soon = Instant { ns: soon };
+            self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+        }
+    }
+
+    // ---- requests ----
+
+    fn request(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        request: ReplicaRequest,
+        since: Instant,
+    ) {
+        let Some(view) = &self.view else {
+            return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
+        };
+        let slice = view.slice_of(request.key);
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            if request.is_forwarded {
+                return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
+            }
+            let to = view.row(slice).map(|row| row.primary);
+            let to = to.filter(|to| *to != cx.config.me);
+            return self.forwarding.send(cx, host, (request, since), to);
+        };
+        let may_run = primary.queue.is_empty() || request.access == Access::Read;
+        let stay = match may_run {
+            true => primary.run(cx, host, &mut self.rooms, &request),
+            false => Stay::Waits,
+        };
+        match stay {
+            Stay::Ran => {}
+            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
+            Stay::Waits | Stay::NeedsRoom if primary.queue.len() < cx.config.waiting_max => {
+                primary.queue.push_back((request, since));
+                if stay == Stay::NeedsRoom {
+                    self.evict(cx, host, u64::from(request.size), None);
+                }
+            }
+            Stay::Waits | Stay::NeedsRoom => host.refuse(request.ticket, ReplicaRefusal::Busy),
+        }
+    }
+
+    /// Runs requests of a slice that had to wait.
+    fn run_queue(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+        let mut needs = 0;
+        if let Some(primary) = primary_of(&mut self.slices, slice) {
+            while let Some(&(request, _)) = primary.queue.front() {
+                match primary.run(cx, host, &mut self.rooms, &request) {
+                    Stay::Ran => {}
+                    Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
+                    Stay::NeedsRoom => {
+                        needs = u64::from(request.size);
+                        break;
+                    }
+                    Stay::Waits => break,
+                }
+                primary.queue.pop_front();
+            }
+        }
+        if needs > 0 {
+            self.evict(cx, host, needs, None);
+        }
+    }
+
+    /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
+    /// well, if it is given.
+    fn evict(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        bytes: u64,
+        with: Option<NodeId>,
+    ) {
+        let slices = &self.slices;
+        let mut may_evict = |slice: SliceId| match slices.get(&slice) {
+            Some(Role::Primary(primary)) => {
+                let is_shared = with.is_none_or(|with| primary.row.holders.contains(with));
+                let decides = matches!(primary.phase, Phase::Serving | Phase::Repairing(_));
+                is_shared && decides
+            }
+            _ => false,
+        };
+        let mut keys: Vec<(SliceId, RouteHash)> = Vec::new();
+        host.evict(bytes, &mut may_evict, &mut |slice, key| {
+            keys.push((slice, key))
+        });
+        for (slice, key) in keys {
+            if let Some(primary) = primary_of(&mut self.slices, slice) {
+                primary.note_evicted(cx, host, &mut self.rooms, key);
+            }
+        }
+    }
+
+    /// A store is short of room that evictions here alone do not make: the primaries of the slices
+    /// that this node follows evict as well.
+    fn ask_evictions(&self, host: &mut impl ReplicaHost, bytes: u64) {
+        let Some(view) = &self.view else {
+            return;
+        };
+        let me = self.config.me;
+        let shared = view.rows().filter(|(_, row)| row.followers().contains(me));
+        let primaries: NodeSet = shared.map(|(_, row)| row.primary).collect();
+        if !primaries.is_empty() && host.evicts() {
+            host.send(primaries, &ReplicaMessage::Evict(bytes));
+        }
+    }
+
+    fn note_closed(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+        if let Some(primary) = primary_of(&mut self.slices, slice) {
+            primary.is_closing = false;
+            primary.go_on(cx, host, &mut self.rooms);
+            primary.commit(host);
+        }
+        self.run_queue(cx, host, slice);
+    }
+
+    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return;
+        };
+        let serves = primary.phase == Phase::Serving;
+        match step {
+            RowStep::HandOver(to) => primary.hand_over(host, to),
+            RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
+            _ => {}
+        }
+    }
+
+    // ---- messages ----
+
+    fn receive(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        message: &ReplicaMessage,
+    ) {
+        match message {
+            ReplicaMessage::Append(append) => {
+                if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
+                    follower.append(cx, host, from, append);
+                }
+            }
+            &ReplicaMessage::Applied { slice, term, seq } => {
+                self.take_applied(cx, host, from, (slice, term, seq));
+            }
+            &ReplicaMessage::TailWanted { slice, term } => {
+                if let Some(Role::Follower(follower)) = self.slices.get(&slice)
+                    && follower.term == term
+                {
+                    follower.send_tail(host, slice, from);
+                }
+            }
+            ReplicaMessage::Tail {
+                slice,
+                term,
+                keys,
+                seen,
+            } => {
+                let primary = primary_of(&mut self.slices, *slice);
+                if let Some(primary) = primary.filter(|primary| primary.row.term == *term) {
+                    host.saw(*seen);
+                    primary.take_tail(from, keys);
+                    primary.begin(cx, host, &mut self.rooms);
+                    primary.commit(host);
+                    self.run_queue(cx, host, *slice);
+                }
+            }
+            &ReplicaMessage::RoomWanted {
+                number,
+                held,
+                wanted,
+            } => {
+                if !self.is_member(from) {
+                    return;
+                }
+                let granted = self.rooms.promise(host, from, (number, held, wanted));
+                if granted == Some(0) && wanted > 0 {
+                    self.ask_evictions(host, wanted);
+                    self.evict(cx, host, wanted, None);
+                }
+            }
+            &ReplicaMessage::Room {
+                number,
+                bytes,
+                grows,
+            } => {
+                let short = self.rooms.take_answer(from, number, bytes, grows);
+                if short > 0 {
+                    self.evict(cx, host, short, Some(from));
+                } else {
+                    self.go_on(cx, host);
+                }
+            }
+            &ReplicaMessage::Evict(bytes) => self.evict(cx, host, bytes, Some(from)),
+        }
+    }
+
+    fn is_member(&self, node: NodeId) -> bool {
+        self.view
+            .as_ref()
+            .is_some_and(|view| view.members.contains(node))
+    }
+
+    fn take_applied(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        (slice, term, seq): (SliceId, ViewNumber, u64),
+    ) {
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return;
+        };
+        if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
+            return;
+        }
+        primary.streams.acknowledge(cx, &mut self.rooms, from, seq);
+        primary.go_on(cx, host, &mut self.rooms);
+        primary.commit(host);
+        self.run_queue(cx, host, slice);
+    }
+
+    /// There is more room: what waited for it goes on.
+    fn go_on(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        let mut slices = Vec::new();
+        for (&slice, role) in &mut self.slices {
+            if let Role::Primary(primary) = role {
+                primary.repair(cx, host, &mut self.rooms);
+                primary.go_on(cx, host, &mut self.rooms);
+                primary.commit(host);
+                if !primary.queue.is_empty() {
+                    slices.push(slice);
+                }
+            }
+        }
+        for slice in slices {
+            self.run_queue(cx, host, slice);
+        }
+        self.begin_catch_ups(cx, host);
+    }
+
+    fn begin_catch_ups(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        let mut running = 0;
+        for role in self.slices.values_mut() {
+            if let Role::Primary(primary) = role
+                && running < cx.config.catch_ups_max
+            {
+                let runs = primary.begin_catch_up(cx, host, &mut self.rooms);
+                running += usize::from(runs);
+            }
+        }
+    }
+
+    // ---- views ----
+
+    fn enter_view(&mut self, cx: &Context, host: &mut impl ReplicaHost, next: &SliceView) {
+        if self
+            .view
+            .as_ref()
+            .is_some_and(|now| now.number >= next.number)
+        {
+            return;
+        }
+        let next = Arc::new(next.clone());
+        let last = self.view.replace(Arc::clone(&next));
+        let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
+        self.rooms.enter_view(cx, host, lasting);
+        let (stage, stages) = cx.config.stage;
+        for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
+            self.enter_row(cx, host, slice, (next.number, *row, lasting));
+        }
+        let again = self.forwarding.enter_view(host, lasting);
+        for (request, since) in again {
+            self.request(cx, host, request, since);
+        }
+        self.go_on(cx, host);
+    }
+
+    fn enter_row(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        slice: SliceId,
+        (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
+    ) {
+        let me = cx.config.me;
+        let rooms = &mut self.rooms;
+        let role = self.slices.remove(&slice);
+        if let Some(Role::Primary(mut primary)) = role {
+            if primary.row.term == row.term && row.primary == me {
+                primary.enter_row(cx, host, rooms, (view, row, lasting));
+                self.slices.insert(slice, Role::Primary(primary));
+                return;
+            }
+            let mut follower = Follower::default();
+            follower.left.extend(primary.resign(host, rooms));
+            follower.seen = primary.seen;
+            let queue = core::mem::take(&mut primary.queue);
+            self.take_role(cx, host, slice, (view, row), follower);
+            for (request, since) in queue {
+                self.request(cx, host, request, since);
+            }
+            return;
+        }
+        let follower = match role {
+            Some(Role::Follower(follower)) => Some(follower),
+            _ => None,
+        };
+        let is_holder = row.holders.contains(me);
+        if let (None, false) = (&follower, is_holder) {
+            return;
+        }
+        self.take_role(cx, host, slice, (view, row), follower.unwrap_or_default());
+    }
+
+    /// What was a follower, or has had nothing of the slice, becomes what the row says.
+    fn take_role(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        slice: SliceId,
+        (view, row): (ViewNumber, SliceRow),
+        mut follower: Follower,
+    ) {
+        let me = cx.config.me;
+        if row.primary == me {
+            let begins = row.born == row.term;
+            if begins {
+                host.clear(slice, None);
+            }
+            let keys = match begins {
+                true => Default::default(),
+                false => follower.tail().collect(),
+            };
+            let missing = row.in_sync.without(me);
+            let mut primary = Primary::new(slice, (view, row), missing, keys);
+            for node in missing {
+                let term = row.term;
+                host.send(
+                    NodeSet::only(node),
+                    &ReplicaMessage::TailWanted { slice, term },
+                );
+            }
+            primary.begin(cx, host, &mut self.rooms);
+            primary.commit(host);
+            self.slices.insert(slice, Role::Primary(Box::new(primary)));
+        } else if row.holders.contains(me) {
+            if follower.term != row.term {
+                follower.enter_term(row.term);
+                if row.born == row.term {
+                    host.clear(slice, None);
+                }
+                if row.in_sync.contains(me) {
+                    follower.send_tail(host, slice, row.primary);
+                }
+            }
+            self.slices.insert(slice, Role::Follower(follower));
+        } else {
+            host.clear(slice, None);
+        }
+    }
+
+    // ---- time ----
+
+    fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        self.rooms.ask_again(host);
+        let mut queues = Vec::new();
+        for (&slice, role) in &mut self.slices {
+            let Role::Primary(primary) = role else {
+                continue;
+            };
+            for node in primary.streams.send_again(cx, host) {
+                primary.wish(host, RowStep::Exit(node));
+            }
+            if let Phase::Collecting(missing, _) = &primary.phase {
+                let term = primary.row.term;
+                host.send(*missing, &ReplicaMessage::TailWanted { slice, term });
+            }
+            if !primary.queue.is_empty() {
+                queues.push(slice);
+            }
+        }
+        self.go_on(cx, host);
+        for slice in queues {
+            self.end_patience(cx, host, slice);
+        }
+        for (request, since) in self.forwarding.tick(cx, host) {
+            self.request(cx, host, request, since);
+        }
+        let next = cx.now.ns + self.config.retransmit_ns;
+        self.due = self.waits().then_some(Instant { ns: next });
+    }
+
+    /// Whether something is left to do when time has passed.
+    fn waits(&self) -> bool {
+        let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
+        self.rooms.waits() || self.forwarding.waits() || self.slices.values().any(waits)
+    }
+
+    /// Refuses what has waited for too long.
+    fn end_patience(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return;
+        };
+        let refusal = match primary.phase {
+            Phase::Serving => ReplicaRefusal::NoRoom,
+            _ => ReplicaRefusal::Late,
+        };
+        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
+        while let Some(&(request, since)) = primary.queue.front()
+            && is_over(since)
+        {
+            primary.queue.pop_front();
+            host.refuse(request.ticket, refusal);
+        }
+    }
+}
+
+fn primary_of(slices: &mut BTreeMap<SliceId, Role>, slice: SliceId) -> Option<&mut Primary> {
+    match slices.get_mut(&slice) {
+        Some(Role::Primary(primary)) => Some(primary),
+        _ => None,
+    }
+}

@@ -1,0 +1,117 @@
+//! What replicas send each other.
+
+use alloc::boxed::Box;
+
+use curtail_types::{Cas, RouteHash, ViewNumber};
+
+use crate::slice_view::SliceId;
+
+/// A message from one replica to another. It may be lost, doubled and overtaken.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ReplicaMessage {
+    /// A change of a slice, from its primary.
+    Append(Append),
+    /// The follower has applied all of its stream up to this number.
+    Applied {
+        /// The slice.
+        slice: SliceId,
+        /// The primary's term.
+        term: ViewNumber,
+        /// The number.
+        seq: u64,
+    },
+    /// A new primary wants the follower's [`Tail`](Self::Tail).
+    TailWanted {
+        /// The slice.
+        slice: SliceId,
+        /// The new term.
+        term: ViewNumber,
+    },
+    /// The sender obeys the new primary; it may know unfinished changes of these keys.
+    Tail {
+        /// The slice.
+        slice: SliceId,
+        /// The new term.
+        term: ViewNumber,
+        /// The keys.
+        keys: Box<[RouteHash]>,
+        /// The sender has seen no later version.
+        seen: Cas,
+    },
+    /// The primary holds `held` bytes of the receiver's room, and wants so much more.
+    RoomWanted {
+        /// Counts these requests; an earlier one is void.
+        number: u64,
+        /// Bytes of which the primary may still make use, or has and does not know to be applied.
+        held: u64,
+        /// Bytes beyond.
+        wanted: u64,
+    },
+    /// The answer: so many bytes more.
+    Room {
+        /// Of which request.
+        number: u64,
+        /// The bytes.
+        bytes: u64,
+        /// More may come once something is evicted.
+        grows: bool,
+    },
+    /// The receiver shall evict about so many bytes of slices that the sender holds as well.
+    Evict(u64),
+}
+
+/// A change of a slice. `prev` is the number of the change before it in the stream of this
+/// follower, so that streams may differ.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Append {
+    /// The slice.
+    pub slice: SliceId,
+    /// The primary's term.
+    pub term: ViewNumber,
+    /// The change before it in this stream.
+    pub prev: u64,
+    /// Its number in the term.
+    pub seq: u64,
+    /// All in-sync holders have applied everything up to this number.
+    pub committed: u64,
+    /// What changes.
+    pub change: SliceChange,
+}
+
+/// What changes in a slice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct SliceChange {
+    /// The key; 0 if the change is about the whole slice.
+    pub key: RouteHash,
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// The version of the write, or where a flush ends.
+    pub version: Cas,
+    /// Bytes of the follower's room that it takes.
+    pub room: u32,
+}
+
+/// What happens to a key, or to a slice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum ChangeKind {
+    /// It is as the image says; without an image there is no item.
+    Store,
+    /// The primary evicted it.
+    Evict,
+    /// Everything older in the slice goes.
+    Flush,
+    /// The follower begins to catch up, from an empty slice.
+    Begin,
+}
+
+impl ReplicaMessage {
+    /// Of which key the item travels with it, as it is stored when the message leaves.
+    pub const fn carries_image(&self) -> Option<RouteHash> {
+        match self {
+            Self::Append(Append { change, .. }) if matches!(change.kind, ChangeKind::Store) => {
+                Some(change.key)
+            }
+            _ => None,
+        }
+    }
+}

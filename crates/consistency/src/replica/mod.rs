@@ -1,0 +1,34 @@
+//! The machine of a node of a cluster: replication of slices (CL-1..8).
+//!
+//! ```text
+//!   requests --> machine of a slice's primary --Append--> followers
+//!                  |          ^                               |
+//!                  Run        +----------Applied--------------+
+//!                  v
+//!                store        answers go out when all in-sync followers have applied
+//! ```
+//!
+//! The primary of a slice orders its changes; the nodes in sync apply them in that order; a client
+//! is answered when all of them have. Who is primary and who is in sync is said by the view alone
+//! ([`slice_view`](crate::slice_view)). This is the protocol of PacificA (Lin and others, MSR-TR
+//! 2008) with Kafka's in-sync sets. Server, simulator and checker drive the same machine by
+//! [`ReplicaHost`].
+
+mod catch_up;
+mod follower;
+mod forwarding;
+mod interface;
+mod machine;
+mod message;
+mod mutant;
+mod primary;
+mod rooms;
+mod stream;
+
+pub use interface::{
+    CopyState, Gate, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal, ReplicaRequest,
+    RunResult,
+};
+pub use machine::Replica;
+pub use message::{Append, ChangeKind, ReplicaMessage, SliceChange};
+pub use mutant::ReplicaMutant;

@@ -1,0 +1,44 @@
+//! Planted errors: a checker that does not find them finds nothing.
+//!
+//! They are compiled in for tests and with the feature `mutants` only.
+
+use curtail_types::listed_enum;
+
+listed_enum! {
+    /// An error that a replica makes.
+    #[derive(Ord, PartialOrd)]
+    pub enum ReplicaMutant {
+        /// A write is answered before its followers have it.
+        AnswersAtOnce,
+        /// A read shows a change that is not finished.
+        ReadsUnfinished,
+        /// A follower that enters the in-sync set is not waited for.
+        EnteringUncounted,
+        /// A follower applies changes whatever came before them.
+        OrderIgnored,
+        /// An acknowledgement counts in every term.
+        AnyTerm,
+        /// A new primary serves before the others obey it.
+        TailsNotAwaited,
+        /// A new primary does not repair what it knows to be unfinished.
+        TailsNotRepaired,
+        /// Changes are sent whether or not there is room.
+        RoomIgnored,
+        /// An evicted key is not reported to the followers.
+        EvictsAlone,
+        /// A follower that catches up keeps what it had.
+        BeginKeeps,
+        /// A follower that catches up enters before it has all of the scan.
+        EntersEarly,
+        /// A follower that catches up is not sent what changes meanwhile.
+        LiveUnsent,
+        /// A flush is not sent to the followers.
+        FlushesAlone,
+        /// Requests beside the machine are not waited for when a follower comes.
+        GateNotAwaited,
+        /// A lost change is not sent again.
+        NeverResends,
+        /// What was promised to a node that has left is kept.
+        PromiseKept,
+    }
+}

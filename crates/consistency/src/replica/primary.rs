@@ -1,0 +1,494 @@
+//! A slice of which this node is the primary: it orders all changes.
+//!
+//! ```text
+//!   Collecting -- all tails are here --> Repairing -- all repairs are sent --> Serving
+//!                                                                               |   ^
+//!                                          a view without the hand-over --------+   | Draining
+//! ```
+//!
+//! A request runs at once, and its answer waits until every counted follower has applied the last
+//! change of its key: a node that takes over has whatever anybody was told.
+
+use alloc::{
+    boxed::Box,
+    collections::{BTreeSet, VecDeque},
+};
+
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+
+use super::{
+    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult,
+    catch_up::CatchUp,
+    machine::Context,
+    message::{ChangeKind, SliceChange},
+    rooms::Rooms,
+    stream::Streams,
+};
+use crate::{
+    slice_view::{RowChange, RowStep, SliceId, SliceRow},
+    symmetric::Ticket,
+};
+
+/// What a primary knows of its slice.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Primary {
+    pub(super) slice: SliceId,
+    /// The view that it acts on, and the slice's row in it.
+    view: ViewNumber,
+    pub(super) row: SliceRow,
+    pub(super) phase: Phase,
+    pub(super) streams: Streams,
+    /// Changes that are not committed: their numbers and keys.
+    pub(super) pending: VecDeque<(u64, RouteHash)>,
+    /// Answers, each until a change is committed, the lowest first.
+    withheld: VecDeque<(u64, Ticket)>,
+    /// Requests that cannot run yet, and since when.
+    pub(super) queue: VecDeque<(ReplicaRequest, Instant)>,
+    pub(super) catch_up: Option<CatchUp>,
+    /// A node that found no room begins to catch up again then.
+    pub(super) rests_until: Instant,
+    /// Changes of the row that it wants.
+    pub(super) wishes: BTreeSet<RowStep>,
+    pub(super) gate: Gate,
+    /// Requests may still run beside the machine although the gate is closed.
+    pub(super) is_closing: bool,
+    /// The highest version that it gave.
+    pub(super) seen: Cas,
+}
+
+/// How far a primary is.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Phase {
+    /// It waits for what these nodes know to be unfinished.
+    Collecting(NodeSet, BTreeSet<RouteHash>),
+    /// It sends what may be unfinished to all again.
+    Repairing(BTreeSet<RouteHash>),
+    /// It answers.
+    Serving,
+    /// It finishes what it has begun, to hand over to this node.
+    Draining(NodeId),
+}
+
+/// Why a request did not run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stay {
+    /// It has run.
+    Ran,
+    /// It waits.
+    Waits,
+    /// It waits for this node's own room.
+    NeedsRoom,
+    /// It cannot be done.
+    Refused(ReplicaRefusal),
+}
+
+/// The key of a change that is about the whole slice.
+pub(super) const WHOLE: RouteHash = RouteHash(u64::MAX);
+
+impl Primary {
+    /// The primary of `row`, whose changes `keys` may be unfinished.
+    pub(super) fn new(
+        slice: SliceId,
+        (view, row): (ViewNumber, SliceRow),
+        missing: NodeSet,
+        keys: BTreeSet<RouteHash>,
+    ) -> Self {
+        Self {
+            slice,
+            view,
+            row,
+            rests_until: Instant::default(),
+            phase: Phase::Collecting(missing, keys),
+            streams: Streams::default(),
+            pending: VecDeque::new(),
+            withheld: VecDeque::new(),
+            queue: VecDeque::new(),
+            catch_up: None,
+            wishes: BTreeSet::new(),
+            gate: Gate::Closed,
+            is_closing: false,
+            seen: Cas(0),
+        }
+    }
+
+    /// Whether something is left to do when time has passed.
+    pub(super) fn waits(&self) -> bool {
+        let is_behind = !self.row.catching_up().is_empty() || self.catch_up.is_some();
+        let is_serving = self.phase == Phase::Serving && self.queue.is_empty();
+        is_behind || !is_serving || self.streams.waits()
+    }
+
+    // ---- becoming one ----
+
+    /// Begins to answer when nobody is missing any more.
+    pub(super) fn begin(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+        let Phase::Collecting(missing, keys) = &mut self.phase else {
+            return;
+        };
+        if !missing.is_empty() && !cx.has(ReplicaMutant::TailsNotAwaited) {
+            return;
+        }
+        let mut keys = core::mem::take(keys);
+        if cx.has(ReplicaMutant::TailsNotRepaired) {
+            keys.clear();
+        }
+        for node in self.row.in_sync.without(self.row.primary) {
+            self.streams.add(node, true, cx.now);
+        }
+        self.phase = Phase::Repairing(keys);
+        self.repair(cx, host, rooms);
+    }
+
+    /// Takes what a node knows to be unfinished.
+    pub(super) fn take_tail(&mut self, from: NodeId, tail: &[RouteHash]) {
+        if let Phase::Collecting(missing, keys) = &mut self.phase {
+            *missing = missing.without(from);
+            keys.extend(tail);
+        }
+    }
+
+    /// Sends what may be unfinished again, as far as there is room. A follower that has none is not
+    /// in sync: it leaves.
+    pub(super) fn repair(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+        let Phase::Repairing(keys) = &mut self.phase else {
+            return;
+        };
+        let mut keys = core::mem::take(keys);
+        while let Some(key) = keys.first().copied() {
+            let (version, room) = host.item(key).unwrap_or_default();
+            let change = SliceChange {
+                key,
+                kind: ChangeKind::Store,
+                version,
+                room,
+            };
+            if !self.has_room(cx, host, rooms, room) {
+                for node in self.streams.counted() {
+                    if rooms.is_refused(node) {
+                        self.wish(host, RowStep::Exit(node));
+                    }
+                }
+                break;
+            }
+            keys.remove(&key);
+            self.append(cx, host, rooms, change, None);
+        }
+        let is_done = keys.is_empty();
+        self.phase = match is_done {
+            true => Phase::Serving,
+            false => Phase::Repairing(keys),
+        };
+    }
+
+    // ---- requests ----
+
+    /// The last change of a key that is not committed.
+    fn need(&self, key: RouteHash) -> Option<u64> {
+        let mut pending = self.pending.iter().rev();
+        let last = pending.find(|&&(_, of)| of == key || of == WHOLE);
+        last.map(|&(seq, _)| seq)
+    }
+
+    /// Runs a request if it may run now.
+    pub(super) fn run(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        request: &ReplicaRequest,
+    ) -> Stay {
+        if self.phase != Phase::Serving || self.is_closing {
+            return Stay::Waits;
+        }
+        let writes = request.access != Access::Read;
+        if writes && self.pending.len() >= cx.config.window_max {
+            return Stay::Waits;
+        }
+        if writes && !self.has_room(cx, host, rooms, request.size) {
+            let mut counted = self.streams.counted();
+            return match counted.any(|node| rooms.is_refused(node)) {
+                true => Stay::Refused(ReplicaRefusal::NoRoom),
+                false => Stay::Waits,
+            };
+        }
+        host.saw(request.after);
+        let version = match request.completes {
+            Some(version)
+                if host
+                    .item(request.key)
+                    .is_some_and(|(now, _)| now >= version) =>
+            {
+                self.answer(cx, host, request, self.need(request.key));
+                return Stay::Ran;
+            }
+            Some(version) => version,
+            None => host.next_version(),
+        };
+        if writes && self.gate != Gate::Open {
+            self.set_gate(host, Gate::Closed);
+        }
+        let change = match host.run(request, version) {
+            RunResult::NoRoom if host.evicts() => return Stay::NeedsRoom,
+            RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
+            RunResult::Unchanged => {
+                self.answer(cx, host, request, self.need(request.key));
+                self.commit(host);
+                return Stay::Ran;
+            }
+            RunResult::Stored(room) => self.change(request.key, version, room),
+            RunResult::Removed => self.change(request.key, version, 0),
+        };
+        self.seen = self.seen.max(version);
+        let seq = self.append(cx, host, rooms, change, None);
+        self.answer(cx, host, request, Some(seq));
+        self.commit(host);
+        Stay::Ran
+    }
+
+    fn change(&self, key: RouteHash, version: Cas, room: u32) -> SliceChange {
+        SliceChange {
+            key,
+            kind: ChangeKind::Store,
+            version,
+            room,
+        }
+    }
+
+    /// Answers a request when change `need` is committed.
+    fn answer(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        request: &ReplicaRequest,
+        need: Option<u64>,
+    ) {
+        let need = need.filter(|&seq| seq > self.streams.committed());
+        let early = match request.access {
+            Access::Read => cx.has(ReplicaMutant::ReadsUnfinished),
+            _ => cx.has(ReplicaMutant::AnswersAtOnce),
+        };
+        match need {
+            Some(seq) if !early => {
+                let at = self.withheld.partition_point(|&(of, _)| of <= seq);
+                self.withheld.insert(at, (seq, request.ticket));
+            }
+            _ => host.respond(request.ticket),
+        }
+    }
+
+    /// Empties the slice of what is there.
+    pub(super) fn flush(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        ticket: Ticket,
+    ) -> bool {
+        if self.phase != Phase::Serving || self.is_closing {
+            return false;
+        }
+        if self.gate != Gate::Open {
+            self.set_gate(host, Gate::Closed);
+        }
+        let version = host.next_version();
+        host.clear(self.slice, Some(version));
+        let change = SliceChange {
+            key: WHOLE,
+            kind: ChangeKind::Flush,
+            version,
+            room: 0,
+        };
+        let seq = match cx.has(ReplicaMutant::FlushesAlone) {
+            true => self.streams.committed(),
+            false => self.append(cx, host, rooms, change, None),
+        };
+        match seq > self.streams.committed() {
+            true => self.withheld.push_back((seq, ticket)),
+            false => host.respond(ticket),
+        }
+        self.commit(host);
+        true
+    }
+
+    // ---- changes ----
+
+    /// Whether every counted follower has promised so much room. A node that catches up and has
+    /// none begins again later.
+    fn has_room(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        bytes: u32,
+    ) -> bool {
+        let mut has_room = true;
+        for node in self.streams.counted() {
+            has_room &= rooms.has(cx, host, node, u64::from(bytes));
+        }
+        if let Some(catch_up) = &self.catch_up
+            && !self.streams.counts(catch_up.node)
+            && !rooms.has(cx, host, catch_up.node, u64::from(bytes))
+        {
+            self.end_catch_up(cx, rooms);
+        }
+        has_room
+    }
+
+    /// Sends a change to all followers, or to one that catches up.
+    pub(super) fn append(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        change: SliceChange,
+        only: Option<NodeId>,
+    ) -> u64 {
+        let seq = self
+            .streams
+            .append(cx, host, rooms, (self.slice, self.row.term), change, only);
+        if only.is_none() && seq > self.streams.committed() {
+            self.pending.push_back((seq, change.key));
+        }
+        seq
+    }
+
+    /// The store evicted a key of this slice.
+    pub(super) fn note_evicted(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        key: RouteHash,
+    ) {
+        if self.streams.is_empty() || cx.has(ReplicaMutant::EvictsAlone) {
+            return;
+        }
+        let change = SliceChange {
+            key,
+            kind: ChangeKind::Evict,
+            version: Cas(0),
+            room: 0,
+        };
+        self.set_gate(host, Gate::Closed);
+        self.append(cx, host, rooms, change, None);
+    }
+
+    /// Answers what is committed by now.
+    pub(super) fn commit(&mut self, host: &mut impl ReplicaHost) {
+        let committed = self.streams.committed();
+        while self
+            .pending
+            .front()
+            .is_some_and(|&(seq, _)| seq <= committed)
+        {
+            self.pending.pop_front();
+        }
+        while let Some(&(seq, ticket)) = self.withheld.front()
+            && seq <= committed
+        {
+            self.withheld.pop_front();
+            host.respond(ticket);
+        }
+        let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
+        if may_bypass && !self.is_closing {
+            let alone = self.streams.is_empty() && self.catch_up.is_none();
+            self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
+        }
+        if let Phase::Draining(to) = self.phase
+            && self.pending.is_empty()
+            && !self.is_closing
+        {
+            self.wish(host, RowStep::HandOver(to));
+        }
+    }
+
+    /// Lets requests run beside the machine, or not.
+    pub(super) fn set_gate(&mut self, host: &mut impl ReplicaHost, gate: Gate) {
+        if self.gate != gate {
+            // Writes beside the machine may still be on their way.
+            self.is_closing |= self.gate == Gate::Open;
+            self.gate = gate;
+            host.gate(self.slice, gate);
+        }
+    }
+
+    // ---- the row ----
+
+    /// Asks for a change of the row, until a new view is in force.
+    pub(super) fn wish(&mut self, host: &mut impl ReplicaHost, step: RowStep) {
+        if self.wishes.insert(step) {
+            self.propose(host, step);
+        }
+    }
+
+    pub(super) fn propose(&self, host: &mut impl ReplicaHost, step: RowStep) {
+        host.propose(RowChange {
+            slice: self.slice,
+            view: self.view,
+            step,
+        });
+    }
+
+    /// Finishes what it has begun before `to` takes over.
+    pub(super) fn hand_over(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+        if self.phase == Phase::Serving && self.row.in_sync.contains(to) && to != self.row.primary {
+            self.phase = Phase::Draining(to);
+            self.set_gate(host, Gate::Closed);
+            self.commit(host);
+        }
+    }
+
+    /// The same primary in another view: its followers may be others.
+    pub(super) fn enter_row(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
+    ) {
+        (self.view, self.row) = (view, row);
+        let others = row.followers().intersection(lasting);
+        self.streams.keep(rooms, others);
+        if let Phase::Collecting(missing, _) = &mut self.phase {
+            *missing = missing.intersection(row.in_sync);
+        }
+        if let Some(catch_up) = &self.catch_up
+            && (row.in_sync.contains(catch_up.node) || !others.contains(catch_up.node))
+        {
+            self.catch_up = None;
+        }
+        let still =
+            |step: &RowStep| row.after(*step, view).is_some() && lasting.contains(step.node());
+        self.wishes.retain(still);
+        if let Phase::Draining(to) = self.phase {
+            self.wishes.remove(&RowStep::HandOver(to));
+            self.phase = Phase::Serving;
+        }
+        for &step in &self.wishes {
+            self.propose(host, step);
+        }
+        self.begin(cx, host, rooms);
+        self.commit(host);
+    }
+
+    /// Another node is the primary now: whatever is unfinished has no known end.
+    pub(super) fn resign(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+    ) -> Box<[RouteHash]> {
+        for (_, ticket) in self.withheld.drain(..) {
+            host.refuse(ticket, ReplicaRefusal::Unknown);
+        }
+        self.streams.keep(rooms, NodeSet::NONE);
+        if self.gate != Gate::Closed {
+            host.gate(self.slice, Gate::Closed);
+        }
+        let unsent = match &mut self.phase {
+            Phase::Collecting(_, keys) | Phase::Repairing(keys) => core::mem::take(keys),
+            Phase::Serving | Phase::Draining(_) => BTreeSet::new(),
+        };
+        let pending = self.pending.drain(..).map(|(_, key)| key);
+        unsent.into_iter().chain(pending).collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! Room of followers' stores that primaries may count on, in bytes.
+//!
+//! A primary runs a write only when every follower that has to store it has promised the room, so
+//! a change that was sent is never refused (CL-3). A pair of nodes has one account, whatever the
+//! slice. Each request names what the primary still holds: the answer makes that, and what it
+//! grants beyond, the whole promise. So a lost message leaks nothing for longer than until the next
+//! request, and one that was applied but not acknowledged is counted twice, never too little.
+
+use alloc::collections::BTreeMap;
+
+use curtail_types::{NodeId, NodeSet};
+
+use super::{ReplicaHost, ReplicaMutant, machine::Context, message::ReplicaMessage};
+
+/// The accounts of one machine with the other nodes.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Rooms {
+    /// What others have promised to this node.
+    credits: BTreeMap<NodeId, Credit>,
+    /// The last request of each node that was promised something.
+    promised: BTreeMap<NodeId, u64>,
+}
+
+/// What one node has promised.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+struct Credit {
+    free: u64,
+    /// In changes that it has not acknowledged.
+    in_flight: u64,
+    /// The last request for more.
+    number: u64,
+    /// What it wants, while it has no answer.
+    asked: Option<u64>,
+    /// The last answer gave nothing, and nothing will come by evictions.
+    is_refused: bool,
+}
+
+impl Rooms {
+    pub(super) const fn new() -> Self {
+        Self {
+            credits: BTreeMap::new(),
+            promised: BTreeMap::new(),
+        }
+    }
+
+    /// Whether node `to` has so much room promised; if not, it is asked.
+    pub(super) fn has(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        to: NodeId,
+        bytes: u64,
+    ) -> bool {
+        if cx.config.room_ask == 0 || cx.has(ReplicaMutant::RoomIgnored) {
+            return true;
+        }
+        let credit = self.credits.entry(to).or_default();
+        if credit.free >= bytes {
+            return true;
+        }
+        if credit.asked.is_none() {
+            credit.ask(host, to, bytes.max(cx.config.room_ask));
+        }
+        false
+    }
+
+    /// Whether node `to` said that it will never have more.
+    pub(super) fn is_refused(&self, to: NodeId) -> bool {
+        self.credits
+            .get(&to)
+            .is_some_and(|credit| credit.is_refused)
+    }
+
+    /// A change of so many bytes is sent.
+    pub(super) fn spend(&mut self, to: NodeId, bytes: u32) {
+        let Some(credit) = self.credits.get_mut(&to) else {
+            return;
+        };
+        credit.free = credit.free.saturating_sub(u64::from(bytes));
+        credit.in_flight += u64::from(bytes);
+    }
+
+    /// A change of so many bytes is acknowledged, or will not be sent again.
+    pub(super) fn settle(&mut self, to: NodeId, bytes: u32) {
+        if let Some(credit) = self.credits.get_mut(&to) {
+            credit.in_flight = credit.in_flight.saturating_sub(u64::from(bytes));
+        }
+    }
+
+    /// An answer; returns for how many bytes slices shared with the node are to be evicted.
+    pub(super) fn take_answer(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        bytes: u64,
+        grows: bool,
+    ) -> u64 {
+        let Some(credit) = self.credits.get_mut(&from) else {
+            return 0;
+        };
+        if credit.number != number {
+            return 0;
+        }
+        let Some(wanted) = credit.asked.take() else {
+            return 0;
+        };
+        credit.free += bytes;
+        credit.is_refused = bytes == 0 && wanted > 0 && !grows;
+        match bytes == 0 && grows {
+            true => wanted,
+            false => 0,
+        }
+    }
+
+    /// Another node wants room here; returns how much it got beyond what it held.
+    pub(super) fn promise(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        (number, held, wanted): (u64, u64, u64),
+    ) -> Option<u64> {
+        let last = self.promised.entry(from).or_default();
+        if number <= *last {
+            return None;
+        }
+        *last = number;
+        let bytes = host.promise(from, held, wanted);
+        let grows = host.evicts();
+        let message = ReplicaMessage::Room {
+            number,
+            bytes,
+            grows,
+        };
+        host.send(NodeSet::only(from), &message);
+        Some(bytes)
+    }
+
+    /// Asks again what has found no answer.
+    pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) {
+        for (&to, credit) in &mut self.credits {
+            if let Some(wanted) = credit.asked {
+                credit.ask(host, to, wanted);
+            }
+        }
+    }
+
+    /// Whether an answer is missing.
+    pub(super) fn waits(&self) -> bool {
+        self.credits.values().any(|credit| credit.asked.is_some())
+    }
+
+    /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
+    pub(super) fn renumber(&mut self) {
+        self.credits
+            .values_mut()
+            .for_each(|credit| credit.number = 0);
+        self.promised.values_mut().for_each(|number| *number = 0);
+    }
+
+    /// Another view: credit that is not in use goes back, and nodes that have left have none.
+    pub(super) fn enter_view(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        members: NodeSet,
+    ) {
+        self.credits.retain(|to, _| members.contains(*to));
+        for (&to, credit) in &mut self.credits {
+            credit.is_refused = false;
+            if credit.free > 0 {
+                credit.free = 0;
+                credit.ask(host, to, 0);
+            }
+        }
+        if cx.has(ReplicaMutant::PromiseKept) {
+            return;
+        }
+        self.promised.retain(|&from, _| {
+            let stays = members.contains(from);
+            if !stays {
+                host.promise(from, 0, 0);
+            }
+            stays
+        });
+    }
+}
+
+impl Credit {
+    fn ask(&mut self, host: &mut impl ReplicaHost, to: NodeId, wanted: u64) {
+        self.number += 1;
+        self.asked = Some(wanted);
+        let message = ReplicaMessage::RoomWanted {
+            number: self.number,
+            held: self.free + self.in_flight,
+            wanted,
+        };
+        host.send(NodeSet::only(to), &message);
+    }
+}

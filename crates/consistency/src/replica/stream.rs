@@ -1,0 +1,177 @@
+//! The streams of changes from a primary to its followers.
+//!
+//! Each change names the one before it in its stream: a node that catches up is sent what the
+//! others have, and they need not hear of it.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+
+use super::{
+    ReplicaHost, ReplicaMutant,
+    machine::Context,
+    message::{Append, ReplicaMessage, SliceChange},
+    rooms::Rooms,
+};
+use crate::slice_view::SliceId;
+
+/// The streams of a slice.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Streams {
+    /// The last change.
+    seq: u64,
+    of: BTreeMap<NodeId, Stream>,
+}
+
+/// The stream to one follower.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Stream {
+    /// A change is committed only if the follower has it.
+    counts: bool,
+    /// The last change that was sent.
+    last: u64,
+    /// Changes that were sent and not acknowledged.
+    sent: VecDeque<Append>,
+    /// Since when the oldest of them has been waited for.
+    since: Instant,
+}
+
+/// Changes of a stream that are sent again at a time.
+const RESENT_MAX: usize = 8;
+
+impl Streams {
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    pub(super) fn add(&mut self, node: NodeId, counts: bool, since: Instant) {
+        let stream = Stream {
+            counts,
+            last: 0,
+            sent: VecDeque::new(),
+            since,
+        };
+        self.of.insert(node, stream);
+    }
+
+    /// The followers that every change waits for.
+    pub(super) fn counted(&self) -> impl Iterator<Item = NodeId> + use<> {
+        let counted = self.of.iter().filter(|(_, stream)| stream.counts);
+        let counted: NodeSet = counted.map(|(&node, _)| node).collect();
+        counted.into_iter()
+    }
+
+    pub(super) fn counts(&self, node: NodeId) -> bool {
+        self.of.get(&node).is_some_and(|stream| stream.counts)
+    }
+
+    /// From now on every change waits for this follower.
+    pub(super) fn count(&mut self, node: NodeId) {
+        if let Some(stream) = self.of.get_mut(&node) {
+            stream.counts = true;
+        }
+    }
+
+    /// Changes to a follower that it has not acknowledged.
+    pub(super) fn unacknowledged(&self, node: NodeId) -> usize {
+        self.of.get(&node).map_or(0, |stream| stream.sent.len())
+    }
+
+    /// Every counted follower has applied what it was sent up to here.
+    pub(super) fn committed(&self) -> u64 {
+        let counted = self.of.values().filter(|stream| stream.counts);
+        let oldest = counted.filter_map(|stream| stream.sent.front());
+        let oldest = oldest.map(|append| append.seq - 1).min();
+        oldest.unwrap_or(self.seq)
+    }
+
+    /// Sends a change to all, or to one; returns its number.
+    pub(super) fn append(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        (slice, term): (SliceId, ViewNumber),
+        change: SliceChange,
+        only: Option<NodeId>,
+    ) -> u64 {
+        let committed = self.committed();
+        self.seq += 1;
+        for (&node, stream) in &mut self.of {
+            let skips = !stream.counts && only.is_none() && cx.has(ReplicaMutant::LiveUnsent);
+            if only.is_some_and(|only| only != node) || skips {
+                continue;
+            }
+            let append = Append {
+                slice,
+                term,
+                prev: stream.last,
+                seq: self.seq,
+                committed,
+                change,
+            };
+            if stream.sent.is_empty() {
+                stream.since = cx.now;
+            }
+            stream.last = self.seq;
+            stream.sent.push_back(append);
+            rooms.spend(node, change.room);
+            host.send(NodeSet::only(node), &ReplicaMessage::Append(append));
+        }
+        self.seq
+    }
+
+    /// A follower has applied its stream up to `seq`.
+    pub(super) fn acknowledge(&mut self, cx: &Context, rooms: &mut Rooms, from: NodeId, seq: u64) {
+        let Some(stream) = self.of.get_mut(&from) else {
+            return;
+        };
+        while let Some(append) = stream.sent.front()
+            && append.seq <= seq
+        {
+            rooms.settle(from, append.change.room);
+            stream.sent.pop_front();
+            stream.since = cx.now;
+        }
+    }
+
+    /// Whether anything is not acknowledged.
+    pub(super) fn waits(&self) -> bool {
+        self.of.values().any(|stream| !stream.sent.is_empty())
+    }
+
+    /// Sends again what is not acknowledged; returns the followers that have been silent for too
+    /// long.
+    pub(super) fn send_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) -> NodeSet {
+        let mut silent = NodeSet::NONE;
+        for (&node, stream) in &self.of {
+            if stream.sent.is_empty() {
+                continue;
+            }
+            let waited_ns = cx.now.ns.saturating_sub(stream.since.ns);
+            if waited_ns >= cx.config.suspicion_ns {
+                silent = silent.with(node);
+            }
+            if waited_ns < cx.config.retransmit_ns || cx.has(ReplicaMutant::NeverResends) {
+                continue;
+            }
+            for append in stream.sent.iter().take(RESENT_MAX) {
+                host.send(NodeSet::only(node), &ReplicaMessage::Append(*append));
+            }
+        }
+        silent
+    }
+
+    /// Ends the streams of all nodes but these.
+    pub(super) fn keep(&mut self, rooms: &mut Rooms, nodes: NodeSet) {
+        self.of.retain(|node, stream| {
+            let stays = nodes.contains(*node);
+            if !stays {
+                for append in &stream.sent {
+                    rooms.settle(*node, append.change.room);
+                }
+            }
+            stays
+        });
+    }
+}

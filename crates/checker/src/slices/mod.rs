@@ -9,7 +9,7 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use curtail_consistency::replica::{Gate, ReplicaConfig, ReplicaMutant};
+use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant};
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_consistency::symmetric::Model as Agreement;
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
@@ -19,7 +19,7 @@ pub use models::SLICE_MODELS;
 pub use world::SliceWorld;
 
 use self::actions::Stepper;
-use self::world::{Load, Seen, SliceNode, Stage};
+use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::search::Model;
@@ -48,6 +48,8 @@ pub struct SliceSetup {
     pub wants: &'static [(SliceId, RowStep)],
     /// Whether a primary soon suspects a follower that does not answer.
     pub suspects: bool,
+    /// How copies of hot keys agree.
+    pub model: Agreement,
     /// What may go wrong, and how often.
     pub faults: SliceFaults,
     /// What must be seen, or the model is too small to show anything.
@@ -75,6 +77,10 @@ pub struct SliceFaults {
     pub evictions: u8,
     /// Slices are flushed.
     pub flushes: u8,
+    /// The first key becomes hot.
+    pub heats: u8,
+    /// It ceases to be.
+    pub cools: u8,
 }
 
 /// Everything that was asked is answered.
@@ -90,11 +96,14 @@ pub(crate) const EVICTED: u32 = 16;
 /// A node left the in-sync set and lives.
 pub(crate) const EXITED: u32 = 32;
 
+/// A copy of a hot key could be read.
+pub(crate) const SHARED: u32 = 64;
+
 impl SliceSetup {
     fn config(&self, me: NodeId) -> ReplicaConfig {
         ReplicaConfig {
             me,
-            model: Agreement::Lin,
+            model: self.model,
             retransmit_ns: 0,
             suspicion_ns: if self.suspects { 0 } else { u64::MAX },
             patience_ns: u64::MAX / 2,
@@ -127,6 +136,8 @@ impl SliceSetup {
         SliceNode {
             machine: Some(self.machine(id)),
             items: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            writes: BTreeMap::new(),
             promised: BTreeMap::new(),
             clock: 0,
             gates: vec![Gate::Closed; usize::from(self.slices)],
@@ -158,8 +169,27 @@ impl SliceSetup {
             let slice = slice_of(self.keys[key], self.slices);
             let asked = self.ids().filter(|id| self.asked & 1 << id.0 != 0);
             for node in asked.filter(|id| world.node(*id).machine.is_some()) {
-                let gate = world.node(node).gates[usize::from(slice.0)];
+                let is_busy = |stage: &Stage| match *stage {
+                    Stage::Asked(at) | Stage::Beside(at) | Stage::Copied(at, ..) => at == node,
+                    _ => false,
+                };
+                if world.sessions.is_some() && world.operations.iter().any(is_busy) {
+                    continue;
+                }
+                let here = world.node(node);
+                let gate = here.gates[usize::from(slice.0)];
+                let copy = here.copies.get(&self.keys[key]);
+                let shows = |copy: &HeldCopy| {
+                    let has_image = copy.image.is_some() || gate != Gate::Closed;
+                    kind == Kind::Get && copy.state == CopyState::Valid && has_image
+                };
                 match (gate, kind) {
+                    _ if copy.is_some_and(|copy| !shows(copy)) => {
+                        actions.push(SliceAction::Ask(label, node));
+                    }
+                    (Gate::Closed, _) if copy.is_some() => {
+                        actions.push(SliceAction::Begin(label, node));
+                    }
                     (Gate::Open, _) | (Gate::Reads, Kind::Get) => {
                         actions.push(SliceAction::Begin(label, node));
                     }
@@ -205,6 +235,21 @@ impl SliceSetup {
         stages.any(|(stage, (_, key))| {
             *stage == Stage::Beside(node) && slice_of(self.keys[*key], self.slices) == slice
         })
+    }
+
+    fn hot_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        let slice = slice_of(self.keys[0], self.slices);
+        let row = world.view.row(slice);
+        let primary = row.and_then(|row| world.node(row.primary).machine.as_ref());
+        if !primary.is_some_and(|machine| machine.serves(slice)) {
+            return;
+        }
+        if world.left.heats > 0 {
+            actions.push(SliceAction::Heat(0, true));
+        }
+        if world.left.cools > 0 && world.left.heats < self.faults.heats {
+            actions.push(SliceAction::Heat(0, false));
+        }
     }
 
     fn view_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
@@ -256,6 +301,10 @@ impl SliceSetup {
                 return Some("room is kept for a node that has left");
             }
         }
+        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
+        if copies.any(|copy| copy.state == CopyState::Invalid) {
+            return Some("a copy is never valid again");
+        }
         for (slice, row) in world.view.rows() {
             let here = |id: NodeId| {
                 let items = world.node(id).items.iter();
@@ -297,6 +346,7 @@ impl Model for SliceSetup {
             operations: vec![Stage::Unasked; self.operations.len()],
             left: self.faults,
             judges: Shared::new(judges.collect()),
+            sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
             seen: Seen::default(),
@@ -317,6 +367,7 @@ impl Model for SliceSetup {
         if world.fault.is_none() {
             self.client_actions(world, actions);
             self.network_actions(world, actions);
+            self.hot_actions(world, actions);
             self.view_actions(world, actions);
         }
     }
@@ -403,6 +454,11 @@ impl SliceSetup {
             if old.primary != new.primary && new.born == old.born {
                 seen |= TOOK_OVER;
             }
+        }
+        let is_valid = |copy: &HeldCopy| copy.state == CopyState::Valid && copy.image.is_some();
+        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
+        if copies.any(is_valid) {
+            seen |= SHARED;
         }
         if world.left.evictions < before.left.evictions {
             seen |= EVICTED;

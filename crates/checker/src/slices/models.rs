@@ -1,9 +1,10 @@
 //! The models of clusters of slices: each is the smallest that shows one property.
 
 use curtail_consistency::slice_view::{RowStep, SliceId};
+use curtail_consistency::symmetric::Model;
 use curtail_types::{NodeId, RouteHash};
 
-use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SliceFaults, SliceSetup, TOOK_OVER};
+use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER};
 use crate::setup::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
@@ -19,6 +20,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         asked: 3,
         wants: &[],
         suspects: true,
+        model: Model::Lin,
         faults: NOTHING,
         sees: ANSWERED,
         is_deep: false,
@@ -34,6 +36,8 @@ const NOTHING: SliceFaults = SliceFaults {
     restarts: 0,
     evictions: 0,
     flushes: 0,
+    heats: 0,
+    cools: 0,
 };
 
 const fn hold(node: u8) -> (SliceId, RowStep) {
@@ -53,6 +57,11 @@ const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0)];
 const UPDATE: &[(Kind, usize)] = &[(Append, 0), (Get, 0)];
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
 const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
+
+const HEATS: SliceFaults = SliceFaults {
+    heats: 1,
+    ..NOTHING
+};
 
 /// All of them.
 pub const SLICE_MODELS: &[SliceSetup] = &[
@@ -233,5 +242,132 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         is_deep: true,
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-two-crashes", 3, 3)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("hot-pair", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("hot-writers", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Append, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("hot-updates", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults { cools: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("hot-cools", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        faults: SliceFaults {
+            crashes: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("hot-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        wants: &[hand_over(1)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("hot-hand-over", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults { losses: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("hot-loss", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults {
+            cools: 1,
+            duplicates: 1,
+            heats: 2,
+            ..NOTHING
+        },
+        sees: ANSWERED | SHARED,
+        ..model("hot-again", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        asked: 6,
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("hot-three", 3, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("sc-pair", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("sc-updates", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: SliceFaults { cools: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("sc-cools", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        model: Model::Sc,
+        faults: SliceFaults {
+            crashes: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("sc-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: SliceFaults {
+            losses: 1,
+            duplicates: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED,
+        ..model("sc-loss", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        wants: &[hand_over(1)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("sc-hand-over", 2, 2)
     },
 ];

@@ -2,17 +2,19 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 
-use curtail_types::{Access, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
     ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
     follower::Follower,
     forwarding::Forwarding,
-    message::ReplicaMessage,
+    hot::{HotKeys, HotWay},
+    message::{CopyKind, CopyMessage, ReplicaMessage},
     primary::{Phase, Primary, Stay},
     rooms::Rooms,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
+use crate::symmetric::{Model, Ticket};
 
 /// The machine of a node, for the slices of one of its stages.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -23,6 +25,9 @@ pub struct Replica {
     slices: BTreeMap<SliceId, Role>,
     rooms: Rooms,
     forwarding: Forwarding,
+    hot: HotKeys,
+    /// Writes of hot keys by other nodes, to be acknowledged when their changes are committed.
+    taken: Vec<Taken>,
     due: Option<Instant>,
 }
 
@@ -31,6 +36,15 @@ pub struct Replica {
 enum Role {
     Primary(Box<Primary>),
     Follower(Follower),
+}
+
+/// A write of another node that this primary took.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Taken {
+    from: NodeId,
+    key: RouteHash,
+    version: Cas,
+    seq: u64,
 }
 
 /// What a step works with.
@@ -42,6 +56,11 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Whether copies are linearizable.
+    pub(super) fn is_lin(&self) -> bool {
+        self.config.model == Model::Lin
+    }
+
     /// Whether this error is planted.
     pub(super) fn has(&self, mutant: ReplicaMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
@@ -58,6 +77,8 @@ impl Replica {
             slices: BTreeMap::new(),
             rooms: Rooms::new(),
             forwarding: Forwarding::new(),
+            hot: HotKeys::new(),
+            taken: Vec::new(),
             due: None,
         }
     }
@@ -104,11 +125,9 @@ impl Replica {
         match event {
             ReplicaEvent::Tick => self.tick(&cx, host),
             ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
-            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(&cx, host, slice, step),
             ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
-            ReplicaEvent::Answered(ticket, answer) => {
-                self.forwarding.take_answer(&cx, host, ticket, answer);
-            }
+            ReplicaEvent::Answered(ticket, answer) => self.take_answer(&cx, host, ticket, answer),
             ReplicaEvent::Message(from, message) => self.receive(&cx, host, from, message),
             ReplicaEvent::Scanned(slice, keys, is_done) => {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
@@ -117,16 +136,10 @@ impl Replica {
                 }
             }
             ReplicaEvent::Closed(slice) => self.note_closed(&cx, host, slice),
-            ReplicaEvent::Flush(slice, ticket) => {
-                let primary = primary_of(&mut self.slices, slice);
-                let rooms = &mut self.rooms;
-                let flushed =
-                    primary.is_some_and(|primary| primary.flush(&cx, host, rooms, ticket));
-                if !flushed {
-                    host.refuse(ticket, ReplicaRefusal::Elsewhere);
-                }
-            }
+            ReplicaEvent::Heat(key, is_hot) => self.heat(&cx, host, key, is_hot),
+            ReplicaEvent::Flush(slice, ticket) => self.flush(&cx, host, slice, ticket),
         }
+        self.go_on_hot(&cx, host);
         if !matches!(event, ReplicaEvent::Tick) {
             let soon = cx.now.ns + self.config.retransmit_ns;
             let soon = Instant { ns: soon };
@@ -148,6 +161,9 @@ impl Replica {
         };
         let slice = view.slice_of(request.key);
         let Some(primary) = primary_of(&mut self.slices, slice) else {
+            if self.hot.request(cx, host, (&request, since), false) == HotWay::Taken {
+                return;
+            }
             if request.is_forwarded {
                 return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
             }
@@ -155,44 +171,247 @@ impl Replica {
             let to = to.filter(|to| *to != cx.config.me);
             return self.forwarding.send(cx, host, (request, since), to);
         };
-        let may_run = primary.queue.is_empty() || request.access == Access::Read;
-        let stay = match may_run {
-            true => primary.run(cx, host, &mut self.rooms, &request),
-            false => Stay::Waits,
-        };
-        match stay {
-            Stay::Ran => {}
-            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
-            Stay::Waits | Stay::NeedsRoom if primary.queue.len() < cx.config.waiting_max => {
-                primary.queue.push_back((request, since));
-                if stay == Stay::NeedsRoom {
-                    self.evict(cx, host, u64::from(request.size), None);
+        if !primary.queue.is_empty() && request.access != Access::Read {
+            return enqueue(primary, cx, host, request, since);
+        }
+        match self.run(cx, host, (slice, request, since)) {
+            Stay::Waits | Stay::NeedsRoom => {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    enqueue(primary, cx, host, request, since);
                 }
             }
-            Stay::Waits | Stay::NeedsRoom => host.refuse(request.ticket, ReplicaRefusal::Busy),
+            _ => {}
         }
+    }
+
+    /// Runs a request at its primary, or says why it has to stay.
+    fn run(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (slice, request, since): (SliceId, ReplicaRequest, Instant),
+    ) -> Stay {
+        let way = self.hot.request(cx, host, (&request, since), true);
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return Stay::Waits;
+        };
+        let is_hot = match way {
+            HotWay::Taken => return Stay::Ran,
+            HotWay::Round => true,
+            HotWay::Ordinary => false,
+        };
+        let stay = primary.run(cx, host, &mut self.rooms, (&request, is_hot));
+        match stay {
+            Stay::Wrote(seq, version) if cx.is_lin() => {
+                let of = (seq, version, Some(request.ticket));
+                self.hot.begin_round(cx, host, request.key, of);
+                primary.commit(host);
+            }
+            Stay::Wrote(seq, version) => {
+                self.hot
+                    .begin_round(cx, host, request.key, (seq, version, None));
+                primary.answer_written(cx, host, &request, seq);
+            }
+            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
+            Stay::NeedsRoom => self.evict(cx, host, u64::from(request.size), None),
+            Stay::Ran | Stay::Waits => {}
+        }
+        stay
     }
 
     /// Runs requests of a slice that had to wait.
     fn run_queue(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
-        let mut needs = 0;
-        if let Some(primary) = primary_of(&mut self.slices, slice) {
-            while let Some(&(request, _)) = primary.queue.front() {
-                match primary.run(cx, host, &mut self.rooms, &request) {
-                    Stay::Ran => {}
-                    Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
-                    Stay::NeedsRoom => {
-                        needs = u64::from(request.size);
-                        break;
-                    }
-                    Stay::Waits => break,
+        while let Some(primary) = primary_of(&mut self.slices, slice)
+            && let Some((request, since)) = primary.queue.pop_front()
+        {
+            let stay = self.run(cx, host, (slice, request, since));
+            if matches!(stay, Stay::Waits | Stay::NeedsRoom) {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    primary.queue.push_front((request, since));
                 }
-                primary.queue.pop_front();
+                return;
             }
         }
-        if needs > 0 {
-            self.evict(cx, host, needs, None);
+    }
+
+    fn take_answer(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        ticket: Ticket,
+        answer: Result<Cas, ReplicaRefusal>,
+    ) {
+        let Some((key, version)) = self.forwarding.take_answer(cx, host, ticket, answer) else {
+            return;
+        };
+        host.saw(version);
+        let may_answer = cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack);
+        if may_answer || self.hot.may_answer(ticket, key, version) {
+            host.respond(ticket);
         }
+    }
+
+    fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
+        if self.cool_slice(cx, host, slice) {
+            return host.refuse(ticket, ReplicaRefusal::Busy);
+        }
+        let primary = primary_of(&mut self.slices, slice);
+        let rooms = &mut self.rooms;
+        if !primary.is_some_and(|primary| primary.flush(cx, host, rooms, ticket)) {
+            host.refuse(ticket, ReplicaRefusal::Elsewhere);
+        }
+    }
+
+    // ---- hot keys ----
+
+    fn slice_of(&self, key: RouteHash) -> SliceId {
+        let slice = self.view.as_ref().map(|view| view.slice_of(key));
+        slice.unwrap_or_default()
+    }
+
+    fn heat(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash, is_hot: bool) {
+        let slice = self.slice_of(key);
+        match (self.serves(slice), is_hot) {
+            (true, true) if self.hot.heat(key) => {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    primary.note_hot(host, true);
+                }
+                let stamp = host.next_version();
+                host.saw(stamp);
+                self.hot.begin_round(cx, host, key, (0, stamp, None));
+            }
+            (true, false) => self.hot.cool(cx, host, key),
+            _ => {}
+        }
+    }
+
+    /// Has all keys of a slice cease to be hot; whether any still is.
+    fn cool_slice(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) -> bool {
+        for key in self.hot.owned_keys() {
+            if self.slice_of(key) == slice {
+                self.hot.cool(cx, host, key);
+            }
+        }
+        let mut keys = self.hot.owned_keys().into_iter();
+        keys.any(|key| self.slice_of(key) == slice)
+    }
+
+    /// Takes rounds as far as they go now, and runs what has waited for them.
+    fn go_on_hot(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        let slices = &self.slices;
+        let view = self.view.as_ref();
+        let primary = |key: RouteHash| match view.map(|view| slices.get(&view.slice_of(key))) {
+            Some(Some(Role::Primary(primary))) => Some(primary),
+            _ => None,
+        };
+        let hot = &mut self.hot;
+        self.taken.retain(|taken| {
+            let primary = primary(taken.key);
+            let is_committed = primary.is_some_and(|primary| primary.has_committed(taken.seq));
+            let acks = is_committed || cx.has(ReplicaMutant::AcksUncommitted);
+            if acks {
+                let message = hot.message(taken.key, taken.version, CopyKind::Ack);
+                host.send(NodeSet::only(taken.from), &message);
+            }
+            !acks
+        });
+        for key in hot.owned_keys() {
+            if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
+                let is_committed = primary.has_committed(seq) && primary.is_finished(key);
+                hot.go_on(cx, host, key, is_committed);
+            }
+            if hot.takes_refresh(cx, key) {
+                let stamp = host.next_version();
+                host.saw(stamp);
+                hot.begin_round(cx, host, key, (0, stamp, None));
+                hot.go_on(
+                    cx,
+                    host,
+                    key,
+                    primary(key).is_some_and(|one| one.is_finished(key)),
+                );
+            }
+        }
+        for (request, since) in self.hot.take_waiting() {
+            self.request(cx, host, request, since);
+        }
+    }
+
+    fn receive_copy(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        message: &CopyMessage,
+    ) {
+        let &CopyMessage {
+            key, version, kind, ..
+        } = message;
+        if message.view != self.hot.view() {
+            return;
+        }
+        let slice = self.slice_of(key);
+        let is_primary = primary_of(&mut self.slices, slice).is_some();
+        match kind {
+            CopyKind::Invalidate if is_primary => self.take_copy(cx, host, from, (key, version)),
+            CopyKind::Ack if is_primary => self.hot.note_round_ack(from, key, version),
+            CopyKind::Reject if is_primary => {
+                host.saw(version);
+                self.hot.restart(cx, host, key);
+            }
+            CopyKind::Reject => {
+                if let Some((request, since)) = self.hot.take_rejected((key, version)) {
+                    self.request(cx, host, request, since);
+                }
+            }
+            CopyKind::Dropped => {
+                self.hot
+                    .note_dropped(host, key, (NodeSet::only(from), version));
+                let mut hot = self.hot.owned_keys().into_iter();
+                let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    primary.note_hot(host, is_hot);
+                }
+            }
+            _ => self.hot.receive(cx, host, from, message),
+        }
+    }
+
+    /// Another node writes a hot key of this primary.
+    fn take_copy(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        of: (RouteHash, Cas),
+    ) {
+        let (key, version) = of;
+        let is_taken = |taken: &Taken| (taken.key, taken.version) == of;
+        if self.taken.iter().any(is_taken) {
+            return;
+        }
+        let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
+        host.saw(version);
+        let mut kind = CopyKind::Ack;
+        if !self.hot.has(key, version) {
+            let slice = self.slice_of(key);
+            let takes =
+                self.hot.takes(cx, (key, version), stored) || cx.has(ReplicaMutant::TakesBeside);
+            let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
+            let rooms = &mut self.rooms;
+            if let Some(seq) = primary.and_then(|one| one.take_copy(cx, host, rooms, of)) {
+                self.hot.note_taken(host, key, version);
+                return self.taken.push(Taken {
+                    from,
+                    key,
+                    version,
+                    seq,
+                });
+            }
+            self.hot.note_rejected(key, version);
+            kind = CopyKind::Reject;
+        }
+        host.send(NodeSet::only(from), &self.hot.message(key, version, kind));
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
@@ -247,7 +466,16 @@ impl Replica {
         self.run_queue(cx, host, slice);
     }
 
-    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
+    fn take_wish(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        slice: SliceId,
+        step: RowStep,
+    ) {
+        if matches!(step, RowStep::HandOver(_)) && self.cool_slice(cx, host, slice) {
+            return;
+        }
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
@@ -325,6 +553,13 @@ impl Replica {
                     self.go_on(cx, host);
                 }
             }
+            ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
+            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::EnteredWanted(view) => {
+                if view == self.hot.view() {
+                    host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
+                }
+            }
             &ReplicaMessage::Evict(bytes) => self.evict(cx, host, bytes, Some(from)),
         }
     }
@@ -399,6 +634,14 @@ impl Replica {
         let last = self.view.replace(Arc::clone(&next));
         let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
         self.rooms.enter_view(cx, host, lasting);
+        let me = cx.config.me;
+        let is_primary = |key| {
+            next.row(next.slice_of(key))
+                .is_some_and(|row| row.primary == me)
+        };
+        let of = (next.number, next.members, lasting);
+        self.hot.enter_view(cx, host, of, is_primary);
+        self.taken.clear();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             self.enter_row(cx, host, slice, (next.number, *row, lasting));
@@ -498,6 +741,7 @@ impl Replica {
 
     fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
         self.rooms.ask_again(host);
+        self.hot.tick(cx, host);
         let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
@@ -528,7 +772,10 @@ impl Replica {
     /// Whether something is left to do when time has passed.
     fn waits(&self) -> bool {
         let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
-        self.rooms.waits() || self.forwarding.waits() || self.slices.values().any(waits)
+        self.rooms.waits()
+            || self.forwarding.waits()
+            || self.hot.waits()
+            || self.slices.values().any(waits)
     }
 
     /// Refuses what has waited for too long.
@@ -547,6 +794,20 @@ impl Replica {
             primary.queue.pop_front();
             host.refuse(request.ticket, refusal);
         }
+    }
+}
+
+fn enqueue(
+    primary: &mut Primary,
+    cx: &Context,
+    host: &mut impl ReplicaHost,
+    request: ReplicaRequest,
+    since: Instant,
+) {
+    if primary.queue.len() < cx.config.waiting_max {
+        primary.queue.push_back((request, since));
+    } else {
+        host.refuse(request.ticket, ReplicaRefusal::Busy);
     }
 }
 

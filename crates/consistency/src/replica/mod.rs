@@ -17,6 +17,7 @@
 mod catch_up;
 mod follower;
 mod forwarding;
+mod hot;
 mod interface;
 mod machine;
 mod message;
@@ -30,5 +31,5 @@ pub use interface::{
     RunResult,
 };
 pub use machine::Replica;
-pub use message::{Append, ChangeKind, ReplicaMessage, SliceChange};
+pub use message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
 pub use mutant::ReplicaMutant;

@@ -33,6 +33,8 @@ mod slices;
 mod tests;
 mod world;
 
+pub use curtail_consistency::replica::ReplicaMutant;
+
 pub use cluster_model::{Action, Cluster};
 pub use frontier_state::{Packed, Pool};
 pub use models::MODELS;

@@ -22,7 +22,8 @@ use self::actions::Stepper;
 use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::search::Model;
+use crate::mutants::in_words;
+use crate::search::{Model, Outcome};
 use crate::setup::Kind;
 
 /// A bounded cluster of slices.
@@ -67,8 +68,6 @@ pub struct SliceFaults {
     pub losses: u8,
     /// A message arrives twice.
     pub duplicates: u8,
-    /// A timer rings while something is on its way.
-    pub early_ticks: u8,
     /// A node dies, or is fenced.
     pub crashes: u8,
     /// A node that died comes back with nothing.
@@ -122,6 +121,65 @@ impl SliceSetup {
 
     fn index_of(&self, key: RouteHash) -> usize {
         self.keys.iter().position(|one| *one == key).unwrap_or(0)
+    }
+
+    /// Its bounds, as a person reads them.
+    pub fn bound(&self) -> String {
+        let Self {
+            nodes, replicas, ..
+        } = self;
+        let faults = &self.faults;
+        let mut parts = vec![
+            format!("{nodes} nodes"),
+            format!("{replicas} in sync at first"),
+        ];
+        let kinds = self.operations.iter();
+        parts.extend(kinds.map(|(kind, key)| format!("{kind:?} {key}").to_lowercase()));
+        if self.is_accounted() {
+            parts.push(format!("room for {}", self.capacity));
+        }
+        parts.extend(self.wants.iter().map(|(_, step)| format!("{step:?}")));
+        let counts = [
+            (faults.losses, "losses"),
+            (faults.duplicates, "duplicates"),
+            (faults.crashes, "crashes"),
+            (faults.restarts, "restarts"),
+            (faults.evictions, "evictions"),
+            (faults.flushes, "flushes"),
+            (faults.heats, "promotions"),
+            (faults.cools, "demotions"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        parts.extend(counts.map(|(count, name)| format!("{name} {count}")));
+        parts.join(", ")
+    }
+
+    /// What must be seen and was not.
+    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
+        let names = [
+            (ANSWERED, "Answered"),
+            (LOST, "Lost"),
+            (ENTERED, "Entered"),
+            (TOOK_OVER, "TookOver"),
+            (EVICTED, "Evicted"),
+            (EXITED, "Exited"),
+            (SHARED, "Shared"),
+        ];
+        let unseen = self.sees & !outcome.witnesses;
+        let unseen = names.iter().filter(|(bit, _)| unseen & bit != 0);
+        unseen.map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    /// The errors that can be planted in its machines, with their names.
+    pub fn mutants() -> impl Iterator<Item = (ReplicaMutant, String)> {
+        let are_there = cfg!(any(test, feature = "mutants"));
+        let all = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
+        all.map(|mutant| {
+            (
+                mutant,
+                format!("replica-{}", in_words(&format!("{mutant:?}"))),
+            )
+        })
     }
 
     fn stepper<'a>(&'a self, world: &'a mut SliceWorld) -> Stepper<'a> {

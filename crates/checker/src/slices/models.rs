@@ -31,7 +31,6 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
 const NOTHING: SliceFaults = SliceFaults {
     losses: 0,
     duplicates: 0,
-    early_ticks: 0,
     crashes: 0,
     restarts: 0,
     evictions: 0,
@@ -248,28 +247,28 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("hot-pair", 2, 1)
+        ..model("copies-pair", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0), (Get, 0)],
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("hot-writers", 2, 2)
+        ..model("copies-writers", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Append, 0), (Get, 0)],
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("hot-updates", 2, 1)
+        ..model("copies-updates", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
         suspects: false,
         faults: SliceFaults { cools: 1, ..HEATS },
         sees: ANSWERED | SHARED,
-        ..model("hot-cools", 2, 1)
+        ..model("copies-cools", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
@@ -278,7 +277,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
             ..HEATS
         },
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("hot-crash", 3, 2)
+        ..model("copies-crash", 3, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
@@ -286,14 +285,14 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("hot-hand-over", 2, 2)
+        ..model("copies-hand-over", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
         suspects: false,
         faults: SliceFaults { losses: 1, ..HEATS },
         sees: ANSWERED | SHARED,
-        ..model("hot-loss", 2, 1)
+        ..model("copies-loss", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
@@ -305,7 +304,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
             ..NOTHING
         },
         sees: ANSWERED | SHARED,
-        ..model("hot-again", 2, 1)
+        ..model("copies-again", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0), (Get, 0)],
@@ -313,7 +312,8 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("hot-three", 3, 1)
+        is_deep: true,
+        ..model("copies-three", 3, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0), (Get, 0)],
@@ -321,7 +321,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         model: Model::Sc,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("sc-pair", 2, 1)
+        ..model("copies-sc-pair", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)],
@@ -329,7 +329,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         model: Model::Sc,
         faults: HEATS,
         sees: ANSWERED | SHARED,
-        ..model("sc-updates", 2, 2)
+        ..model("copies-sc-updates", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0), (Get, 0)],
@@ -337,7 +337,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         model: Model::Sc,
         faults: SliceFaults { cools: 1, ..HEATS },
         sees: ANSWERED | SHARED,
-        ..model("sc-cools", 2, 1)
+        ..model("copies-sc-cools", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0), (Get, 0)],
@@ -347,7 +347,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
             ..HEATS
         },
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("sc-crash", 3, 2)
+        ..model("copies-sc-crash", 3, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
@@ -359,7 +359,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
             ..HEATS
         },
         sees: ANSWERED | SHARED,
-        ..model("sc-loss", 2, 2)
+        ..model("copies-sc-loss", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0), (Get, 0)],
@@ -368,6 +368,6 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         model: Model::Sc,
         faults: HEATS,
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("sc-hand-over", 2, 2)
+        ..model("copies-sc-hand-over", 2, 2)
     },
 ];

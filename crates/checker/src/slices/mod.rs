@@ -3,6 +3,7 @@
 mod actions;
 mod host;
 mod models;
+mod packed;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -16,6 +17,7 @@ use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
+pub use packed::{PackedSlices, SlicePool};
 pub use world::SliceWorld;
 
 use self::actions::Stepper;
@@ -384,8 +386,8 @@ impl SliceSetup {
 
 impl Model for SliceSetup {
     type State = SliceWorld;
-    type Packed = SliceWorld;
-    type Pool = ();
+    type Packed = PackedSlices;
+    type Pool = SlicePool;
     type Action = SliceAction;
 
     fn start(&self) -> SliceWorld {
@@ -440,11 +442,11 @@ impl Model for SliceSetup {
 
     fn actions_if_still(&self, _: &SliceWorld, _: &mut Vec<SliceAction>) {}
 
-    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, (): &()) -> bool {
+    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, _: &SlicePool) -> bool {
         false
     }
 
-    fn next(&self, before: &SliceWorld, action: &SliceAction, (): &()) -> SliceWorld {
+    fn next(&self, before: &SliceWorld, action: &SliceAction, _: &SlicePool) -> SliceWorld {
         let mut world = before.clone();
         world.seen = Seen::default();
         self.stepper(&mut world).act(action);
@@ -479,15 +481,17 @@ impl Model for SliceSetup {
         })
     }
 
-    fn pack(&self, world: SliceWorld, (): &()) -> SliceWorld {
-        world
+    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> PackedSlices {
+        PackedSlices::new(world, pool)
     }
 
-    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
-        packed.clone()
+    fn unpack(&self, packed: &PackedSlices) -> SliceWorld {
+        packed.world()
     }
 
-    fn sweep(&self, (): &()) {}
+    fn sweep(&self, pool: &SlicePool) {
+        pool.sweep();
+    }
 }
 
 impl SliceSetup {

@@ -165,7 +165,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-hand-over", 2, 2)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         wants: &[hold(2), hand_over(2)],
         is_deep: true,
         faults: SliceFaults {
@@ -233,7 +233,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-flush", 2, 2)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         faults: SliceFaults {
             crashes: 2,
             ..NOTHING

@@ -10,6 +10,7 @@ use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
 use curtail_consistency::symmetric::Ticket;
 use curtail_types::{Cas, NodeId, RouteHash};
 
+use super::SliceFaults;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::setup::Kind;
@@ -23,7 +24,7 @@ pub struct SliceWorld {
     pub(super) parcels: Vec<SliceParcel>,
     /// The requests, by their labels.
     pub(super) operations: Vec<Stage>,
-    pub(super) left: super::SliceFaults,
+    pub(super) left: SliceFaults,
     /// One for each key.
     pub(super) judges: Shared<Vec<Linearizable>>,
     /// Under SC: the last version that the sessions of each node saw of each key.
@@ -160,7 +161,9 @@ impl SliceWorld {
             )
         };
         if !self.parcels.iter().any(asks) {
-            for node in &mut self.nodes {
+            let is_numbered =
+                |node: &Shared<SliceNode>| node.machine.as_ref().is_some_and(Replica::is_numbered);
+            for node in self.nodes.iter_mut().filter(|node| is_numbered(node)) {
                 node.edit().machine.iter_mut().for_each(Replica::renumber);
             }
         }

@@ -101,6 +101,11 @@ impl Replica {
         }
     }
 
+    /// Whether [`renumber`](Self::renumber) would change anything.
+    pub fn is_numbered(&self) -> bool {
+        self.rooms.is_numbered()
+    }
+
     /// Counts requests for room from 0 again. A checker, for which states that differ only in such
     /// numbers are one, does so at all nodes while no such request is on its way.
     pub fn renumber(&mut self) {

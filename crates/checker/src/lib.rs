@@ -33,6 +33,8 @@ mod slices;
 mod tests;
 mod world;
 
+pub use curtail_consistency::replica::ReplicaMutant;
+
 pub use cluster_model::{Action, Cluster};
 pub use frontier_state::{Packed, Pool};
 pub use models::MODELS;
@@ -41,5 +43,7 @@ pub use mutants::MachineMutant;
 pub use mutants::{DriverMutant, Mutant};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
-pub use slices::{SLICE_MODELS, SliceAction, SliceFaults, SliceSetup, SliceWorld};
+pub use slices::{
+    PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup, SliceWorld,
+};
 pub use world::{Label, World};

@@ -71,13 +71,18 @@ impl Mutant {
             Self::Machine(mutant) => format!("{mutant:?}"),
             Self::Driver(mutant) => format!("{mutant:?}"),
         };
-        let mut words = String::new();
-        for letter in name.chars() {
-            if letter.is_uppercase() && !words.is_empty() {
-                words.push('-');
-            }
-            words.push(letter.to_ascii_lowercase());
-        }
-        words
+        in_words(&name)
     }
+}
+
+/// A name in words with dashes.
+pub(crate) fn in_words(name: &str) -> String {
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push('-');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }

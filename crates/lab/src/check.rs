@@ -9,10 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use curtail_checker::{Cluster, Limits, MODELS, Mutant, Outcome, Progress, Setup, search};
+use curtail_checker::{Limits, Outcome, Progress};
 use serde_json::{Value, json};
 
+use self::checked::{Checked, Planted};
 use crate::interrupt;
+
+mod checked;
 
 /// Options of `curtail check`.
 #[derive(Args, Debug)]
@@ -48,11 +51,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         print(&list(options.json))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let is_asked = |setup: &&Setup| match options.model.as_str() {
-        "all" => options.deep || !setup.is_deep,
-        name => setup.name == name,
+    let is_asked = |model: &Checked| match options.model.as_str() {
+        "all" => options.deep || !model.is_deep(),
+        name => model.name() == name,
     };
-    let setups: Vec<Setup> = MODELS.iter().filter(is_asked).copied().collect();
+    let setups: Vec<Checked> = Checked::all().filter(is_asked).collect();
     if setups.is_empty() {
         bail!(
             "no model is called {}: see `curtail check list`",
@@ -81,18 +84,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_right)))
 }
 
-fn planted(name: &str) -> anyhow::Result<Mutant> {
-    let found = Mutant::all().find(|mutant| mutant.name() == name);
+fn planted(name: &str) -> anyhow::Result<Planted> {
+    let found = Planted::all().find(|mutant| mutant.name() == name);
     let Some(mutant) = found else {
         bail!(
-            "no error is called {name}: see `curtail check list`; those of the machine are there \
+            "no error is called {name}: see `curtail check list`; those of the machines are there \
              only if curtail-lab was built with --features mutants"
         );
     };
     Ok(mutant)
 }
 
-fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>, stop: &AtomicBool) -> Outcome {
+fn run_one(
+    options: &Options,
+    model: Checked,
+    mutant: Option<Planted>,
+    stop: &AtomicBool,
+) -> Outcome {
     let mut limits = Limits {
         states_max: options.states_max,
         steps_max: options.steps_max,
@@ -104,16 +112,11 @@ fn run_one(options: &Options, setup: Setup, mutant: Option<Mutant>, stop: &Atomi
     let shows = stderr().is_terminal();
     let began = Instant::now();
     let mut last = Duration::ZERO;
-    let cluster = Cluster {
-        setup,
-        mutant,
-        keeps_past: false,
-    };
-    let outcome = search(&cluster, limits, |progress| {
+    let outcome = model.search(mutant, limits, &mut |progress| {
         let now = began.elapsed();
         if shows && now >= last + Duration::from_millis(200) {
             last = now;
-            show(setup.name, progress, now);
+            show(model.name(), progress, now);
         }
         match stop.load(Ordering::Relaxed) {
             true => ControlFlow::Break(()),
@@ -143,27 +146,21 @@ fn show(name: &str, progress: Progress, took: Duration) {
     let _ = stderr().flush();
 }
 
-/// The things that a model must see and did not.
-fn unseen(setup: &Setup, outcome: &Outcome) -> Vec<String> {
-    let unseen = setup.sees.iter().filter(|one| !outcome.saw(**one));
-    unseen.map(|one| format!("{one:?}")).collect()
+fn is_as_it_should_be(model: &Checked, outcome: &Outcome) -> bool {
+    outcome.fault.is_none() && outcome.is_complete && model.unseen(outcome).is_empty()
 }
 
-fn is_as_it_should_be(setup: &Setup, outcome: &Outcome) -> bool {
-    outcome.fault.is_none() && outcome.is_complete && unseen(setup, outcome).is_empty()
-}
-
-fn verdict(setup: &Setup, outcome: &Outcome) -> &'static str {
+fn verdict(model: &Checked, outcome: &Outcome) -> &'static str {
     match (&outcome.fault, outcome.is_complete) {
         (Some(_), _) => "FAULT",
         (None, false) => "not finished",
-        (None, true) if unseen(setup, outcome).is_empty() && outcome.ends => "right",
-        (None, true) if unseen(setup, outcome).is_empty() => "right, ends not judged",
+        (None, true) if model.unseen(outcome).is_empty() && outcome.ends => "right",
+        (None, true) if model.unseen(outcome).is_empty() => "right, ends not judged",
         (None, true) => "right, but it saw too little",
     }
 }
 
-fn as_text(setup: &Setup, outcome: &Outcome) -> String {
+fn as_text(model: &Checked, outcome: &Outcome) -> String {
     let Progress {
         states,
         transitions,
@@ -172,11 +169,11 @@ fn as_text(setup: &Setup, outcome: &Outcome) -> String {
     } = outcome.progress;
     let mut text = format!(
         "{:<24} {:<12} {states:>10} states {transitions:>11} steps, {depth:>2} deep, {:.1} s\n",
-        setup.name,
-        verdict(setup, outcome),
+        model.name(),
+        verdict(model, outcome),
         outcome.took.as_secs_f64(),
     );
-    for witness in unseen(setup, outcome) {
+    for witness in model.unseen(outcome) {
         text += &format!("  never seen: {witness}\n");
     }
     if let Some(found) = &outcome.fault {
@@ -192,19 +189,19 @@ fn as_text(setup: &Setup, outcome: &Outcome) -> String {
     text
 }
 
-fn as_json(setup: &Setup, outcome: &Outcome) -> Value {
+fn as_json(model: &Checked, outcome: &Outcome) -> Value {
     let fault = outcome.fault.as_ref();
     json!({
-        "model": setup.name,
-        "bound": setup.bound(),
-        "verdict": verdict(setup, outcome),
+        "model": model.name(),
+        "bound": model.bound(),
+        "verdict": verdict(model, outcome),
         "states": outcome.progress.states,
         "transitions": outcome.progress.transitions,
         "depth": outcome.progress.depth,
         "complete": outcome.is_complete,
         "ends": outcome.ends,
         "seconds": outcome.took.as_secs_f64(),
-        "unseen": unseen(setup, outcome),
+        "unseen": model.unseen(outcome),
         "fault": fault.map(|found| &found.fault),
         "steps": fault.map(|found| &found.steps),
     })
@@ -220,21 +217,21 @@ fn print(text: &str) -> io::Result<()> {
 
 fn list(json: bool) -> String {
     if json {
-        let model = |setup: &Setup| {
-            let bound = setup.bound();
-            json!({"model": setup.name, "bound": bound, "deep": setup.is_deep})
+        let model = |model: Checked| {
+            let bound = model.bound();
+            json!({"model": model.name(), "bound": bound, "deep": model.is_deep()})
         };
-        let models: Vec<Value> = MODELS.iter().map(model).collect();
-        let mutants: Vec<String> = Mutant::all().map(|one| one.name()).collect();
+        let models: Vec<Value> = Checked::all().map(model).collect();
+        let mutants: Vec<String> = Planted::all().map(|one| one.name()).collect();
         return format!("{}\n", json!({"models": models, "mutants": mutants}));
     }
     let mut text = String::new();
-    for setup in MODELS {
-        let deep = if setup.is_deep { " (takes long)" } else { "" };
-        text += &format!("{:<24} {}{deep}\n", setup.name, setup.bound());
+    for model in Checked::all() {
+        let deep = if model.is_deep() { " (takes long)" } else { "" };
+        text += &format!("{:<24} {}{deep}\n", model.name(), model.bound());
     }
     text += "\nerrors that can be planted:\n";
-    for mutant in Mutant::all() {
+    for mutant in Planted::all() {
         text += &format!("  {}\n", mutant.name());
     }
     text

@@ -39,6 +39,8 @@ pub enum SliceAction {
     Remove(NodeId),
     /// It starts again with nothing, and joins.
     Restart(NodeId),
+    /// A key becomes hot, or ceases to be.
+    Heat(usize, bool),
     /// A client flushes a slice.
     Flush(SliceId),
 }
@@ -72,6 +74,18 @@ impl Stepper<'_> {
                 self.change_view(&[], NodeSet::NONE, NodeSet::only(node));
             }
             SliceAction::Restart(node) => self.restart(node),
+            SliceAction::Heat(key, is_hot) => {
+                let left = &mut self.world.left;
+                *(if is_hot {
+                    &mut left.heats
+                } else {
+                    &mut left.cools
+                }) -= 1;
+                let key = self.setup.keys[key];
+                let row = self.world.view.row(slice_of(key, self.setup.slices));
+                let primary = row.map(|row| row.primary).unwrap_or_default();
+                self.step(primary, ReplicaEvent::Heat(key, is_hot), None);
+            }
             SliceAction::Flush(slice) => {
                 self.world.left.flushes -= 1;
                 let primary = self.world.view.row(slice).map(|row| row.primary);
@@ -114,8 +128,6 @@ impl Stepper<'_> {
             },
             size: u32::from(matches!(kind, Kind::Set | Kind::Append)),
             is_forwarded: false,
-            after: Cas(0),
-            completes: None,
         }
     }
 
@@ -138,15 +150,16 @@ impl Stepper<'_> {
 
     fn begin(&mut self, label: Label, node: NodeId) {
         self.note_asked(label);
-        let (kind, key) = self.setup.operations[usize::from(label.0)];
-        let key = self.setup.keys[key];
+        let key = self.setup.keys[self.setup.operations[usize::from(label.0)].1];
         let slice = slice_of(key, self.setup.slices);
         let here = self.world.node(node);
-        let stage = match (here.gates[usize::from(slice.0)], kind) {
-            (Gate::Open, _) => Stage::Beside(node),
-            (_, _) => {
-                let item = here.items.get(&key).map(|item| item.value);
-                Stage::Copied(node, item.unwrap_or(Written::NOTHING), false)
+        let copy = here.copies.get(&key).and_then(|copy| copy.image);
+        let stage = match (here.gates[usize::from(slice.0)], copy) {
+            (Gate::Closed, Some(item)) => Stage::Copied(node, shown(item), false),
+            (Gate::Open, _) if !here.copies.contains_key(&key) => Stage::Beside(node),
+            _ => {
+                let item = here.items.get(&key).copied();
+                Stage::Copied(node, shown(item), false)
             }
         };
         self.world.operations[usize::from(label.0)] = stage;
@@ -164,7 +177,9 @@ impl Stepper<'_> {
                 };
                 host.run_beside(label);
             }
-            Stage::Copied(_, value, false) => self.world.answer(key, label, kind, value),
+            Stage::Copied(node, result, false) => {
+                self.world.answer(node, key, (label, kind), result);
+            }
             Stage::Copied(node, _, true) => self.send_to_machine(label, node),
             _ => {}
         }
@@ -274,6 +289,13 @@ impl Stepper<'_> {
         self.world.edit(id).machine = Some(machine);
         self.change_view(&[], NodeSet::only(id), NodeSet::NONE);
     }
+}
+
+/// What a reader sees of an item.
+fn shown(item: Option<StoredItem>) -> (Cas, Written) {
+    item.map_or((Cas(0), Written::NOTHING), |item| {
+        (item.version, item.value)
+    })
 }
 
 impl SliceSetup {

@@ -125,7 +125,7 @@ impl ModelHost<'_> {
         }
         let ticket = Ticket(u64::from(label.0));
         match self.edit().results.remove(&ticket) {
-            Some((_, value)) => self.world.answer(key, label, kind, value),
+            Some(result) => self.world.answer(self.me, key, (label, kind), result),
             None => self.world.refuse(key, label, ReplicaRefusal::NoRoom),
         }
     }
@@ -143,11 +143,10 @@ impl ReplicaHost for ModelHost<'_> {
         };
         let (me, node) = (self.me, self.edit());
         let result = node.results.remove(&ticket);
+        node.writes.remove(&ticket);
         if node.own.remove(&ticket) {
-            match result {
-                Some((_, value)) => self.world.answer(key, label, kind, value),
-                None => self.world.answered_completed(key, label, kind),
-            }
+            let result = result.unwrap_or((Cas(0), Written::NOTHING));
+            self.world.answer(me, key, (label, kind), result);
         } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
             let result = result.unwrap_or((Cas(0), Written::NOTHING));
             self.world
@@ -162,6 +161,7 @@ impl ReplicaHost for ModelHost<'_> {
         };
         let (me, node) = (self.me, self.edit());
         node.results.remove(&ticket);
+        node.writes.remove(&ticket);
         if node.own.remove(&ticket) {
             self.world.refuse(key, label, refusal);
         } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
@@ -292,7 +292,79 @@ impl ReplicaHost for ModelHost<'_> {
         node.clock = node.clock.max(version.clock());
     }
 
-    fn show(&mut self, _: RouteHash, _: Cas, _: CopyState, _: bool) {}
+    fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
+        let (me, incoming) = (self.me, self.incoming);
+        for (label, stage) in self.world.operations.iter_mut().enumerate() {
+            let of = self.setup.keys[self.setup.operations[label].1];
+            if let Stage::Copied(node, _, is_stale) = stage
+                && (*node, of) == (me, key)
+            {
+                *is_stale = true;
+            }
+        }
+        let node = self.edit();
+        if state == CopyState::Absent {
+            node.copies.remove(&key);
+            return;
+        }
+        let mut own = node.writes.values();
+        let own = own
+            .find(|(of, item)| (*of, item.version) == (key, version))
+            .copied();
+        let copy = node.copies.entry(key).or_default();
+        (copy.state, copy.version) = (state, version);
+        if takes_image {
+            copy.image = Some(incoming);
+        } else if let Some((_, item)) = own {
+            copy.image = Some(Some(item));
+        }
+    }
+
+    fn read_copy(&mut self, request: &ReplicaRequest) {
+        let node = self.edit();
+        let copy = node.copies.get(&request.key).and_then(|copy| copy.image);
+        let item = copy.flatten();
+        let value = item.map_or(Written::NOTHING, |item| item.value);
+        let version = item.map_or(Cas(0), |item| item.version);
+        node.results.insert(request.ticket, (version, value));
+    }
+
+    fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
+        let label = Label(request.ticket.0 as u8);
+        let value = Written::default().outcome(label, Kind::Set).0;
+        let node = self.edit();
+        let item = StoredItem { version, value };
+        node.clock = node.clock.max(version.clock());
+        node.writes.insert(request.ticket, (request.key, item));
+        node.results.insert(request.ticket, (version, value));
+        true
+    }
+
+    fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, ticket: Ticket) {
+        let image = self.node().writes.get(&ticket).map(|(_, item)| *item);
+        for to in to {
+            self.post(to, Load::Message(message.clone(), image));
+        }
+    }
+
+    fn store_copy(&mut self, key: RouteHash, version: Cas) -> RunResult {
+        let (incoming, capacity) = (self.incoming, self.setup.capacity);
+        let is_accounted = self.setup.is_accounted();
+        let node = self.edit();
+        let is_new = !node.items.contains_key(&key);
+        if is_accounted && is_new && node.room_taken() >= capacity {
+            return RunResult::NoRoom;
+        }
+        if let Some(item) = incoming {
+            node.clock = node.clock.max(version.clock());
+            node.items.insert(key, StoredItem { version, ..item });
+        }
+        RunResult::Stored(1)
+    }
+
+    fn incoming_bytes(&self) -> u32 {
+        1
+    }
 
     fn now(&self) -> Instant {
         Instant { ns: 0 }

@@ -3,26 +3,29 @@
 mod actions;
 mod host;
 mod models;
+mod packed;
 #[cfg(test)]
 mod tests;
 mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use curtail_consistency::replica::{Gate, ReplicaConfig, ReplicaMutant};
+use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant};
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_consistency::symmetric::Model as Agreement;
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
+pub use packed::{PackedSlices, SlicePool};
 pub use world::SliceWorld;
 
 use self::actions::Stepper;
-use self::world::{Load, Seen, SliceNode, Stage};
+use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::search::Model;
+use crate::mutants::in_words;
+use crate::search::{Model, Outcome};
 use crate::setup::Kind;
 
 /// A bounded cluster of slices.
@@ -48,6 +51,8 @@ pub struct SliceSetup {
     pub wants: &'static [(SliceId, RowStep)],
     /// Whether a primary soon suspects a follower that does not answer.
     pub suspects: bool,
+    /// How copies of hot keys agree.
+    pub model: Agreement,
     /// What may go wrong, and how often.
     pub faults: SliceFaults,
     /// What must be seen, or the model is too small to show anything.
@@ -65,8 +70,6 @@ pub struct SliceFaults {
     pub losses: u8,
     /// A message arrives twice.
     pub duplicates: u8,
-    /// A timer rings while something is on its way.
-    pub early_ticks: u8,
     /// A node dies, or is fenced.
     pub crashes: u8,
     /// A node that died comes back with nothing.
@@ -75,6 +78,10 @@ pub struct SliceFaults {
     pub evictions: u8,
     /// Slices are flushed.
     pub flushes: u8,
+    /// The first key becomes hot.
+    pub heats: u8,
+    /// It ceases to be.
+    pub cools: u8,
 }
 
 /// Everything that was asked is answered.
@@ -90,11 +97,14 @@ pub(crate) const EVICTED: u32 = 16;
 /// A node left the in-sync set and lives.
 pub(crate) const EXITED: u32 = 32;
 
+/// A copy of a hot key could be read.
+pub(crate) const SHARED: u32 = 64;
+
 impl SliceSetup {
     fn config(&self, me: NodeId) -> ReplicaConfig {
         ReplicaConfig {
             me,
-            model: Agreement::Lin,
+            model: self.model,
             retransmit_ns: 0,
             suspicion_ns: if self.suspects { 0 } else { u64::MAX },
             patience_ns: u64::MAX / 2,
@@ -115,6 +125,65 @@ impl SliceSetup {
         self.keys.iter().position(|one| *one == key).unwrap_or(0)
     }
 
+    /// Its bounds, as a person reads them.
+    pub fn bound(&self) -> String {
+        let Self {
+            nodes, replicas, ..
+        } = self;
+        let faults = &self.faults;
+        let mut parts = vec![
+            format!("{nodes} nodes"),
+            format!("{replicas} in sync at first"),
+        ];
+        let kinds = self.operations.iter();
+        parts.extend(kinds.map(|(kind, key)| format!("{kind:?} {key}").to_lowercase()));
+        if self.is_accounted() {
+            parts.push(format!("room for {}", self.capacity));
+        }
+        parts.extend(self.wants.iter().map(|(_, step)| format!("{step:?}")));
+        let counts = [
+            (faults.losses, "losses"),
+            (faults.duplicates, "duplicates"),
+            (faults.crashes, "crashes"),
+            (faults.restarts, "restarts"),
+            (faults.evictions, "evictions"),
+            (faults.flushes, "flushes"),
+            (faults.heats, "promotions"),
+            (faults.cools, "demotions"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        parts.extend(counts.map(|(count, name)| format!("{name} {count}")));
+        parts.join(", ")
+    }
+
+    /// What must be seen and was not.
+    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
+        let names = [
+            (ANSWERED, "Answered"),
+            (LOST, "Lost"),
+            (ENTERED, "Entered"),
+            (TOOK_OVER, "TookOver"),
+            (EVICTED, "Evicted"),
+            (EXITED, "Exited"),
+            (SHARED, "Shared"),
+        ];
+        let unseen = self.sees & !outcome.witnesses;
+        let unseen = names.iter().filter(|(bit, _)| unseen & bit != 0);
+        unseen.map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    /// The errors that can be planted in its machines, with their names.
+    pub fn mutants() -> impl Iterator<Item = (ReplicaMutant, String)> {
+        let are_there = cfg!(any(test, feature = "mutants"));
+        let all = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
+        all.map(|mutant| {
+            (
+                mutant,
+                format!("replica-{}", in_words(&format!("{mutant:?}"))),
+            )
+        })
+    }
+
     fn stepper<'a>(&'a self, world: &'a mut SliceWorld) -> Stepper<'a> {
         Stepper { setup: self, world }
     }
@@ -127,6 +196,8 @@ impl SliceSetup {
         SliceNode {
             machine: Some(self.machine(id)),
             items: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            writes: BTreeMap::new(),
             promised: BTreeMap::new(),
             clock: 0,
             gates: vec![Gate::Closed; usize::from(self.slices)],
@@ -158,8 +229,27 @@ impl SliceSetup {
             let slice = slice_of(self.keys[key], self.slices);
             let asked = self.ids().filter(|id| self.asked & 1 << id.0 != 0);
             for node in asked.filter(|id| world.node(*id).machine.is_some()) {
-                let gate = world.node(node).gates[usize::from(slice.0)];
+                let is_busy = |stage: &Stage| match *stage {
+                    Stage::Asked(at) | Stage::Beside(at) | Stage::Copied(at, ..) => at == node,
+                    _ => false,
+                };
+                if world.sessions.is_some() && world.operations.iter().any(is_busy) {
+                    continue;
+                }
+                let here = world.node(node);
+                let gate = here.gates[usize::from(slice.0)];
+                let copy = here.copies.get(&self.keys[key]);
+                let shows = |copy: &HeldCopy| {
+                    let has_image = copy.image.is_some() || gate != Gate::Closed;
+                    kind == Kind::Get && copy.state == CopyState::Valid && has_image
+                };
                 match (gate, kind) {
+                    _ if copy.is_some_and(|copy| !shows(copy)) => {
+                        actions.push(SliceAction::Ask(label, node));
+                    }
+                    (Gate::Closed, _) if copy.is_some() => {
+                        actions.push(SliceAction::Begin(label, node));
+                    }
                     (Gate::Open, _) | (Gate::Reads, Kind::Get) => {
                         actions.push(SliceAction::Begin(label, node));
                     }
@@ -205,6 +295,21 @@ impl SliceSetup {
         stages.any(|(stage, (_, key))| {
             *stage == Stage::Beside(node) && slice_of(self.keys[*key], self.slices) == slice
         })
+    }
+
+    fn hot_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
+        let slice = slice_of(self.keys[0], self.slices);
+        let row = world.view.row(slice);
+        let primary = row.and_then(|row| world.node(row.primary).machine.as_ref());
+        if !primary.is_some_and(|machine| machine.serves(slice)) {
+            return;
+        }
+        if world.left.heats > 0 {
+            actions.push(SliceAction::Heat(0, true));
+        }
+        if world.left.cools > 0 && world.left.heats < self.faults.heats {
+            actions.push(SliceAction::Heat(0, false));
+        }
     }
 
     fn view_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
@@ -256,6 +361,10 @@ impl SliceSetup {
                 return Some("room is kept for a node that has left");
             }
         }
+        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
+        if copies.any(|copy| copy.state == CopyState::Invalid) {
+            return Some("a copy is never valid again");
+        }
         for (slice, row) in world.view.rows() {
             let here = |id: NodeId| {
                 let items = world.node(id).items.iter();
@@ -277,8 +386,8 @@ impl SliceSetup {
 
 impl Model for SliceSetup {
     type State = SliceWorld;
-    type Packed = SliceWorld;
-    type Pool = ();
+    type Packed = PackedSlices;
+    type Pool = SlicePool;
     type Action = SliceAction;
 
     fn start(&self) -> SliceWorld {
@@ -297,6 +406,7 @@ impl Model for SliceSetup {
             operations: vec![Stage::Unasked; self.operations.len()],
             left: self.faults,
             judges: Shared::new(judges.collect()),
+            sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
             seen: Seen::default(),
@@ -317,6 +427,7 @@ impl Model for SliceSetup {
         if world.fault.is_none() {
             self.client_actions(world, actions);
             self.network_actions(world, actions);
+            self.hot_actions(world, actions);
             self.view_actions(world, actions);
         }
     }
@@ -331,11 +442,11 @@ impl Model for SliceSetup {
 
     fn actions_if_still(&self, _: &SliceWorld, _: &mut Vec<SliceAction>) {}
 
-    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, (): &()) -> bool {
+    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, _: &SlicePool) -> bool {
         false
     }
 
-    fn next(&self, before: &SliceWorld, action: &SliceAction, (): &()) -> SliceWorld {
+    fn next(&self, before: &SliceWorld, action: &SliceAction, _: &SlicePool) -> SliceWorld {
         let mut world = before.clone();
         world.seen = Seen::default();
         self.stepper(&mut world).act(action);
@@ -370,15 +481,17 @@ impl Model for SliceSetup {
         })
     }
 
-    fn pack(&self, world: SliceWorld, (): &()) -> SliceWorld {
-        world
+    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> PackedSlices {
+        PackedSlices::new(world, pool)
     }
 
-    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
-        packed.clone()
+    fn unpack(&self, packed: &PackedSlices) -> SliceWorld {
+        packed.world()
     }
 
-    fn sweep(&self, (): &()) {}
+    fn sweep(&self, pool: &SlicePool) {
+        pool.sweep();
+    }
 }
 
 impl SliceSetup {
@@ -403,6 +516,11 @@ impl SliceSetup {
             if old.primary != new.primary && new.born == old.born {
                 seen |= TOOK_OVER;
             }
+        }
+        let is_valid = |copy: &HeldCopy| copy.state == CopyState::Valid && copy.image.is_some();
+        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
+        if copies.any(is_valid) {
+            seen |= SHARED;
         }
         if world.left.evictions < before.left.evictions {
             seen |= EVICTED;

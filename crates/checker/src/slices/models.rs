@@ -1,9 +1,10 @@
 //! The models of clusters of slices: each is the smallest that shows one property.
 
 use curtail_consistency::slice_view::{RowStep, SliceId};
+use curtail_consistency::symmetric::Model;
 use curtail_types::{NodeId, RouteHash};
 
-use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SliceFaults, SliceSetup, TOOK_OVER};
+use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER};
 use crate::setup::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
@@ -19,6 +20,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         asked: 3,
         wants: &[],
         suspects: true,
+        model: Model::Lin,
         faults: NOTHING,
         sees: ANSWERED,
         is_deep: false,
@@ -29,11 +31,12 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
 const NOTHING: SliceFaults = SliceFaults {
     losses: 0,
     duplicates: 0,
-    early_ticks: 0,
     crashes: 0,
     restarts: 0,
     evictions: 0,
     flushes: 0,
+    heats: 0,
+    cools: 0,
 };
 
 const fn hold(node: u8) -> (SliceId, RowStep) {
@@ -53,6 +56,11 @@ const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0)];
 const UPDATE: &[(Kind, usize)] = &[(Append, 0), (Get, 0)];
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
 const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
+
+const HEATS: SliceFaults = SliceFaults {
+    heats: 1,
+    ..NOTHING
+};
 
 /// All of them.
 pub const SLICE_MODELS: &[SliceSetup] = &[
@@ -157,7 +165,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-hand-over", 2, 2)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         wants: &[hold(2), hand_over(2)],
         is_deep: true,
         faults: SliceFaults {
@@ -225,7 +233,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-flush", 2, 2)
     },
     SliceSetup {
-        operations: UPDATES,
+        operations: UPDATE,
         faults: SliceFaults {
             crashes: 2,
             ..NOTHING
@@ -233,5 +241,133 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         is_deep: true,
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-two-crashes", 3, 3)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-pair", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-writers", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Append, 0), (Get, 0)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-updates", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults { cools: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("copies-cools", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        faults: SliceFaults {
+            crashes: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("copies-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        wants: &[hand_over(1)],
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("copies-hand-over", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults { losses: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("copies-loss", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults {
+            cools: 1,
+            duplicates: 1,
+            heats: 2,
+            ..NOTHING
+        },
+        sees: ANSWERED | SHARED,
+        ..model("copies-again", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        asked: 6,
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        is_deep: true,
+        ..model("copies-three", 3, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-sc-pair", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-sc-updates", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: SliceFaults { cools: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("copies-sc-cools", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        model: Model::Sc,
+        faults: SliceFaults {
+            crashes: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("copies-sc-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: SliceFaults {
+            losses: 1,
+            duplicates: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED,
+        ..model("copies-sc-loss", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0), (Get, 0)],
+        wants: &[hand_over(1)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED | TOOK_OVER,
+        ..model("copies-sc-hand-over", 2, 2)
     },
 ];

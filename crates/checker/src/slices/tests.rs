@@ -37,7 +37,7 @@ fn every_quick_model_of_slices_is_searched_to_the_end() {
         let outcome = search(
             setup,
             Limits {
-                states_max: 12_000_000,
+                states_max: 3_000_000,
                 ..Limits::default()
             },
             |_| ControlFlow::Continue(()),

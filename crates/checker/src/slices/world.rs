@@ -3,11 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use curtail_consistency::replica::{Gate, Replica, ReplicaMessage, ReplicaRefusal, ReplicaRequest};
+use curtail_consistency::replica::{
+    CopyState, Gate, Replica, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+};
 use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
 use curtail_consistency::symmetric::Ticket;
 use curtail_types::{Cas, NodeId, RouteHash};
 
+use super::SliceFaults;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::setup::Kind;
@@ -21,9 +24,11 @@ pub struct SliceWorld {
     pub(super) parcels: Vec<SliceParcel>,
     /// The requests, by their labels.
     pub(super) operations: Vec<Stage>,
-    pub(super) left: super::SliceFaults,
+    pub(super) left: SliceFaults,
     /// One for each key.
     pub(super) judges: Shared<Vec<Linearizable>>,
+    /// Under SC: the last version that the sessions of each node saw of each key.
+    pub(super) sessions: Option<BTreeMap<(NodeId, usize), Cas>>,
     /// The newest view.
     pub(super) view: Shared<SliceView>,
     /// Of the placement's wishes, those that are not fulfilled.
@@ -47,6 +52,9 @@ pub(super) struct SliceNode {
     /// `None` while it is down.
     pub(super) machine: Option<Replica>,
     pub(super) items: BTreeMap<RouteHash, StoredItem>,
+    pub(super) copies: BTreeMap<RouteHash, HeldCopy>,
+    /// What requests of clients here write into copies.
+    pub(super) writes: BTreeMap<Ticket, (RouteHash, StoredItem)>,
     /// Room kept free for changes of other nodes.
     pub(super) promised: BTreeMap<NodeId, u64>,
     pub(super) clock: u64,
@@ -65,6 +73,15 @@ pub(super) struct SliceNode {
 pub(super) struct StoredItem {
     pub(super) version: Cas,
     pub(super) value: Written,
+}
+
+/// A copy of a hot key.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct HeldCopy {
+    pub(super) state: CopyState,
+    pub(super) version: Cas,
+    /// What it shows; at the key's primary the item does.
+    pub(super) image: Option<Option<StoredItem>>,
 }
 
 /// What travels; from a node to itself: what its host does later.
@@ -94,7 +111,7 @@ pub(super) enum Stage {
     /// It began beside the machine of this node while its gate was open.
     Beside(NodeId),
     /// A reader beside the machine has copied the value; whether the gate was closed since.
-    Copied(NodeId, Written, bool),
+    Copied(NodeId, (Cas, Written), bool),
     Answered,
     /// Its client knows only that it does not know.
     Unknown,
@@ -105,6 +122,8 @@ impl SliceNode {
     pub(super) fn stop(&mut self) {
         self.machine = None;
         self.items.clear();
+        self.copies.clear();
+        self.writes.clear();
         self.promised.clear();
         self.scans.clear();
         self.results.clear();
@@ -142,7 +161,9 @@ impl SliceWorld {
             )
         };
         if !self.parcels.iter().any(asks) {
-            for node in &mut self.nodes {
+            let is_numbered =
+                |node: &Shared<SliceNode>| node.machine.as_ref().is_some_and(Replica::is_numbered);
+            for node in self.nodes.iter_mut().filter(|node| is_numbered(node)) {
                 node.edit().machine.iter_mut().for_each(Replica::renumber);
             }
         }
@@ -156,18 +177,28 @@ impl SliceWorld {
     }
 
     /// A request is answered with `value`, which its client reads, or has left there.
-    pub(super) fn answer(&mut self, key: usize, label: Label, kind: Kind, value: Written) {
+    pub(super) fn answer(
+        &mut self,
+        at: NodeId,
+        key: usize,
+        (label, kind): (Label, Kind),
+        (version, value): (Cas, Written),
+    ) {
         let stage = &mut self.operations[usize::from(label.0)];
         *stage = Stage::Answered;
+        if let Some(sessions) = &mut self.sessions {
+            // All that is asked of a node is one session, which never goes back.
+            let last = sessions.entry((at, key)).or_default();
+            let is_right = version > *last || (kind == Kind::Get && version == *last);
+            *last = version;
+            if !is_right {
+                self.fail("a session goes back");
+            }
+            return;
+        }
         if !self.judges.edit()[key].answered(label, kind, value) {
             self.fail("an answer that no order of the requests explains");
         }
-    }
-
-    /// A request is answered that had taken effect before.
-    pub(super) fn answered_completed(&mut self, key: usize, label: Label, kind: Kind) {
-        let value = Written::default().outcome(label, kind).1;
-        self.answer(key, label, kind, value);
     }
 
     /// A flush begins: it may remove what any key has.
@@ -193,7 +224,7 @@ impl SliceWorld {
             return;
         }
         *stage = Stage::Answered;
-        if !self.judges.edit()[key].had_no_effect(label) {
+        if self.sessions.is_none() && !self.judges.edit()[key].had_no_effect(label) {
             self.fail("a request took effect that was refused");
         }
     }

@@ -5,7 +5,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use curtail_types::{Access, Cas, Instant, NodeId, NodeSet};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{ReplicaHost, ReplicaRefusal, ReplicaRequest, machine::Context};
 use crate::symmetric::Ticket;
@@ -53,30 +53,27 @@ impl Forwarding {
         }
     }
 
-    /// Another node has answered.
+    /// Another node has answered; returns the key and the version that a good answer shows.
     pub(super) fn take_answer(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         ticket: Ticket,
         answer: Result<Cas, ReplicaRefusal>,
-    ) {
-        let Some(forwarded) = self.of.get_mut(&ticket) else {
-            return;
-        };
+    ) -> Option<(RouteHash, Cas)> {
+        let forwarded = self.of.get_mut(&ticket)?;
+        let key = forwarded.request.key;
         let waited_ns = cx.now.ns - forwarded.since.ns;
         match answer {
-            Ok(version) => {
-                host.saw(version);
-                host.respond(ticket);
-            }
+            Ok(_) => {}
             Err(ReplicaRefusal::Elsewhere) if waited_ns < cx.config.patience_ns => {
                 forwarded.to = None;
-                return;
+                return None;
             }
             Err(refusal) => host.refuse(ticket, refusal),
         }
         self.of.remove(&ticket);
+        answer.ok().map(|version| (key, version))
     }
 
     /// Requests that removed nodes had: what they did with writes is unknown. Returns what is to be

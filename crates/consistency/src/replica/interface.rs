@@ -46,10 +46,6 @@ pub struct ReplicaRequest {
     pub size: u32,
     /// Another node sent it here: it is executed here or given back, never sent on.
     pub is_forwarded: bool,
-    /// Its session has seen this write of the key.
-    pub after: Cas,
-    /// It finishes the write of a hot key that was given this version, if nothing later is there.
-    pub completes: Option<Cas>,
 }
 
 /// Something that happened.
@@ -72,6 +68,8 @@ pub enum ReplicaEvent<'a> {
     Scanned(SliceId, &'a [(RouteHash, u32)], bool),
     /// No request runs beside the machine any more in a slice whose gate was closed.
     Closed(SliceId),
+    /// A key of a slice of this primary shall be hot from now on, or no more.
+    Heat(RouteHash, bool),
     /// Empty a slice of what is there now (`flush_all`).
     Flush(SliceId, Ticket),
 }
@@ -189,8 +187,25 @@ pub trait ReplicaHost {
     /// Versions given from now on are above this one.
     fn saw(&mut self, version: Cas);
 
-    /// What a copy of a hot key may show; with the incoming image if `takes_image`.
+    /// What readers beside the machine may see of a hot key here. At its primary that is the stored
+    /// item, elsewhere a copy, which takes the incoming image if `takes_image`.
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool);
+
+    /// Runs a read on the copy of a hot key.
+    fn read_copy(&mut self, request: &ReplicaRequest);
+
+    /// Runs a write without condition on the copy of a hot key: its value is kept with the request
+    /// until that ends, and becomes what the copy shows when it is valid. False if it cannot.
+    fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool;
+
+    /// Sends a message with the value that [`write_copy`](Self::write_copy) kept.
+    fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, ticket: Ticket);
+
+    /// Stores the incoming image as a write of this version.
+    fn store_copy(&mut self, key: RouteHash, version: Cas) -> RunResult;
+
+    /// Bytes of the item that came with the message.
+    fn incoming_bytes(&self) -> u32;
 
     /// The time.
     fn now(&self) -> Instant;

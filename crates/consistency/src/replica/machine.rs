@@ -2,33 +2,39 @@
 
 use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 
-use curtail_types::{Access, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
     ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
     follower::Follower,
     forwarding::Forwarding,
+    hot::{HotKeys, HotWay},
+    hot_rounds::Taken,
     message::ReplicaMessage,
     primary::{Phase, Primary, Stay},
     rooms::Rooms,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
+use crate::symmetric::{Model, Ticket};
 
 /// The machine of a node, for the slices of one of its stages.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Replica {
-    config: ReplicaConfig,
-    mutant: Option<ReplicaMutant>,
-    view: Option<Arc<SliceView>>,
-    slices: BTreeMap<SliceId, Role>,
-    rooms: Rooms,
-    forwarding: Forwarding,
-    due: Option<Instant>,
+    pub(super) config: ReplicaConfig,
+    pub(super) mutant: Option<ReplicaMutant>,
+    pub(super) view: Option<Arc<SliceView>>,
+    pub(super) slices: BTreeMap<SliceId, Role>,
+    pub(super) rooms: Rooms,
+    pub(super) forwarding: Forwarding,
+    pub(super) hot: HotKeys,
+    /// Writes of hot keys by other nodes, to be acknowledged when their changes are committed.
+    pub(super) taken: Vec<Taken>,
+    pub(super) due: Option<Instant>,
 }
 
 /// What a node is for a slice.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum Role {
+pub(super) enum Role {
     Primary(Box<Primary>),
     Follower(Follower),
 }
@@ -42,6 +48,11 @@ pub(super) struct Context {
 }
 
 impl Context {
+    /// Whether copies are linearizable.
+    pub(super) fn is_lin(&self) -> bool {
+        self.config.model == Model::Lin
+    }
+
     /// Whether this error is planted.
     pub(super) fn has(&self, mutant: ReplicaMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
@@ -58,6 +69,8 @@ impl Replica {
             slices: BTreeMap::new(),
             rooms: Rooms::new(),
             forwarding: Forwarding::new(),
+            hot: HotKeys::new(),
+            taken: Vec::new(),
             due: None,
         }
     }
@@ -88,6 +101,11 @@ impl Replica {
         }
     }
 
+    /// Whether [`renumber`](Self::renumber) would change anything.
+    pub fn is_numbered(&self) -> bool {
+        self.rooms.is_numbered()
+    }
+
     /// Counts requests for room from 0 again. A checker, for which states that differ only in such
     /// numbers are one, does so at all nodes while no such request is on its way.
     pub fn renumber(&mut self) {
@@ -104,11 +122,9 @@ impl Replica {
         match event {
             ReplicaEvent::Tick => self.tick(&cx, host),
             ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
-            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(&cx, host, slice, step),
             ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
-            ReplicaEvent::Answered(ticket, answer) => {
-                self.forwarding.take_answer(&cx, host, ticket, answer);
-            }
+            ReplicaEvent::Answered(ticket, answer) => self.take_answer(&cx, host, ticket, answer),
             ReplicaEvent::Message(from, message) => self.receive(&cx, host, from, message),
             ReplicaEvent::Scanned(slice, keys, is_done) => {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
@@ -117,16 +133,10 @@ impl Replica {
                 }
             }
             ReplicaEvent::Closed(slice) => self.note_closed(&cx, host, slice),
-            ReplicaEvent::Flush(slice, ticket) => {
-                let primary = primary_of(&mut self.slices, slice);
-                let rooms = &mut self.rooms;
-                let flushed =
-                    primary.is_some_and(|primary| primary.flush(&cx, host, rooms, ticket));
-                if !flushed {
-                    host.refuse(ticket, ReplicaRefusal::Elsewhere);
-                }
-            }
+            ReplicaEvent::Heat(key, is_hot) => self.heat(&cx, host, key, is_hot),
+            ReplicaEvent::Flush(slice, ticket) => self.flush(&cx, host, slice, ticket),
         }
+        self.go_on_hot(&cx, host);
         if !matches!(event, ReplicaEvent::Tick) {
             let soon = cx.now.ns + self.config.retransmit_ns;
             let soon = Instant { ns: soon };
@@ -136,7 +146,7 @@ impl Replica {
 
     // ---- requests ----
 
-    fn request(
+    pub(super) fn request(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
@@ -148,6 +158,9 @@ impl Replica {
         };
         let slice = view.slice_of(request.key);
         let Some(primary) = primary_of(&mut self.slices, slice) else {
+            if self.hot.request(cx, host, (&request, since), false) == HotWay::Taken {
+                return;
+            }
             if request.is_forwarded {
                 return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
             }
@@ -155,43 +168,94 @@ impl Replica {
             let to = to.filter(|to| *to != cx.config.me);
             return self.forwarding.send(cx, host, (request, since), to);
         };
-        let may_run = primary.queue.is_empty() || request.access == Access::Read;
-        let stay = match may_run {
-            true => primary.run(cx, host, &mut self.rooms, &request),
-            false => Stay::Waits,
-        };
-        match stay {
-            Stay::Ran => {}
-            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
-            Stay::Waits | Stay::NeedsRoom if primary.queue.len() < cx.config.waiting_max => {
-                primary.queue.push_back((request, since));
-                if stay == Stay::NeedsRoom {
-                    self.evict(cx, host, u64::from(request.size), None);
+        if !primary.queue.is_empty() && request.access != Access::Read {
+            return enqueue(primary, cx, host, request, since);
+        }
+        match self.run(cx, host, (slice, request, since)) {
+            Stay::Waits | Stay::NeedsRoom => {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    enqueue(primary, cx, host, request, since);
                 }
             }
-            Stay::Waits | Stay::NeedsRoom => host.refuse(request.ticket, ReplicaRefusal::Busy),
+            _ => {}
         }
+    }
+
+    /// Runs a request at its primary, or says why it has to stay.
+    fn run(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (slice, request, since): (SliceId, ReplicaRequest, Instant),
+    ) -> Stay {
+        let way = self.hot.request(cx, host, (&request, since), true);
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return Stay::Waits;
+        };
+        let is_hot = match way {
+            HotWay::Taken => return Stay::Ran,
+            HotWay::Round => true,
+            HotWay::Ordinary => false,
+        };
+        let stay = primary.run(cx, host, &mut self.rooms, (&request, is_hot));
+        match stay {
+            Stay::Wrote(seq, version) if cx.is_lin() => {
+                let of = (seq, version, Some(request.ticket));
+                self.hot.begin_round(cx, host, request.key, of);
+                primary.commit(host);
+            }
+            Stay::Wrote(seq, version) => {
+                self.hot
+                    .begin_round(cx, host, request.key, (seq, version, None));
+                primary.answer_written(cx, host, &request, seq);
+            }
+            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
+            Stay::NeedsRoom => self.evict(cx, host, u64::from(request.size), None),
+            Stay::Ran | Stay::Waits => {}
+        }
+        stay
     }
 
     /// Runs requests of a slice that had to wait.
     fn run_queue(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
-        let mut needs = 0;
-        if let Some(primary) = primary_of(&mut self.slices, slice) {
-            while let Some(&(request, _)) = primary.queue.front() {
-                match primary.run(cx, host, &mut self.rooms, &request) {
-                    Stay::Ran => {}
-                    Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
-                    Stay::NeedsRoom => {
-                        needs = u64::from(request.size);
-                        break;
-                    }
-                    Stay::Waits => break,
+        while let Some(primary) = primary_of(&mut self.slices, slice)
+            && let Some((request, since)) = primary.queue.pop_front()
+        {
+            let stay = self.run(cx, host, (slice, request, since));
+            if matches!(stay, Stay::Waits | Stay::NeedsRoom) {
+                if let Some(primary) = primary_of(&mut self.slices, slice) {
+                    primary.queue.push_front((request, since));
                 }
-                primary.queue.pop_front();
+                return;
             }
         }
-        if needs > 0 {
-            self.evict(cx, host, needs, None);
+    }
+
+    fn take_answer(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        ticket: Ticket,
+        answer: Result<Cas, ReplicaRefusal>,
+    ) {
+        let Some((key, version)) = self.forwarding.take_answer(cx, host, ticket, answer) else {
+            return;
+        };
+        host.saw(version);
+        let may_answer = cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack);
+        if may_answer || self.hot.may_answer(ticket, key, version) {
+            host.respond(ticket);
+        }
+    }
+
+    fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
+        if self.cool_slice(cx, host, slice) {
+            return host.refuse(ticket, ReplicaRefusal::Busy);
+        }
+        let primary = primary_of(&mut self.slices, slice);
+        let rooms = &mut self.rooms;
+        if !primary.is_some_and(|primary| primary.flush(cx, host, rooms, ticket)) {
+            host.refuse(ticket, ReplicaRefusal::Elsewhere);
         }
     }
 
@@ -247,7 +311,16 @@ impl Replica {
         self.run_queue(cx, host, slice);
     }
 
-    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
+    fn take_wish(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        slice: SliceId,
+        step: RowStep,
+    ) {
+        if matches!(step, RowStep::HandOver(_)) && self.cool_slice(cx, host, slice) {
+            return;
+        }
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
@@ -325,6 +398,13 @@ impl Replica {
                     self.go_on(cx, host);
                 }
             }
+            ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
+            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::EnteredWanted(view) => {
+                if view == self.hot.view() {
+                    host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
+                }
+            }
             &ReplicaMessage::Evict(bytes) => self.evict(cx, host, bytes, Some(from)),
         }
     }
@@ -399,6 +479,14 @@ impl Replica {
         let last = self.view.replace(Arc::clone(&next));
         let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
         self.rooms.enter_view(cx, host, lasting);
+        let me = cx.config.me;
+        let is_primary = |key| {
+            next.row(next.slice_of(key))
+                .is_some_and(|row| row.primary == me)
+        };
+        let of = (next.number, next.members, lasting);
+        self.hot.enter_view(cx, host, of, is_primary);
+        self.taken.clear();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             self.enter_row(cx, host, slice, (next.number, *row, lasting));
@@ -498,6 +586,7 @@ impl Replica {
 
     fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
         self.rooms.ask_again(host);
+        self.hot.tick(cx, host);
         let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
@@ -528,7 +617,10 @@ impl Replica {
     /// Whether something is left to do when time has passed.
     fn waits(&self) -> bool {
         let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
-        self.rooms.waits() || self.forwarding.waits() || self.slices.values().any(waits)
+        self.rooms.waits()
+            || self.forwarding.waits()
+            || self.hot.waits()
+            || self.slices.values().any(waits)
     }
 
     /// Refuses what has waited for too long.
@@ -550,7 +642,24 @@ impl Replica {
     }
 }
 
-fn primary_of(slices: &mut BTreeMap<SliceId, Role>, slice: SliceId) -> Option<&mut Primary> {
+fn enqueue(
+    primary: &mut Primary,
+    cx: &Context,
+    host: &mut impl ReplicaHost,
+    request: ReplicaRequest,
+    since: Instant,
+) {
+    if primary.queue.len() < cx.config.waiting_max {
+        primary.queue.push_back((request, since));
+    } else {
+        host.refuse(request.ticket, ReplicaRefusal::Busy);
+    }
+}
+
+pub(super) fn primary_of(
+    slices: &mut BTreeMap<SliceId, Role>,
+    slice: SliceId,
+) -> Option<&mut Primary> {
     match slices.get_mut(&slice) {
         Some(Role::Primary(primary)) => Some(primary),
         _ => None,

@@ -56,6 +56,12 @@ pub enum ReplicaMessage {
         /// More may come once something is evicted.
         grows: bool,
     },
+    /// A message about the copies of a hot key.
+    Copy(CopyMessage),
+    /// The sender has no copy of an earlier view any more.
+    Entered(ViewNumber),
+    /// The receiver shall say so when it has none.
+    EnteredWanted(ViewNumber),
     /// The receiver shall evict about so many bytes of slices that the sender holds as well.
     Evict(u64),
 }
@@ -91,6 +97,43 @@ pub struct SliceChange {
     pub room: u32,
 }
 
+/// What is said of the copies of a hot key, in one view.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CopyMessage {
+    /// The view.
+    pub view: ViewNumber,
+    /// The key.
+    pub key: RouteHash,
+    /// The write.
+    pub version: Cas,
+    /// What is said of it.
+    pub kind: CopyKind,
+}
+
+/// What is said of a write of a hot key.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum CopyKind {
+    /// It is on its way, and older values may not be shown; from the primary, which wants the
+    /// receiver to have a copy.
+    Install,
+    /// The same, from another node that writes; its image is of the request.
+    Invalidate,
+    /// The receiver of an installation, an invalidation or an update has it.
+    Ack,
+    /// The primary does not take the write: it was given no later version than what is there.
+    Reject,
+    /// Everybody has it: it may be shown.
+    Validate,
+    /// The sender waits for that.
+    ValidateWanted,
+    /// It happened, and may be shown (SC).
+    Update,
+    /// The receiver shall have no copy any more.
+    Drop,
+    /// It has none.
+    Dropped,
+}
+
 /// What happens to a key, or to a slice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ChangeKind {
@@ -105,12 +148,16 @@ pub enum ChangeKind {
 }
 
 impl ReplicaMessage {
-    /// Of which key the item travels with it, as it is stored when the message leaves.
+    /// Of which key the stored item travels with it, as it is when the message leaves.
     pub const fn carries_image(&self) -> Option<RouteHash> {
-        match self {
+        match *self {
             Self::Append(Append { change, .. }) if matches!(change.kind, ChangeKind::Store) => {
                 Some(change.key)
             }
+            Self::Copy(message) => match message.kind {
+                CopyKind::Install | CopyKind::Update => Some(message.key),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -1,4 +1,5 @@
-//! The machine of a node of a cluster: replication of slices (CL-1..8).
+//! The machine of a node of a cluster: slices that are replicated (CL-1..8), and hot
+//! keys that every member has a copy of (CL-9..12).
 //!
 //! ```text
 //!   requests --> machine of a slice's primary --Append--> followers
@@ -17,6 +18,8 @@
 mod catch_up;
 mod follower;
 mod forwarding;
+mod hot;
+mod hot_rounds;
 mod interface;
 mod machine;
 mod message;
@@ -30,5 +33,5 @@ pub use interface::{
     RunResult,
 };
 pub use machine::Replica;
-pub use message::{Append, ChangeKind, ReplicaMessage, SliceChange};
+pub use message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
 pub use mutant::ReplicaMutant;

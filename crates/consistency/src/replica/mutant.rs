@@ -38,6 +38,20 @@ listed_enum! {
         GateNotAwaited,
         /// A lost change is not sent again.
         NeverResends,
+        /// Copies of a hot key outlive the view.
+        CopiesKept,
+        /// A primary does not wait until members have entered the view.
+        Unguarded,
+        /// A primary goes on alone before the others have dropped their copies.
+        DropUnacknowledged,
+        /// A primary acknowledges a write of another node before the nodes in sync have it.
+        AcksUncommitted,
+        /// A primary takes a write of another node beside one of its own.
+        TakesBeside,
+        /// A primary validates its write before all copies are invalid.
+        ValidatesEarly,
+        /// An answer goes out before the copy here shows as much (SC).
+        SessionGoesBack,
         /// What was promised to a node that has left is kept.
         PromiseKept,
     }

@@ -50,6 +50,8 @@ pub(super) struct Primary {
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
     pub(super) gate: Gate,
+    /// A key of the slice is hot.
+    has_hot: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
     /// The highest version that it gave.
@@ -74,6 +76,8 @@ pub(super) enum Phase {
 pub(super) enum Stay {
     /// It has run.
     Ran,
+    /// It has run on a hot key, and wrote this change and version: it is not answered.
+    Wrote(u64, Cas),
     /// It waits.
     Waits,
     /// It waits for this node's own room.
@@ -106,6 +110,7 @@ impl Primary {
             catch_up: None,
             wishes: BTreeSet::new(),
             gate: Gate::Closed,
+            has_hot: false,
             is_closing: false,
             seen: Cas(0),
         }
@@ -189,13 +194,13 @@ impl Primary {
         last.map(|&(seq, _)| seq)
     }
 
-    /// Runs a request if it may run now.
+    /// Runs a request if it may run now. A write of a hot key is answered by its round.
     pub(super) fn run(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
-        request: &ReplicaRequest,
+        (request, is_hot): (&ReplicaRequest, bool),
     ) -> Stay {
         if self.phase != Phase::Serving || self.is_closing {
             return Stay::Waits;
@@ -211,19 +216,7 @@ impl Primary {
                 false => Stay::Waits,
             };
         }
-        host.saw(request.after);
-        let version = match request.completes {
-            Some(version)
-                if host
-                    .item(request.key)
-                    .is_some_and(|(now, _)| now >= version) =>
-            {
-                self.answer(cx, host, request, self.need(request.key));
-                return Stay::Ran;
-            }
-            Some(version) => version,
-            None => host.next_version(),
-        };
+        let version = host.next_version();
         if writes && self.gate != Gate::Open {
             self.set_gate(host, Gate::Closed);
         }
@@ -240,9 +233,53 @@ impl Primary {
         };
         self.seen = self.seen.max(version);
         let seq = self.append(cx, host, rooms, change, None);
+        if is_hot {
+            return Stay::Wrote(seq, version);
+        }
         self.answer(cx, host, request, Some(seq));
         self.commit(host);
         Stay::Ran
+    }
+
+    /// Stores a write of a hot key that another node made; returns its change.
+    pub(super) fn take_copy(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        (key, version): (RouteHash, Cas),
+    ) -> Option<u64> {
+        let is_ready = self.phase == Phase::Serving && !self.is_closing;
+        let fits = self.pending.len() < cx.config.window_max;
+        let bytes = host.incoming_bytes();
+        if !is_ready || !fits || !self.has_room(cx, host, rooms, bytes) {
+            return None;
+        }
+        let RunResult::Stored(room) = host.store_copy(key, version) else {
+            return None;
+        };
+        self.seen = self.seen.max(version);
+        let change = self.change(key, version, room);
+        Some(self.append(cx, host, rooms, change, None))
+    }
+
+    /// Whether nothing of a key is under way, beside the machine or uncommitted.
+    pub(super) fn is_finished(&self, key: RouteHash) -> bool {
+        !self.is_closing && self.need(key).is_none()
+    }
+
+    /// A key of the slice is hot, or none is any more: then requests may run beside the machine.
+    pub(super) fn note_hot(&mut self, host: &mut impl ReplicaHost, is_hot: bool) {
+        self.has_hot = is_hot;
+        if is_hot && self.gate == Gate::Open {
+            self.set_gate(host, Gate::Reads);
+        }
+        self.commit(host);
+    }
+
+    /// Whether a change is committed.
+    pub(super) fn has_committed(&self, seq: u64) -> bool {
+        seq <= self.streams.committed()
     }
 
     fn change(&self, key: RouteHash, version: Cas, room: u32) -> SliceChange {
@@ -252,6 +289,18 @@ impl Primary {
             version,
             room,
         }
+    }
+
+    /// Answers a request that wrote change `seq` when it is committed.
+    pub(super) fn answer_written(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        request: &ReplicaRequest,
+        seq: u64,
+    ) {
+        self.answer(cx, host, request, Some(seq));
+        self.commit(host);
     }
 
     /// Answers a request when change `need` is committed.
@@ -391,7 +440,8 @@ impl Primary {
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
         if may_bypass && !self.is_closing {
-            let alone = self.streams.is_empty() && self.catch_up.is_none();
+            let is_alone = self.streams.is_empty() && self.catch_up.is_none();
+            let alone = is_alone && !self.has_hot;
             self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
         }
         if let Phase::Draining(to) = self.phase
@@ -447,6 +497,7 @@ impl Primary {
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         (self.view, self.row) = (view, row);
+        self.has_hot = false;
         let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {

@@ -149,6 +149,14 @@ impl Rooms {
         self.credits.values().any(|credit| credit.asked.is_some())
     }
 
+    /// Whether any request is counted.
+    pub(super) fn is_numbered(&self) -> bool {
+        let counts = self.credits.values().map(|credit| credit.number);
+        counts
+            .chain(self.promised.values().copied())
+            .any(|number| number > 0)
+    }
+
     /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
     pub(super) fn renumber(&mut self) {
         self.credits

@@ -1,0 +1,713 @@
+//! Copies of hot keys at every member, as caches of their slices (CL-9..12, after ccKVS).
+//!
+//! ```text
+//!   Lin, a writer W:    W --Invalidate--> all;  the primary stores it, and acknowledges when every
+//!                       node in sync has it;  all --Ack--> W --Validate--> all
+//!   SC:                 the primary writes, then --Update--> all
+//! ```
+//!
+//! One rule makes failures simple: nothing that only copies have is ever shown. A copy is valid in
+//! one view; a new view drops all, and the primary has every value that any of them showed. It
+//! serves a key of which it had a copy when all members have entered the view.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
+
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+
+use super::{
+    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    machine::Context,
+    message::{CopyKind, CopyMessage, ReplicaMessage},
+};
+use crate::symmetric::Ticket;
+
+/// What a machine knows of hot keys.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct HotKeys {
+    view: ViewNumber,
+    members: NodeSet,
+    /// Keys of which this node has a copy, or is the primary while others have.
+    copies: BTreeMap<RouteHash, HotCopy>,
+    /// Of keys of this primary: what becomes of their copies.
+    owned: BTreeMap<RouteHash, OwnedKey>,
+    /// Writes that this node makes as another than the primary.
+    rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
+    /// Keys of this primary that members may still show as of an earlier view.
+    guarded: BTreeSet<RouteHash>,
+    /// Members that have not entered the view.
+    missing: NodeSet,
+    /// Requests that wait for a key, and since when.
+    waiting: VecDeque<(ReplicaRequest, Instant)>,
+    /// No copy is made of an installation that is not later than this.
+    floor: Cas,
+    /// Answers of the primary that wait until the copy here shows as much (SC).
+    answers: Vec<(Ticket, RouteHash, Cas)>,
+}
+
+/// A copy.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+struct HotCopy {
+    /// The installation that made it.
+    installed: Cas,
+    version: Cas,
+    state: CopyState,
+}
+
+/// A hot key at its primary.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct OwnedKey {
+    stage: OwnedStage,
+    /// The round that is under way.
+    round: Option<PrimaryRound>,
+    /// Copies may wait for a write that was not taken.
+    is_stale: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum OwnedStage {
+    /// Copies come into being.
+    Installing,
+    /// All members have one.
+    Hot,
+    /// These still have one of before this stamp.
+    Dropping(NodeSet, Cas),
+}
+
+/// A write of the primary, on its way to the copies.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct PrimaryRound {
+    version: Cas,
+    /// Its change.
+    seq: u64,
+    /// Members that have not acknowledged it.
+    missing: NodeSet,
+    /// The request, to be answered in the end.
+    ticket: Option<Ticket>,
+    /// It was sent to the copies.
+    is_sent: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct WriterRound {
+    request: ReplicaRequest,
+    since: Instant,
+    missing: NodeSet,
+}
+
+/// What is to become of a request for a hot key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum HotWay {
+    /// The same as of one that is not hot.
+    Ordinary,
+    /// To the primary, which is this node: a write begins a round.
+    Round,
+    /// It was taken care of.
+    Taken,
+}
+
+impl HotKeys {
+    pub(super) const fn new() -> Self {
+        Self {
+            view: ViewNumber(0),
+            members: NodeSet::NONE,
+            copies: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            guarded: BTreeSet::new(),
+            missing: NodeSet::NONE,
+            waiting: VecDeque::new(),
+            floor: Cas(0),
+            answers: Vec::new(),
+        }
+    }
+
+    fn others(&self, cx: &Context) -> NodeSet {
+        self.members.without(cx.config.me)
+    }
+
+    pub(super) fn message(&self, key: RouteHash, version: Cas, kind: CopyKind) -> ReplicaMessage {
+        ReplicaMessage::Copy(CopyMessage {
+            view: self.view,
+            key,
+            version,
+            kind,
+        })
+    }
+
+    /// Whether something is left to do when time has passed.
+    pub(super) fn waits(&self) -> bool {
+        let is_invalid = |copy: &HotCopy| copy.state == CopyState::Invalid;
+        let in_round = |one: &OwnedKey| one.round.is_some() || one.stage != OwnedStage::Hot;
+        !self.guarded.is_empty()
+            || !self.rounds.is_empty()
+            || !self.waiting.is_empty()
+            || self.owned.values().any(in_round)
+            || self.copies.values().any(is_invalid)
+    }
+
+    // ---- requests ----
+
+    /// What becomes of a request; `is_primary` if this node is its key's.
+    pub(super) fn request(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (request, since): (&ReplicaRequest, Instant),
+        is_primary: bool,
+    ) -> HotWay {
+        let key = request.key;
+        if is_primary {
+            let waits = self.guarded.contains(&key) || self.holds_back(cx, key, request.access);
+            return match (waits, self.owned.contains_key(&key)) {
+                (true, _) => self.wait(cx, host, *request, since),
+                (false, true) => HotWay::Round,
+                (false, false) => HotWay::Ordinary,
+            };
+        }
+        let Some(copy) = self.copies.get_mut(&key) else {
+            return HotWay::Ordinary;
+        };
+        match (request.access, copy.state) {
+            _ if request.is_forwarded => HotWay::Ordinary,
+            (Access::Read, CopyState::Valid) => {
+                host.read_copy(request);
+                host.respond(request.ticket);
+                HotWay::Taken
+            }
+            (Access::Read, _) => self.wait(cx, host, *request, since),
+            (Access::Replace, CopyState::Valid) if cx.is_lin() => {
+                let version = host.next_version();
+                if !host.write_copy(request, version) {
+                    return HotWay::Ordinary;
+                }
+                (copy.version, copy.state) = (version, CopyState::Invalid);
+                host.show(key, version, CopyState::Invalid, false);
+                let missing = self.others(cx);
+                let round = WriterRound {
+                    request: *request,
+                    since,
+                    missing,
+                };
+                self.rounds.insert((key, version), round);
+                let message = self.message(key, version, CopyKind::Invalidate);
+                host.send_write(missing, &message, request.ticket);
+                HotWay::Taken
+            }
+            _ => HotWay::Ordinary,
+        }
+    }
+
+    /// Whether a request for a key of this primary waits for its copies.
+    fn holds_back(&self, cx: &Context, key: RouteHash, access: Access) -> bool {
+        let Some(owned) = self.owned.get(&key) else {
+            return false;
+        };
+        let is_invalid = self
+            .copies
+            .get(&key)
+            .is_some_and(|copy| copy.state == CopyState::Invalid);
+        match (owned.stage, access) {
+            (OwnedStage::Hot, Access::Read) => is_invalid,
+            (OwnedStage::Hot, _) => cx.is_lin() && (is_invalid || owned.round.is_some()),
+            (_, Access::Read) => false,
+            _ => true,
+        }
+    }
+
+    fn wait(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        request: ReplicaRequest,
+        since: Instant,
+    ) -> HotWay {
+        if self.waiting.len() >= cx.config.waiting_max {
+            host.refuse(request.ticket, ReplicaRefusal::Busy);
+        } else {
+            self.waiting.push_back((request, since));
+        }
+        HotWay::Taken
+    }
+
+    /// Requests that may have nothing to wait for any more.
+    pub(super) fn take_waiting(&mut self) -> VecDeque<(ReplicaRequest, Instant)> {
+        core::mem::take(&mut self.waiting)
+    }
+
+    /// The answer of the primary: whether it may go out at once.
+    pub(super) fn may_answer(&mut self, ticket: Ticket, key: RouteHash, version: Cas) -> bool {
+        let is_behind = self
+            .copies
+            .get(&key)
+            .is_some_and(|copy| copy.version < version);
+        if is_behind {
+            self.answers.push((ticket, key, version));
+        }
+        !is_behind
+    }
+
+    fn answer_shown(&mut self, host: &mut impl ReplicaHost) {
+        let copies = &self.copies;
+        self.answers.retain(|&(ticket, key, version)| {
+            let is_behind = copies.get(&key).is_some_and(|copy| copy.version < version);
+            if !is_behind {
+                host.respond(ticket);
+            }
+            is_behind
+        });
+    }
+
+    // ---- copies of other primaries ----
+
+    /// A message about a copy for which it does not matter who is the primary.
+    pub(super) fn receive(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        message: &CopyMessage,
+    ) {
+        let &CopyMessage {
+            key, version, kind, ..
+        } = message;
+        match kind {
+            CopyKind::Install if version <= self.floor && !self.copies.contains_key(&key) => {
+                // It may be of before the key was dropped.
+                host.send(
+                    NodeSet::only(from),
+                    &self.message(key, self.floor, CopyKind::Reject),
+                );
+            }
+            CopyKind::Install | CopyKind::Invalidate | CopyKind::Update => {
+                host.saw(version);
+                self.take_write(host, key, version, kind);
+                host.send(
+                    NodeSet::only(from),
+                    &self.message(key, version, CopyKind::Ack),
+                );
+            }
+            CopyKind::Validate => self.validate(host, key, version),
+            CopyKind::ValidateWanted => {
+                let copy = self.copies.get(&key).copied().unwrap_or_default();
+                if copy.state == CopyState::Valid && copy.version >= version {
+                    let message = self.message(key, copy.version, CopyKind::Validate);
+                    host.send(NodeSet::only(from), &message);
+                }
+            }
+            CopyKind::Ack => self.note_ack(cx, host, from, (key, version)),
+            CopyKind::Drop => {
+                self.floor = self.floor.max(version);
+                if self
+                    .copies
+                    .get(&key)
+                    .is_some_and(|copy| copy.installed < version)
+                {
+                    self.copies.remove(&key);
+                    host.show(key, version, CopyState::Absent, false);
+                }
+                host.send(
+                    NodeSet::only(from),
+                    &self.message(key, version, CopyKind::Dropped),
+                );
+                self.answer_shown(host);
+            }
+            CopyKind::Reject | CopyKind::Dropped => {}
+        }
+    }
+
+    fn take_write(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+        version: Cas,
+        kind: CopyKind,
+    ) {
+        let state = match kind {
+            CopyKind::Update => CopyState::Valid,
+            _ => CopyState::Invalid,
+        };
+        if kind == CopyKind::Install {
+            let installed = version;
+            self.copies.entry(key).or_insert(HotCopy {
+                installed,
+                ..HotCopy::default()
+            });
+        }
+        if let Some(copy) = self.copies.get_mut(&key)
+            && version > copy.version
+        {
+            (copy.version, copy.state) = (version, state);
+            host.show(key, version, state, true);
+        }
+        self.answer_shown(host);
+    }
+
+    /// A write is complete: who has it may show it.
+    pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
+        if let Some(copy) = self.copies.get_mut(&key)
+            && copy.version == version
+        {
+            copy.state = CopyState::Valid;
+            host.show(key, version, CopyState::Valid, false);
+        }
+    }
+
+    /// A member has a write of this node.
+    fn note_ack(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        of: (RouteHash, Cas),
+    ) {
+        let Some(round) = self.rounds.get_mut(&of) else {
+            return;
+        };
+        round.missing = round.missing.without(from);
+        if round.missing.is_empty() {
+            let ticket = round.request.ticket;
+            self.rounds.remove(&of);
+            self.validate(host, of.0, of.1);
+            host.send(
+                self.others(cx),
+                &self.message(of.0, of.1, CopyKind::Validate),
+            );
+            host.respond(ticket);
+        }
+    }
+
+    /// The primary does not take a write of this node: it is to be sent there as a request.
+    pub(super) fn take_rejected(
+        &mut self,
+        of: (RouteHash, Cas),
+    ) -> Option<(ReplicaRequest, Instant)> {
+        let round = self.rounds.remove(&of)?;
+        Some((round.request, round.since))
+    }
+
+    // ---- keys of this primary ----
+
+    /// A key shall be hot: every member gets a copy.
+    pub(super) fn heat(&mut self, key: RouteHash) -> bool {
+        let is_new = !self.owned.contains_key(&key) && !self.guarded.contains(&key);
+        if is_new {
+            let stage = OwnedStage::Installing;
+            self.owned.insert(
+                key,
+                OwnedKey {
+                    stage,
+                    round: None,
+                    is_stale: false,
+                },
+            );
+        }
+        is_new
+    }
+
+    /// A key shall be hot no more.
+    pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+        let is_idle = |one: &OwnedKey| one.stage == OwnedStage::Hot && one.round.is_none();
+        if self.holds_back(cx, key, Access::Update) || !self.owned.get(&key).is_some_and(is_idle) {
+            return;
+        }
+        let (others, stamp) = (self.others(cx), host.next_version());
+        host.saw(stamp);
+        if let Some(owned) = self.owned.get_mut(&key) {
+            owned.stage = OwnedStage::Dropping(others, stamp);
+        }
+        host.send(others, &self.message(key, stamp, CopyKind::Drop));
+        if others.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
+            self.note_dropped(host, key, (others, stamp));
+        }
+    }
+
+    /// Members have no copy of the key any more.
+    pub(super) fn note_dropped(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+        (nodes, stamp): (NodeSet, Cas),
+    ) {
+        if let Some(owned) = self.owned.get_mut(&key)
+            && let OwnedStage::Dropping(left, of) = &mut owned.stage
+            && *of == stamp
+        {
+            *left = left.difference(nodes);
+            if left.is_empty() {
+                self.owned.remove(&key);
+                self.copies.remove(&key);
+                host.show(key, stamp, CopyState::Absent, false);
+            }
+        }
+    }
+
+    /// This primary wrote a hot key, or installs it: the copies are to follow.
+    pub(super) fn begin_round(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+        (seq, version, ticket): (u64, Cas, Option<Ticket>),
+    ) {
+        let missing = self.others(cx);
+        if let Some(owned) = self.owned.get_mut(&key) {
+            owned.round = Some(PrimaryRound {
+                version,
+                seq,
+                missing,
+                ticket,
+                is_sent: false,
+            });
+        }
+        if cx.is_lin() {
+            self.set_own(host, key, version, CopyState::Invalid);
+        }
+    }
+
+    /// A member wants a later stamp for its installation.
+    pub(super) fn restart(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+        let owned = self.owned.get(&key);
+        if owned.is_some_and(|owned| owned.stage == OwnedStage::Installing) {
+            let stamp = host.next_version();
+            host.saw(stamp);
+            self.begin_round(cx, host, key, (0, stamp, None));
+        }
+    }
+
+    /// Goes on with a round; `is_committed` if all nodes in sync have its change, and nothing
+    /// later of its key is unfinished.
+    pub(super) fn go_on(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+        is_committed: bool,
+    ) {
+        let view = self.view;
+        let message = |version, kind| {
+            ReplicaMessage::Copy(CopyMessage {
+                view,
+                key,
+                version,
+                kind,
+            })
+        };
+        let Some(owned) = self.owned.get_mut(&key) else {
+            return;
+        };
+        let installs = owned.stage == OwnedStage::Installing;
+        let Some(round) = &mut owned.round else {
+            return;
+        };
+        let kind = match cx.is_lin() || installs {
+            true => CopyKind::Install,
+            false => CopyKind::Update,
+        };
+        // Requests beside the machine may have written since it was stamped.
+        let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
+        if installs && is_committed && stored > round.version {
+            round.version = host.next_version();
+            host.saw(round.version);
+        }
+        if !round.is_sent && (is_committed || kind == CopyKind::Install && !installs) {
+            round.is_sent = true;
+            host.send(round.missing, &message(round.version, kind));
+        }
+        if kind == CopyKind::Update
+            && is_committed
+            && let Some(ticket) = round.ticket.take()
+        {
+            host.respond(ticket);
+        }
+        let is_acknowledged = round.missing.is_empty() || cx.has(ReplicaMutant::ValidatesEarly);
+        if !round.is_sent || !is_committed || !is_acknowledged {
+            return;
+        }
+        let (version, ticket) = (round.version, round.ticket);
+        owned.round = None;
+        owned.stage = OwnedStage::Hot;
+        if kind == CopyKind::Install {
+            self.set_own(host, key, version, CopyState::Valid);
+            host.send(self.others(cx), &message(version, CopyKind::Validate));
+        }
+        if let Some(ticket) = ticket {
+            host.respond(ticket);
+        }
+    }
+
+    /// A member has the write of a round of this primary.
+    pub(super) fn note_round_ack(&mut self, from: NodeId, key: RouteHash, version: Cas) {
+        if let Some(round) = self.owned.get_mut(&key).and_then(|one| one.round.as_mut())
+            && round.version == version
+        {
+            round.missing = round.missing.without(from);
+        }
+    }
+
+    /// Whether this primary takes a write of another node: it is later than what is here, and
+    /// nothing else is under way.
+    pub(super) fn takes(&self, cx: &Context, of: (RouteHash, Cas), stored: Cas) -> bool {
+        let (key, version) = of;
+        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        let is_idle = self.owned.contains_key(&key) && !self.holds_back(cx, key, Access::Update);
+        is_idle && version > last.max(stored)
+    }
+
+    /// It does not: copies that know of the write wait for a later one.
+    pub(super) fn note_rejected(&mut self, key: RouteHash, version: Cas) {
+        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        if let Some(owned) = self.owned.get_mut(&key) {
+            owned.is_stale |= version > last;
+        }
+    }
+
+    /// Whether all copies are to be written again, which this notes as done.
+    pub(super) fn takes_refresh(&mut self, cx: &Context, key: RouteHash) -> bool {
+        let is_idle = !self.holds_back(cx, key, Access::Update);
+        let stale = self
+            .owned
+            .get_mut(&key)
+            .filter(|owned| owned.is_stale && is_idle);
+        stale.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
+    }
+
+    /// Keys of this primary that are hot.
+    pub(super) fn owned_keys(&self) -> Vec<RouteHash> {
+        self.owned.keys().copied().collect()
+    }
+
+    /// The change that a round waits for.
+    pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
+        self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
+    }
+
+    /// Whether this primary has taken this write.
+    pub(super) fn has(&self, key: RouteHash, version: Cas) -> bool {
+        self.copies
+            .get(&key)
+            .is_some_and(|copy| copy.version == version)
+    }
+
+    /// It took one.
+    pub(super) fn note_taken(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
+        self.set_own(host, key, version, CopyState::Invalid);
+    }
+
+    /// What readers at the primary may see.
+    fn set_own(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+        version: Cas,
+        state: CopyState,
+    ) {
+        let copy = self.copies.entry(key).or_default();
+        (copy.version, copy.state) = (version, state);
+        host.show(key, version, state, false);
+    }
+
+    // ---- views and time ----
+
+    /// Another view: there are no copies any more. What is under way has no known end.
+    pub(super) fn enter_view(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
+        is_primary: impl Fn(RouteHash) -> bool,
+    ) {
+        for (_, round) in core::mem::take(&mut self.rounds) {
+            host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
+        }
+        for (_, owned) in core::mem::take(&mut self.owned) {
+            if let Some(ticket) = owned.round.and_then(|round| round.ticket) {
+                host.refuse(ticket, ReplicaRefusal::Unknown);
+            }
+        }
+        let keeps = cx.has(ReplicaMutant::CopiesKept);
+        self.floor = Cas(0);
+        let had_copies = !self.copies.is_empty();
+        for &key in self.copies.keys().filter(|_| !keeps) {
+            host.show(key, Cas(0), CopyState::Absent, false);
+        }
+        self.guarded.extend(self.copies.keys());
+        self.guarded
+            .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
+        if !keeps {
+            self.copies.clear();
+        }
+        (self.view, self.members) = (view, members);
+        self.missing = lasting.without(cx.config.me);
+        if had_copies {
+            host.send(self.others(cx), &ReplicaMessage::Entered(view));
+        }
+        if !self.guarded.is_empty() {
+            host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
+        }
+        self.answer_shown(host);
+        if self.missing.is_empty() {
+            self.guarded.clear();
+        }
+    }
+
+    /// A member has entered the view.
+    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) {
+        if view == self.view {
+            self.missing = self.missing.without(from);
+            if self.missing.is_empty() {
+                self.guarded.clear();
+            }
+        }
+    }
+
+    pub(super) const fn view(&self) -> ViewNumber {
+        self.view
+    }
+
+    /// Sends again what has no answer, and refuses what has waited for too long.
+    pub(super) fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        if !self.guarded.is_empty() {
+            host.send(self.missing, &ReplicaMessage::EnteredWanted(self.view));
+        }
+        for (&(key, version), round) in &self.rounds {
+            let message = self.message(key, version, CopyKind::Invalidate);
+            host.send_write(round.missing, &message, round.request.ticket);
+        }
+        let others = self.others(cx);
+        let view = self.view;
+        for (&key, owned) in &mut self.owned {
+            if let OwnedStage::Dropping(left, version) = owned.stage {
+                let kind = CopyKind::Drop;
+                let message = CopyMessage {
+                    view,
+                    key,
+                    version,
+                    kind,
+                };
+                host.send(left, &ReplicaMessage::Copy(message));
+            }
+            if let Some(round) = &mut owned.round {
+                round.is_sent = false;
+            }
+        }
+        for (&key, copy) in &self.copies {
+            let is_own = self.rounds.contains_key(&(key, copy.version));
+            let has_round = self.owned.get(&key).is_some_and(|one| one.round.is_some());
+            if copy.state == CopyState::Invalid && !is_own && !has_round {
+                let writer = NodeSet::only(copy.version.writer().node());
+                let message = self.message(key, copy.version, CopyKind::ValidateWanted);
+                host.send(writer.intersection(others), &message);
+            }
+        }
+        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
+        self.waiting.retain(|(request, since)| {
+            if is_over(*since) {
+                host.refuse(request.ticket, ReplicaRefusal::Late);
+            }
+            !is_over(*since)
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! The two kinds of models: of one key on the machine that the server runs, and of slices on the
+//! replica machine.
+
+use std::ops::ControlFlow;
+
+use curtail_checker::{
+    Cluster, Limits, MODELS, Mutant, Outcome, Progress, ReplicaMutant, SLICE_MODELS, Setup,
+    SliceSetup, search,
+};
+
+/// A model.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Checked {
+    Key(&'static Setup),
+    Slices(&'static SliceSetup),
+}
+
+/// An error that a search must find.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Planted {
+    Key(Mutant),
+    Slices(ReplicaMutant),
+}
+
+impl Checked {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let slices = SLICE_MODELS.iter().map(Self::Slices);
+        MODELS.iter().map(Self::Key).chain(slices)
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Key(setup) => setup.name,
+            Self::Slices(setup) => setup.name,
+        }
+    }
+
+    pub(super) const fn is_deep(&self) -> bool {
+        match self {
+            Self::Key(setup) => setup.is_deep,
+            Self::Slices(setup) => setup.is_deep,
+        }
+    }
+
+    pub(super) fn bound(&self) -> String {
+        match self {
+            Self::Key(setup) => setup.bound(),
+            Self::Slices(setup) => setup.bound(),
+        }
+    }
+
+    /// The things that it must see and did not.
+    pub(super) fn unseen(&self, outcome: &Outcome) -> Vec<String> {
+        match self {
+            Self::Key(setup) => {
+                let unseen = setup.sees.iter().filter(|one| !outcome.saw(**one));
+                unseen.map(|one| format!("{one:?}")).collect()
+            }
+            Self::Slices(setup) => setup.unseen(outcome),
+        }
+    }
+
+    /// Searches it; an error of the other kind of models changes nothing in it.
+    pub(super) fn search(
+        &self,
+        mutant: Option<Planted>,
+        limits: Limits,
+        report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Outcome {
+        match *self {
+            Self::Key(&setup) => {
+                let cluster = Cluster {
+                    setup,
+                    mutant: match mutant {
+                        Some(Planted::Key(mutant)) => Some(mutant),
+                        _ => None,
+                    },
+                    keeps_past: false,
+                };
+                search(&cluster, limits, report)
+            }
+            Self::Slices(&setup) => {
+                let mutant = match mutant {
+                    Some(Planted::Slices(mutant)) => Some(mutant),
+                    _ => None,
+                };
+                search(&SliceSetup { mutant, ..setup }, limits, report)
+            }
+        }
+    }
+}
+
+impl Planted {
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let slices = SliceSetup::mutants().map(|(mutant, _)| Self::Slices(mutant));
+        Mutant::all().map(Self::Key).chain(slices)
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Key(mutant) => mutant.name(),
+            Self::Slices(mutant) => {
+                let mut all = SliceSetup::mutants();
+                let found = all.find(|(one, _)| one == mutant);
+                found.map_or_else(String::new, |(_, name)| name)
+            }
+        }
+    }
+}

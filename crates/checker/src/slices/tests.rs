@@ -181,10 +181,18 @@ fn walk(setup: &SliceSetup, random: &mut Random) -> (Option<String>, Vec<String>
         }
         // Timers that change nothing go on for ever.
         if still > 40 {
-            break;
+            let here = fingerprint_of(&world);
+            let stays = |action| fingerprint_of(&setup.next(&world, action, &pool)) == here;
+            actions.clear();
+            setup.actions(&world, &mut actions);
+            if actions.iter().all(stays) {
+                actions.clear();
+                break;
+            }
+            still = 0;
         }
     }
-    let is_end = still > 40 || actions.is_empty();
+    let is_end = actions.is_empty();
     let fault = setup.fault_at_end(&world).filter(|_| is_end);
     (fault, steps, seen, is_end)
 }

@@ -143,6 +143,9 @@ impl Label {
     /// Of a write that nobody asked for: a value is lost, as it may be.
     pub(crate) const EVICTION: Self = Self(14);
 
+    /// Of what is lost with all nodes that had it.
+    pub(crate) const LOSS: Self = Self(12);
+
     /// Of a `flush_all`.
     pub(crate) const FLUSH: Self = Self(13);
 

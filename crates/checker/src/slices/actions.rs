@@ -89,8 +89,8 @@ impl Stepper<'_> {
             SliceAction::Flush(slice) => {
                 self.world.left.flushes -= 1;
                 let primary = self.world.view.row(slice).map(|row| row.primary);
-                self.world.begin_flush();
-                let ticket = Ticket(u64::from(Label::FLUSH.0));
+                self.world.begin_flush(self.setup.keys_of(slice));
+                let ticket = Ticket(SliceSetup::FLUSHES + u64::from(slice.0));
                 let event = ReplicaEvent::Flush(slice, ticket);
                 self.step(primary.unwrap_or_default(), event, None);
             }
@@ -251,9 +251,9 @@ impl Stepper<'_> {
         let born = next.rows().filter(|(_, row)| row.born == next.number);
         let lost: Vec<SliceId> = born.map(|(slice, _)| slice).collect();
         for (index, key) in self.setup.keys.iter().enumerate() {
-            // What only dead nodes had is gone, as if it were evicted.
+            // What only dead nodes had is gone, as if it were deleted.
             if lost.contains(&slice_of(*key, self.setup.slices)) {
-                self.world.judges.edit()[index].asked_once(Label::EVICTION, Kind::Delete);
+                self.world.judges.edit()[index].asked_once(Label::LOSS, Kind::Delete);
                 self.world.seen.0 |= super::LOST;
             }
         }

@@ -139,7 +139,8 @@ impl ReplicaHost for ModelHost<'_> {
     fn respond(&mut self, ticket: Ticket) {
         let label = Label(ticket.0 as u8);
         let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {
-            return self.world.flushed();
+            let slice = SliceId((ticket.0 - SliceSetup::FLUSHES) as u16);
+            return self.world.flushed(self.setup.keys_of(slice));
         };
         let (me, node) = (self.me, self.edit());
         let result = node.results.remove(&ticket);
@@ -202,7 +203,8 @@ impl ReplicaHost for ModelHost<'_> {
             Some(item) => node.items.insert(change.key, item),
             None => node.items.remove(&change.key),
         };
-        if is_accounted && self.node().room_taken() > self.setup.capacity {
+        let items = self.node().items.len() as u64;
+        if is_accounted && items > self.setup.capacity {
             self.world.fail("more than there is room for");
         }
         true

@@ -116,6 +116,16 @@ impl SliceSetup {
         }
     }
 
+    /// The ticket of a flush of the first slice; those of others follow.
+    const FLUSHES: u64 = 64;
+
+    /// The keys of a slice, by their numbers.
+    fn keys_of(&self, slice: SliceId) -> impl Iterator<Item = usize> + use<> {
+        let (keys, slices) = (self.keys, self.slices);
+        let keys = keys.iter().enumerate();
+        keys.filter_map(move |(index, key)| (slice_of(*key, slices) == slice).then_some(index))
+    }
+
     /// Whether stores have an end.
     fn is_accounted(&self) -> bool {
         self.capacity > 0

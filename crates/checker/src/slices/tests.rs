@@ -3,9 +3,17 @@
 use std::ops::ControlFlow;
 
 use curtail_consistency::replica::ReplicaMutant;
+use curtail_consistency::slice_view::{RowStep, SliceId};
+use curtail_consistency::symmetric::Model as Agreement;
+use curtail_types::{NodeId, RouteHash};
+use curtail_workload::Random;
 
-use super::{SLICE_MODELS, SliceSetup};
-use crate::search::{Limits, search};
+use super::{
+    ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS, SliceFaults, SlicePool,
+    SliceSetup, TOOK_OVER,
+};
+use crate::search::{Limits, Model as _, fingerprint_of, search};
+use crate::setup::Kind;
 
 /// Goal: every planted error of the machine is found by some model. Method: each is searched for in
 /// the quick models, until one shows it.
@@ -59,4 +67,132 @@ fn every_quick_model_of_slices_is_searched_to_the_end() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
+/// Goal: what no small model can show is not there in larger clusters. Method: random walks through
+/// clusters of three to five nodes, with up to twelve requests, several faults of each kind, and
+/// stores that fill up; each goes on until nothing more can happen.
+#[test]
+fn random_walks_through_larger_clusters_find_nothing() {
+    let runs = std::env::var("CURTAIL_WALKS").map_or(2_000, |runs| runs.parse().unwrap());
+    let first = std::env::var("CURTAIL_WALK_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let (mut seen, mut ended) = (0, 0);
+    for seed in first..first + runs {
+        let mut random = Random::new(seed);
+        let setup = random_setup(&mut random);
+        let (fault, steps, witnesses, is_end) = walk(&setup, &mut random);
+        (seen, ended) = (seen | witnesses, ended + u64::from(is_end));
+        let told = steps
+            .iter()
+            .rev()
+            .take(60)
+            .rev()
+            .cloned()
+            .collect::<Vec<_>>();
+        assert!(
+            fault.is_none(),
+            "seed {seed}: {fault:?} in {setup:?}\n{}",
+            told.join("\n")
+        );
+    }
+    println!("{ended} of {runs} walks came to an end, having seen {seen:#b}");
+    let all = ANSWERED | LOST | ENTERED | TOOK_OVER | EVICTED | EXITED | SHARED;
+    assert!(
+        seen == all && ended * 10 > runs * 9,
+        "{seen:#b}, {ended} of {runs}"
+    );
+}
+
+const KEYS: &[RouteHash] = &[
+    RouteHash(1),
+    RouteHash(1 << 62),
+    RouteHash(u64::MAX / 2 + 1),
+];
+
+fn random_setup(random: &mut Random) -> SliceSetup {
+    let mut below = |bound: u64| random.below(bound);
+    let nodes = 3 + below(3) as u8;
+    let kinds = [Kind::Get, Kind::Get, Kind::Set, Kind::Append, Kind::Delete];
+    let is_sc = below(3) == 0;
+    let operations = (0..12).map(|_| {
+        let kind = kinds[below(if is_sc { 4 } else { 5 }) as usize];
+        (kind, below(KEYS.len() as u64) as usize)
+    });
+    let operations: Vec<_> = operations.collect();
+    let wants = (0..6).map(|_| {
+        let (slice, node) = (SliceId(below(2) as u16), NodeId(below(nodes.into()) as u8));
+        let steps = [
+            RowStep::Hold(node),
+            RowStep::HandOver(node),
+            RowStep::Exit(node),
+        ];
+        (slice, steps[below(3) as usize])
+    });
+    let wants: Vec<_> = wants.collect();
+    SliceSetup {
+        name: "walk",
+        nodes,
+        slices: 2,
+        replicas: 1 + below(3) as u8,
+        keys: KEYS,
+        operations: operations.leak(),
+        capacity: if is_sc { 0 } else { below(4) },
+        asked: u8::MAX,
+        wants: wants.leak(),
+        suspects: below(2) == 0,
+        model: if is_sc { Agreement::Sc } else { Agreement::Lin },
+        faults: SliceFaults {
+            losses: below(4) as u8,
+            duplicates: below(3) as u8,
+            crashes: if is_sc { 0 } else { below(2) as u8 },
+            restarts: below(3) as u8,
+            evictions: if is_sc { 0 } else { below(2) as u8 },
+            flushes: if is_sc { 0 } else { below(2) as u8 },
+            heats: below(3) as u8,
+            cools: below(2) as u8,
+        },
+        sees: 0,
+        is_deep: false,
+        mutant: None,
+    }
+}
+
+/// One walk: what went wrong, the steps, what was seen, and whether it came to an end.
+fn walk(setup: &SliceSetup, random: &mut Random) -> (Option<String>, Vec<String>, u32, bool) {
+    let pool = SlicePool::default();
+    let (mut world, mut steps, mut seen) = (setup.start(), Vec::new(), 0);
+    let mut actions = Vec::new();
+    let mut still = 0;
+    for _ in 0..3_000 {
+        actions.clear();
+        setup.actions(&world, &mut actions);
+        if actions.is_empty() {
+            break;
+        }
+        let action = actions[random.below(actions.len() as u64) as usize];
+        let next = setup.next(&world, &action, &pool);
+        steps.push(setup.describe(&world, &action, &next));
+        seen |= setup.witnesses(&next);
+        let same = fingerprint_of(&next) == fingerprint_of(&world);
+        still = if same { still + 1 } else { 0 };
+        world = next;
+        if let Some(fault) = setup.fault(&world) {
+            return (Some(fault), steps, seen, true);
+        }
+        // Timers that change nothing go on for ever.
+        if still > 40 {
+            let here = fingerprint_of(&world);
+            let stays = |action| fingerprint_of(&setup.next(&world, action, &pool)) == here;
+            actions.clear();
+            setup.actions(&world, &mut actions);
+            if actions.iter().all(stays) {
+                actions.clear();
+                break;
+            }
+            still = 0;
+        }
+    }
+    let is_end = actions.is_empty();
+    let fault = setup.fault_at_end(&world).filter(|_| is_end);
+    (fault, steps, seen, is_end)
 }

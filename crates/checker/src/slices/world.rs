@@ -201,17 +201,16 @@ impl SliceWorld {
         }
     }
 
-    /// A flush begins: it may remove what any key has.
-    pub(super) fn begin_flush(&mut self) {
-        for judge in self.judges.edit() {
-            judge.asked_once(Label::FLUSH, Kind::Delete);
+    /// A flush begins: it may remove what these keys have.
+    pub(super) fn begin_flush(&mut self, keys: impl Iterator<Item = usize>) {
+        for key in keys {
+            self.judges.edit()[key].asked_once(Label::FLUSH, Kind::Delete);
         }
     }
 
     /// A flush is answered: what was there before is gone.
-    pub(super) fn flushed(&mut self) {
-        let mut judges = self.judges.edit().iter_mut();
-        if !judges.all(|judge| judge.took_effect(Label::FLUSH)) {
+    pub(super) fn flushed(&mut self, mut keys: impl Iterator<Item = usize>) {
+        if !keys.all(|key| self.judges.edit()[key].took_effect(Label::FLUSH)) {
             self.fail("a flush that removed nothing");
         }
     }

@@ -210,7 +210,10 @@ impl Replica {
                 primary.answer_written(cx, host, &request, seq);
             }
             Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
-            Stay::NeedsRoom => self.evict(cx, host, u64::from(request.size), None),
+            Stay::NeedsRoom => {
+                self.ask_evictions(host, u64::from(request.size));
+                self.evict(cx, host, u64::from(request.size), None);
+            }
             Stay::Ran | Stay::Waits => {}
         }
         stay
@@ -289,7 +292,7 @@ impl Replica {
     }
 
     /// A store is short of room that evictions here alone do not make: the primaries of the slices
-    /// that this node follows evict as well.
+    /// that this node follows evict as well, and nobody keeps room that it does not use.
     fn ask_evictions(&self, host: &mut impl ReplicaHost, bytes: u64) {
         let Some(view) = &self.view else {
             return;
@@ -297,8 +300,10 @@ impl Replica {
         let me = self.config.me;
         let shared = view.rows().filter(|(_, row)| row.followers().contains(me));
         let primaries: NodeSet = shared.map(|(_, row)| row.primary).collect();
-        if !primaries.is_empty() && host.evicts() {
-            host.send(primaries, &ReplicaMessage::Evict(bytes));
+        let asked = primaries.union(self.rooms.creditors());
+        let asked = asked.intersection(view.members).without(me);
+        if !asked.is_empty() && host.evicts() {
+            host.send(asked, &ReplicaMessage::Evict(bytes));
         }
     }
 
@@ -405,7 +410,10 @@ impl Replica {
                     host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
                 }
             }
-            &ReplicaMessage::Evict(bytes) => self.evict(cx, host, bytes, Some(from)),
+            &ReplicaMessage::Evict(bytes) => {
+                self.rooms.give_back(host, from);
+                self.evict(cx, host, bytes, Some(from));
+            }
         }
     }
 

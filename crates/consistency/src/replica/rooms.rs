@@ -31,6 +31,8 @@ struct Credit {
     number: u64,
     /// What it wants, while it has no answer.
     asked: Option<u64>,
+    /// Changes were given up: the node keeps room for them until it hears of that.
+    is_stale: bool,
     /// The last answer gave nothing, and nothing will come by evictions.
     is_refused: bool,
 }
@@ -80,7 +82,15 @@ impl Rooms {
         credit.in_flight += u64::from(bytes);
     }
 
-    /// A change of so many bytes is acknowledged, or will not be sent again.
+    /// A change of so many bytes will not be sent again.
+    pub(super) fn give_up(&mut self, to: NodeId, bytes: u32) {
+        self.settle(to, bytes);
+        if let Some(credit) = self.credits.get_mut(&to) {
+            credit.is_stale |= bytes > 0;
+        }
+    }
+
+    /// A change of so many bytes is acknowledged.
     pub(super) fn settle(&mut self, to: NodeId, bytes: u32) {
         if let Some(credit) = self.credits.get_mut(&to) {
             credit.in_flight = credit.in_flight.saturating_sub(u64::from(bytes));
@@ -112,6 +122,11 @@ impl Rooms {
         }
     }
 
+    /// The nodes that were promised room here.
+    pub(super) fn creditors(&self) -> NodeSet {
+        self.promised.keys().copied().collect()
+    }
+
     /// Another node wants room here; returns how much it got beyond what it held.
     pub(super) fn promise(
         &mut self,
@@ -138,15 +153,16 @@ impl Rooms {
     /// Asks again what has found no answer.
     pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) {
         for (&to, credit) in &mut self.credits {
-            if let Some(wanted) = credit.asked {
-                credit.ask(host, to, wanted);
+            if credit.asked.is_some() || credit.is_stale {
+                credit.ask(host, to, credit.asked.unwrap_or(0));
             }
         }
     }
 
     /// Whether an answer is missing.
     pub(super) fn waits(&self) -> bool {
-        self.credits.values().any(|credit| credit.asked.is_some())
+        let waits = |credit: &Credit| credit.asked.is_some() || credit.is_stale;
+        self.credits.values().any(waits)
     }
 
     /// Whether any request is counted.
@@ -165,6 +181,13 @@ impl Rooms {
         self.promised.values_mut().for_each(|number| *number = 0);
     }
 
+    /// Gives back what a node has promised and this one has no use for now.
+    pub(super) fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+        if let Some(credit) = self.credits.get_mut(&to) {
+            credit.give_back(host, to);
+        }
+    }
+
     /// Another view: credit that is not in use goes back, and nodes that have left have none.
     pub(super) fn enter_view(
         &mut self,
@@ -175,10 +198,7 @@ impl Rooms {
         self.credits.retain(|to, _| members.contains(*to));
         for (&to, credit) in &mut self.credits {
             credit.is_refused = false;
-            if credit.free > 0 {
-                credit.free = 0;
-                credit.ask(host, to, 0);
-            }
+            credit.give_back(host, to);
         }
         if cx.has(ReplicaMutant::PromiseKept) {
             return;
@@ -194,8 +214,16 @@ impl Rooms {
 }
 
 impl Credit {
+    fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+        if self.free > 0 {
+            self.free = 0;
+            self.ask(host, to, 0);
+        }
+    }
+
     fn ask(&mut self, host: &mut impl ReplicaHost, to: NodeId, wanted: u64) {
         self.number += 1;
+        self.is_stale = false;
         self.asked = Some(wanted);
         let message = ReplicaMessage::RoomWanted {
             number: self.number,

@@ -168,7 +168,7 @@ impl Streams {
             let stays = nodes.contains(*node);
             if !stays {
                 for append in &stream.sent {
-                    rooms.settle(*node, append.change.room);
+                    rooms.give_up(*node, append.change.room);
                 }
             }
             stays

@@ -204,7 +204,7 @@ impl Stepper<'_> {
                     self.world.edit(to).results.insert(ticket, result);
                 }
                 let answer = answer.map(|(version, _)| version);
-                self.step(to, ReplicaEvent::Answered(ticket, answer), None);
+                self.step(to, ReplicaEvent::Answered(from, ticket, answer), None);
             }
             Load::Scan(slice, behind) => self.scan(to, slice, behind),
             Load::Closed(slice) => self.step(to, ReplicaEvent::Closed(slice), None),

@@ -58,10 +58,14 @@ impl Forwarding {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        ticket: Ticket,
-        answer: Result<Cas, ReplicaRefusal>,
+        from: NodeId,
+        (ticket, answer): (Ticket, Result<Cas, ReplicaRefusal>),
     ) -> Option<(RouteHash, Cas)> {
         let forwarded = self.of.get_mut(&ticket)?;
+        if forwarded.to != Some(from) {
+            // Since then it was sent to another node.
+            return None;
+        }
         let key = forwarded.request.key;
         let waited_ns = cx.now.ns - forwarded.since.ns;
         match answer {

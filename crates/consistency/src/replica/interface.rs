@@ -59,9 +59,9 @@ pub enum ReplicaEvent<'a> {
     Wanted(SliceId, RowStep),
     /// A request of a client, or one that another node forwarded.
     Request(ReplicaRequest),
-    /// The answer to a request that this node forwarded is with the host: `Ok` with the version
-    /// that it shows.
-    Answered(Ticket, Result<Cas, ReplicaRefusal>),
+    /// The answer of a node to a request that this one forwarded is with the host: `Ok` with the
+    /// version that it shows.
+    Answered(NodeId, Ticket, Result<Cas, ReplicaRefusal>),
     /// A message; its image, if its kind carries one, is the host's *incoming* one.
     Message(NodeId, &'a ReplicaMessage),
     /// Keys of a scan with the bytes of their items; whether these are the last.

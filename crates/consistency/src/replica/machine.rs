@@ -124,7 +124,9 @@ impl Replica {
             ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
             ReplicaEvent::Wanted(slice, step) => self.take_wish(&cx, host, slice, step),
             ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
-            ReplicaEvent::Answered(ticket, answer) => self.take_answer(&cx, host, ticket, answer),
+            ReplicaEvent::Answered(from, ticket, answer) => {
+                self.take_answer(&cx, host, from, (ticket, answer));
+            }
             ReplicaEvent::Message(from, message) => self.receive(&cx, host, from, message),
             ReplicaEvent::Scanned(slice, keys, is_done) => {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
@@ -238,10 +240,11 @@ impl Replica {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        ticket: Ticket,
-        answer: Result<Cas, ReplicaRefusal>,
+        from: NodeId,
+        of: (Ticket, Result<Cas, ReplicaRefusal>),
     ) {
-        let Some((key, version)) = self.forwarding.take_answer(cx, host, ticket, answer) else {
+        let ticket = of.0;
+        let Some((key, version)) = self.forwarding.take_answer(cx, host, from, of) else {
             return;
         };
         host.saw(version);

@@ -83,7 +83,7 @@ fn network_card() -> Finding {
             ),
         ),
         // In the words that the server would use, because they are the server's.
-        Err(why) => good(name, format!("a thread acknowledges, because {why}")).note(
+        Err(why) => good(name, format!("a thread acknowledges them, because {why}")).note(
             true,
             "matters only with --native-interface; --native-mode xdp would not start: see \
              docs/guide/nic.md",

@@ -126,11 +126,11 @@ fn what_cannot_be_done_is_said_and_fails() {
         (vec!["serve", "-c", "0"], "at least one connection"),
         (
             vec!["serve", "-m", "8388608", "-p", "-1"],
-            "-m 8388608: the greatest memory limit is 8388607 megabytes",
+            "-m 8388608: the greatest memory limit is 8388607 MiB",
         ),
         (
             vec!["serve", "-Y", "/no/such/file", "-p", "-1"],
-            "authentication file",
+            "login file",
         ),
         (
             vec!["serve", "--config", "/no/such/file"],

@@ -316,7 +316,9 @@ fn choose(
         (None | Some(NativeMode::Xdp), Some(interface)) => interface,
         (None, None) => return Ok(anonymous(NativeMode::IoAck, None)),
         (Some(NativeMode::Xdp), None) => {
-            return Err(StartError::Native("mode xdp needs --native-interface NAME".to_owned()));
+            return Err(StartError::Native(
+                "mode xdp needs --native-interface NAME".to_owned(),
+            ));
         }
         (Some(mode), _) => return Ok(anonymous(mode, None)),
     };

@@ -45,8 +45,8 @@ pub(crate) struct Flags {
     /// Enable the "shutdown" command
     #[arg(short = 'A', long)]
     enable_shutdown: bool,
-    /// Address to listen on, with an optional :port; several are separated by commas or given with
-    /// several -l (default: loopback)
+    /// Address to listen on, with an optional :port; for several, separate them with commas or
+    /// repeat the flag (default: loopback)
     #[arg(short = 'l', long, value_name = "ADDR", action = ArgAction::Append)]
     listen: Vec<String>,
     /// Allow listening beyond loopback without a login (-Y)

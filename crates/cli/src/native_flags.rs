@@ -12,7 +12,7 @@ use crate::ranged_numbers::number;
 #[derive(Args, Debug)]
 pub(crate) struct NativeFlags {
     /// UDP and TCP port of curtail's own protocol, the native protocol; 0: not offered, -1: the
-    /// system chooses a port (default: not offered)
+    /// system chooses a port (default: 0)
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     native: Option<i32>,
     /// What acknowledges native writes: xdp (a program in the kernel's receive path), io-ack (a

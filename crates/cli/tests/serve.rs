@@ -406,7 +406,7 @@ fn a_configuration_is_checked_without_a_start() {
     assert_eq!(status, Some(0), "{warned}");
     assert_contains(&told, &format!("listen = 127.0.0.1:{port}\n"));
     assert_contains(&told, "memory-limit-bytes = 80740352\n");
-    assert_contains(&warned, "-o modern: accepted");
+    assert_contains(&warned, "-o modern: of no effect in curtail");
     let native = ["--native", "11311", "-o", "native_choice=key"];
     let (status, told, warned) = check(&native);
     assert_eq!(status, Some(0), "{warned}");

@@ -87,7 +87,7 @@ pub(super) const TABLE: &[Family] = families! {
         number("cluster_hot_keys");
     Counter curtail_cluster_hot_keys_promoted_total "Keys that became hot.":
         number("cluster_became_hot");
-    Counter curtail_cluster_hot_keys_demoted_total "Hot keys that were demoted.":
+    Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_clock_error_seconds in Microseconds
         "Maximum error of the cluster's time at this node.":

@@ -62,8 +62,8 @@ pub(super) const TABLE: &[Family] = families! {
          absent if the early limit alone keeps within the memory.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
-        "1 while native writes may be acknowledged before execution, 0 after an accepted write \
-         was found damaged.":
+        "0 after an accepted write was found damaged (from then on no write is acknowledged \
+         before it is executed), else 1.":
         by("", |native| u64::from(native.corrupt == 0));
     Counter curtail_native_corrupt_total
         "Accepted writes whose bytes were damaged before they were executed; must stay 0.":

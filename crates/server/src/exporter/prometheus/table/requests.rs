@@ -38,7 +38,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          connection stays in the kernel's queue.":
         by("", |look| look.shared.doors.accept_errors.total());
     Gauge curtail_accepting_connections
-        "1 while connections are accepted, 0 while the limit (-c) stops accepting.":
+        "1 while the server accepts connections, 0 while it does not because the limit (-c) is \
+         reached.":
         by("accepting_conns", |look| u64::from(look.shared.doors.accepting.load(Relaxed)));
     Counter curtail_accept_pauses_total "Times that the server stopped accepting connections \
                                          because the limit (-c) was reached.":

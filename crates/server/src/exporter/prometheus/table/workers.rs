@@ -80,11 +80,12 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Claims on a slice of keys that were released later than at the end of the request.":
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
-        "Connections served by another large worker than planned because the planned one had a \
-         queue.":
+        "Connections handed to another large worker than the plan chose, because connections \
+         waited at that one.":
         of(HandOffsRelieved);
     Counter curtail_large_refused_total
-        "Large requests refused as busy because all large workers were full.":
+        "Large requests refused as busy because all large workers had their maximum of \
+         connections (-o size_queue).":
         of(LargeRefused);
     Counter curtail_small_behind_large_total
         "Small requests that waited while their worker served a large value of another \

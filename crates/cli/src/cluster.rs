@@ -206,7 +206,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     if !curtail_membership::drain(store.as_mut(), entry.id)? {
         let stored = store.read()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
-        anyhow::ensure!(leaving, "{} is no member", entry.name);
+        anyhow::ensure!(leaving, "{} is not a member", entry.name);
     }
     wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
     println!("{} has left", entry.name);

@@ -77,8 +77,8 @@ fn network_card() -> Finding {
         Ok(()) => good(
             name,
             format!(
-                "the XDP program can acknowledge them with --native-interface; pins \
-                 in {}",
+                "the XDP program can acknowledge them (--native-interface); it would be \
+                 pinned in {}",
                 pins.display()
             ),
         ),

@@ -73,7 +73,7 @@ pub struct CompareArgs {
     /// Core on which the servers run.
     #[arg(long, default_value_t = 0)]
     pub server_core: usize,
-    /// Core on which the driver runs.
+    /// Core on which the driver, which sends the load, runs.
     #[arg(long, default_value_t = 1)]
     pub driver_core: usize,
     /// Part `beside`: run servers and drivers on all cores, instead of one core for the servers and

@@ -246,11 +246,11 @@ impl Trial {
             }
             Request::Resume { node } => {
                 self.find(&node)?.resume()?;
-                Ok(format!("{node} goes on"))
+                Ok(format!("{node} continues"))
             }
             Request::Stop { node } => {
                 self.find(&node)?.stop();
-                Ok(format!("{node} ends"))
+                Ok(format!("{node} is told to stop"))
             }
             Request::Add { node } => self.add(node.as_deref()),
         }
@@ -268,9 +268,9 @@ impl Trial {
             Some(name) => number(name)?,
             None => (0..64)
                 .find(|id| !used(id))
-                .context("64 nodes are the most")?,
+                .context("a cluster has at most 64 nodes")?,
         };
-        ensure!(id < 64, "node {id}: 63 is the last");
+        ensure!(id < 64, "node {id}: the highest number is 63");
         let runs = self.nodes.iter().any(|node| node.id() == id && node.runs());
         ensure!(!runs, "node {id} runs already");
         self.plan.check_port(id)?;

@@ -131,7 +131,7 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Driver")]
     pub pipeline: Option<usize>,
     /// Prepare this many requests for each thread in advance, and count replies by their bytes, so
-    /// that the driver is faster than the server (closed loop only).
+    /// that sending is faster than the server (closed loop only).
     #[arg(
         long,
         value_name = "REQUESTS",
@@ -140,7 +140,8 @@ pub struct LoadArgs {
         help_heading = "Driver"
     )]
     pub pregenerated: Option<usize>,
-    /// Cores to which the driver's threads are pinned: the first thread to the first core, and so on.
+    /// Cores to which the threads that send requests are pinned: the first thread to the first
+    /// core, and so on.
     #[arg(long, value_delimiter = ',', help_heading = "Driver")]
     pub pin: Vec<usize>,
     /// Poll without sleeping, for exact latencies on a dedicated core.

@@ -16,8 +16,8 @@ pub(crate) struct ClusterFlags {
     /// Run as a node of the cluster that this file describes; requires --node
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Number or name of this node in the cluster file. If none of -p, -l and -s is given, the server
-    /// listens on the address for clients that the file names for this node
+    /// Number or name of this node in the cluster file. If none of -p, -l and -s is given, the
+    /// server listens on the address for clients that the file names for this node
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Maximum number of hot keys, which every node holds; 0: none (default: 256)

@@ -145,7 +145,8 @@ pub(crate) struct Flags {
     /// Disable watch commands
     #[arg(short = 'W', long)]
     disable_watch: bool,
-    /// Require a login; FILE has a line name:password for each; SIGHUP makes the server read it again
+    /// Require a login; FILE has a line name:password for each; SIGHUP makes the server read it
+    /// again
     #[arg(short = 'Y', long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
     /// File into which a stop by SIGUSR1 or "shutdown graceful" saves the contents, and from which
@@ -164,8 +165,8 @@ pub(crate) struct Flags {
     /// Not offered
     #[arg(short = 'Z', hide = true)]
     encrypted: bool,
-    /// Address at which the server answers HTTP requests for /metrics, /livez, /readyz, /healthz and
-    /// /policy, without a login (default: none)
+    /// Address at which the server answers HTTP requests for /metrics, /livez, /readyz, /healthz
+    /// and /policy, without a login (default: none)
     #[arg(long, value_name = "ADDR:PORT")]
     admin_port: Option<String>,
     /// Enable the "debugtime" command, which shifts the clock: for test suites
@@ -446,7 +447,8 @@ impl Flags {
         warnings: &mut Vec<String>,
     ) -> anyhow::Result<()> {
         if self.protocol == "binary" {
-            warnings.push("-B binary: the binary protocol is not offered; the server speaks the text and meta protocols".to_owned());
+            let why = "the binary protocol is not offered; the server speaks text and meta";
+            warnings.push(format!("-B binary: {why}"));
         }
         let mode = self.unix_mode()?;
         if let Some(path) = &self.unix_socket {

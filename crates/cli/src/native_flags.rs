@@ -26,8 +26,8 @@ pub(crate) struct NativeFlags {
     /// Number of ordered queues for native writes: 16, 32 or 64 (default: 16)
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
-    /// Slots per queue, each for one waiting write of up to 2 KiB; a power of two (default: 4096, or
-    /// fewer, so that all queues take at most an eighth of -m)
+    /// Slots per queue, each for one waiting write of up to 2 KiB; a power of two (default: 4096,
+    /// or fewer, so that all queues take at most an eighth of -m)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
     /// Folder in the BPF file system that keeps the XDP program and the queues if the server dies

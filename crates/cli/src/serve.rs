@@ -71,7 +71,10 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
     if flags.lock_memory
         && let Err(error) = curtail_runtime::lock_memory()
     {
-        warn!(target: component::SERVER, "-k: {error}; raise the limit of locked memory (ulimit -l, LimitMEMLOCK)");
+        warn!(
+            target: component::SERVER,
+            "-k: {error}; raise the limit of locked memory (ulimit -l, LimitMEMLOCK)"
+        );
     }
     if let Some(path) = &flags.pidfile {
         write_pid(path)?;
@@ -351,7 +354,8 @@ fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
             ),
             None => warn!(
                 target: component::SERVER,
-                "the contents are lost, because the server was started without -e FILE to save them to"
+                "the contents are lost, because the server was started without -e FILE to save \
+                 them to"
             ),
         }
     }

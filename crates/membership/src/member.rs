@@ -398,8 +398,8 @@ impl<O: Observer> Driver<O> {
         let reason = if roster.cluster != self.cluster {
             let (there, here) = (&roster.cluster, &self.cluster);
             format!(
-                "this node takes no part: the store of the view holds the cluster {there}, and this \
-                 node's file names the cluster {here}"
+                "this node takes no part: the store of the view holds the cluster {there}, and \
+                 this node's file names the cluster {here}"
             )
         } else if roster.settings != self.settings {
             let (there, here) = (&roster.settings, &self.settings);

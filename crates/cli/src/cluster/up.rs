@@ -52,8 +52,8 @@ pub(super) struct Options {
     /// Lease in milliseconds; a node that sends no heartbeats for half of it is removed
     #[arg(long, value_name = "MS", default_value_t = 3000)]
     lease_ms: u64,
-    /// Folder for the cluster's files (default: a folder named after user and port in the folder for
-    /// temporary files)
+    /// Folder for the cluster's files (default: a folder named after user and port in the folder
+    /// for temporary files)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// After --: further flags for every `curtail serve`

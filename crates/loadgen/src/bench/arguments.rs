@@ -24,8 +24,8 @@ use crate::{
 /// Runs against servers that are up.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Server to measure, [LABEL=]HOST:PORT; repeat the flag to measure several alternately and show
-    /// them together. For a cluster, give its nodes as one server: HOST:PORT+HOST:PORT.
+    /// Server to measure, [LABEL=]HOST:PORT; repeat the flag to measure several alternately and
+    /// show them together. For a cluster, give its nodes as one server: HOST:PORT+HOST:PORT.
     #[arg(long, default_value = "127.0.0.1:11211", help_heading = "Servers")]
     pub target: Vec<Target>,
     /// Protocol to speak.
@@ -120,8 +120,8 @@ pub struct LoadArgs {
     )]
     pub search: Option<Range>,
 
-    /// Number of connections; with the native protocol, of sessions [default: 50; native: 1 for each
-    /// thread].
+    /// Number of connections; with the native protocol, of sessions [default: 50; native: 1 for
+    /// each thread].
     #[arg(long, help_heading = "Driver")]
     pub connections: Option<usize>,
     /// Number of threads that send requests.

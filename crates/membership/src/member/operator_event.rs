@@ -89,8 +89,8 @@ impl fmt::Display for MemberEvent {
             Self::Beaten(change) => {
                 write!(
                     f,
-                    "the store of the view did not confirm this node's change, so it may not have been \
-                     made: {}",
+                    "the store of the view did not confirm this node's change, which may not have \
+                     been made: {}",
                     Told(change)
                 )
             }

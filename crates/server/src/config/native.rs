@@ -176,7 +176,8 @@ impl NativeConfig {
         );
         if is_baseline && !cfg!(feature = "baselines") {
             Some(
-                "native_placement stealing and hand-off need a program built with --features baselines",
+                "native_placement stealing and hand-off need a program built with --features \
+                 baselines",
             )
         } else if !matches!(self.queues, 16 | 32 | 64) {
             Some("queues are 16, 32 or 64")

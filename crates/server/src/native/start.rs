@@ -88,7 +88,8 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
     };
     if shape.bytes() > config.memory_bytes_max / 2 {
         return Err(StartError::Native(format!(
-            "queues of {} slots take {} MiB, more than half of -m; lower --native-slots or raise -m",
+            "queues of {} slots take {} MiB, more than half of -m; lower --native-slots or \
+             raise -m",
             shape.slots,
             shape.bytes() >> 20
         )));

@@ -27,8 +27,8 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211, or the port
-    /// of -U)
+    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211; with
+    /// -U alone: the port of -U)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
     /// UDP port for memcached's datagrams; 0: no UDP. A request whose reply could be longer than

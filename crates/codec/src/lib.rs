@@ -14,3 +14,4 @@
 pub mod memcached;
 pub mod native;
 pub mod node;
+pub mod tiered;

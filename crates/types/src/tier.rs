@@ -4,7 +4,8 @@
 //! A *rule* has the switch send `get`s of one key to a cache node instead of to the key's back end.
 //! Rules may lag behind the cache in either direction; that costs time, never an answer (SW-20).
 //! The trait stands here, at the bottom, because pure code decides which rules there are to be and
-//! crates with sockets carry them to a switch.
+//! crates with sockets carry them to a switch. A cache node admits a key before it has the rule
+//! installed (SW-18, SW-21).
 
 use alloc::{string::String, vec::Vec};
 use core::fmt;

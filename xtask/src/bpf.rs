@@ -120,7 +120,7 @@ fn clang_version() -> Result<String> {
 }
 
 /// The network card's program, and the one that measurements hold it to.
-const PROGRAMS: [&str; 2] = ["nic.bpf", "floor.bpf"];
+const PROGRAMS: [&str; 3] = ["nic.bpf", "floor.bpf", "switch.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";
 /// Where the headers are that other crates print.

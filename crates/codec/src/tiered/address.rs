@@ -139,21 +139,24 @@ impl TierAddress {
         [a, b, c, d, e, f]
     }
 
-    /// The IPv4 destination in a network of 16 bits (SW-8).
+    /// The IPv4 destination in a network of 16 bits (SW-8). That of a host's address means nothing:
+    /// hosts are known by their MAC address, and have IPv4 addresses of their own.
     pub const fn to_ipv4(self, network: [u8; 2]) -> [u8; 4] {
         let [high, low] = self.key.back_end.0.to_be_bytes();
         [network[0], network[1], high, low]
     }
 
-    /// What a MAC and an IPv4 destination say together, if they are of this network.
+    /// What a MAC and an IPv4 destination say together, if they are of this network. For a host the
+    /// IPv4 destination does not count.
     pub const fn from_mac_and_ipv4(mac: MacAddress, ip: [u8; 4], network: [u8; 2]) -> Option<Self> {
         let [class, a, b, c, d, e] = mac;
         let [x, y, high, low] = ip;
-        if x != network[0] || y != network[1] {
-            return None;
-        }
         let tag = u64::from_be_bytes([0, 0, 0, a, b, c, d, e]);
-        let back_end = u16::from_be_bytes([high, low]) as u64;
+        let back_end = match class == AddressClass::Host as u8 {
+            true => Self::HOSTS.0 as u64,
+            false if x == network[0] && y == network[1] => u16::from_be_bytes([high, low]) as u64,
+            false => return None,
+        };
         Self::from_word((class as u64) << 56 | back_end << KeyTag::BITS | tag)
     }
 }

@@ -64,7 +64,7 @@ pub struct SwitchCounts {
 }
 
 /// A switch: a table of rules, and what its rules lead to.
-pub trait Switch: RuleTable {
+pub trait Switch: RuleTable + std::any::Any {
     /// Connects a destination to a port, or disconnects it. Rules lead to a cache node by the port
     /// of the host with its number; when that changes, the cache node's rules are deleted.
     fn connect(

@@ -36,9 +36,9 @@ pub struct OpenVswitchOptions {
     pub encoding: Encoding,
     /// Its name.
     pub datapath: u64,
-    /// The Unix socket of the controller that it connects to; without, controllers connect to
-    /// [`OpenVswitch::management_socket`].
-    pub controller: Option<PathBuf>,
+    /// Whether it connects to a controller at [`OpenVswitch::controller_socket`]; a controller may
+    /// connect to [`OpenVswitch::management_socket`] in any case.
+    pub calls_controller: bool,
     /// Flows that a table takes; without, as many as there is memory for.
     pub flows_max: Option<u32>,
 }
@@ -104,6 +104,12 @@ impl OpenVswitch {
         this.configure()?;
         this.start_switch()?;
         Ok(this)
+    }
+
+    /// Where a switch in this directory looks for a controller; Open vSwitch allows no other Unix
+    /// socket.
+    pub fn controller_socket(directory: &Path) -> PathBuf {
+        directory.join(format!("{BRIDGE}.controller"))
     }
 
     /// The socket that a controller may connect to.
@@ -188,9 +194,9 @@ impl OpenVswitch {
         }
         self.database(&call)?;
         self.configure_tables()?;
-        match &self.options.controller {
-            Some(path) => self.configure_controller(path),
-            None => Ok(()),
+        match self.options.calls_controller {
+            true => self.configure_controller(),
+            false => Ok(()),
         }
     }
 
@@ -218,7 +224,8 @@ impl OpenVswitch {
         self.database(&call).map(|_| ())
     }
 
-    fn configure_controller(&self, path: &Path) -> io::Result<()> {
+    fn configure_controller(&self) -> io::Result<()> {
+        let path = Self::controller_socket(&self.options.directory);
         let target = format!("unix:{}", path.display());
         self.database(&["--no-wait", "set-controller", BRIDGE, &target])?;
         let (probe, backoff) = (

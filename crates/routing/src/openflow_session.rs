@@ -67,7 +67,9 @@ impl OpenFlowSession {
         let hello = OpenFlowMessage::Hello {
             is_compatible: true,
         };
-        session.send(&[hello, OpenFlowMessage::FeaturesRequest])?;
+        // No flow of ours sends frames to the controller; it is told of ports all the same.
+        let config = OpenFlowMessage::SetConfig { miss_bytes: 128 };
+        session.send(&[hello, OpenFlowMessage::FeaturesRequest, config])?;
         let deadline = Instant::now() + timeout;
         let mut is_greeted = false;
         loop {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
 use curtail_codec::tiered::{AddressClass, TierAddress};
-use curtail_runtime::{Attach, SwitchNetwork, SwitchProgram, SwitchRule, XdpError};
+use curtail_runtime::{Attach, LinkStates, SwitchNetwork, SwitchProgram, SwitchRule, XdpError};
 use curtail_types::{
     CacheId, CountedRule, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
 };
@@ -38,6 +38,7 @@ pub struct XdpTable {
     capacity: u32,
     ports: Vec<SwitchPort>,
     routes: BTreeMap<Destination, PortNumber>,
+    links: LinkStates,
     /// Interfaces that were down.
     down: BTreeSet<PortNumber>,
     events: VecDeque<SwitchEvent>,
@@ -56,11 +57,17 @@ impl XdpTable {
         for port in &options.ports {
             program.add_port(port.number.0, &port.interface, port.mac, options.attach)?;
         }
+        let links = LinkStates::new();
+        let links = links.map_err(|error| XdpError::System {
+            doing: "opening a socket",
+            reason: error.to_string(),
+        })?;
         let mut table = Self {
             program,
             capacity: options.capacity,
             ports: options.ports.clone(),
             routes: BTreeMap::new(),
+            links,
             down: BTreeSet::new(),
             events: VecDeque::from([SwitchEvent::Restarted]),
             keys: BTreeSet::new(),
@@ -94,10 +101,10 @@ impl XdpTable {
     /// Compares the state of every port with the last one.
     fn look_at_ports(&mut self) {
         let ports = self.ports.iter();
+        // One that is gone is down.
         let is_down = |port: &&SwitchPort| {
-            let path = format!("/sys/class/net/{}/operstate", port.interface);
-            let state = std::fs::read_to_string(path);
-            state.is_ok_and(|state| matches!(state.trim(), "down" | "lowerlayerdown"))
+            let running = self.links.is_running(&port.interface);
+            !running.unwrap_or(false)
         };
         let down: BTreeSet<PortNumber> = ports.filter(is_down).map(|port| port.number).collect();
         for (destination, port) in &self.routes {

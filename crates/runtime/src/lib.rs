@@ -15,6 +15,7 @@ mod control_group;
 mod cpu;
 mod datagram;
 mod frame_socket;
+mod links;
 mod poll;
 mod process;
 mod signals;
@@ -34,6 +35,7 @@ pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
 };
 pub use frame_socket::FrameSocket;
+pub use links::LinkStates;
 pub use poll::{Events, Poller, Readiness, Registrar, Token, Waker, WatchError};
 pub use process::{
     ProcessError, ProcessUsage, allow_core_dumps, allow_stepping_forward, daemonize,

@@ -29,6 +29,12 @@ pub enum OpenFlowMessage<'a> {
         /// How many tables it has.
         tables: u8,
     },
+    /// How many bytes of a frame the switch sends when it asks what to do. Open vSwitch tells a
+    /// controller that connects to it of ports only if that is not 0.
+    SetConfig {
+        /// So many.
+        miss_bytes: u16,
+    },
     /// A port came, went or changed.
     PortStatus(PortChange, PortDescription),
     /// Changes flows.
@@ -202,6 +208,11 @@ fn message(version: u8, kind: u8, mut body: BigReader<'_>) -> Option<OpenFlowMes
             body.skip(11)?;
             M::FeaturesReply { datapath, tables }
         }
+        SET_CONFIG => {
+            body.skip(2)?;
+            let miss_bytes = body.u16()?;
+            M::SetConfig { miss_bytes }
+        }
         PORT_STATUS => {
             let change = PortChange::from_number(body.byte()?)?;
             body.skip(7)?;
@@ -273,6 +284,7 @@ pub fn encode(message: &OpenFlowMessage<'_>, transaction: u32, out: &mut [u8]) -
         M::EchoReply(_) => ECHO_REPLY,
         M::FeaturesRequest => FEATURES_REQUEST,
         M::FeaturesReply { .. } => FEATURES_REPLY,
+        M::SetConfig { .. } => SET_CONFIG,
         M::PortStatus(..) => PORT_STATUS,
         M::FlowMod(_) => FLOW_MOD,
         M::FlowStatsRequest(_) | M::PortsRequest => MULTIPART_REQUEST,
@@ -316,6 +328,10 @@ fn encode_body(message: &OpenFlowMessage<'_>, out: &mut BigWriter<'_>) -> Option
             out.byte(*tables)?;
             out.zeros(11)
         }
+        M::SetConfig { miss_bytes } => {
+            out.u16(0)?;
+            out.u16(*miss_bytes)
+        }
         M::PortStatus(change, port) => {
             out.byte(*change as u8)?;
             out.zeros(7)?;
@@ -351,6 +367,7 @@ const ECHO_REQUEST: u8 = 2;
 const ECHO_REPLY: u8 = 3;
 const FEATURES_REQUEST: u8 = 5;
 const FEATURES_REPLY: u8 = 6;
+const SET_CONFIG: u8 = 9;
 const PORT_STATUS: u8 = 12;
 const FLOW_MOD: u8 = 14;
 const MULTIPART_REQUEST: u8 = 18;

@@ -78,15 +78,7 @@ enum PinnedOrNot {
 /// A rule in the map: cookie, port, packets.
 type Words = [u64; 3];
 
-const MAPS: [&str; 7] = [
-    "keys",
-    "hosts",
-    "back_ends",
-    "ports",
-    "macs",
-    "network",
-    "unknown",
-];
+const MAPS: [&str; 6] = ["keys", "routes", "ports", "macs", "network", "unknown"];
 const PROGRAM: &str = "curtail_switch";
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/switch.bpf.o");
 const ENCODING: u32 = 0;

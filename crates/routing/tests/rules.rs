@@ -1,0 +1,349 @@
+//! One suite for every kind of switch (SW-89): what rules do to real packets, what a controller
+//! finds after a restart of either side, and what neither takes.
+//!
+//! XDP and Open vSwitch need root and network namespaces: root without them fails, and nobody else
+//! is tested, which standard error says (`namespace.rs`).
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "what cannot be set up fails the test"
+)]
+
+#[path = "../../runtime/tests/nic/namespace.rs"]
+mod namespace;
+mod support;
+
+use std::time::Duration;
+
+use curtail_codec::tiered::{
+    HostId, MalformedTiered, ReplayWindow, TierAddress, TierSecret, TieredDatagram, TieredHead,
+    TieredOpcode,
+};
+use curtail_routing::Destination;
+use curtail_types::{BackEndId, CacheId, HashSeed, Reconciled, Rule, RuleError, SwitchEvent};
+
+use support::{
+    BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, MACHINES, Testbed,
+    destination, encoded, get, key, port, put, rule,
+};
+
+/// Room for rules in these tests.
+const CAPACITY: usize = 40;
+
+#[test]
+fn in_memory() {
+    run_suite(Kind::Memory);
+}
+
+#[test]
+fn in_user_space() {
+    run_suite(Kind::User);
+}
+
+#[test]
+fn xdp_with_ipv6_addresses() {
+    run_suite(Kind::Xdp(IPV6));
+}
+
+#[test]
+fn xdp_with_mac_addresses() {
+    run_suite(Kind::Xdp(MAC));
+}
+
+#[test]
+fn open_vswitch_with_ipv6_addresses() {
+    run_suite(Kind::OpenVswitch(IPV6));
+}
+
+#[test]
+fn open_vswitch_with_mac_addresses() {
+    run_suite(Kind::OpenVswitch(MAC));
+}
+
+/// Everything, one after another, on one network, in a thread whose namespaces it may change.
+fn run_suite(kind: Kind) {
+    let name = std::thread::current().name().map(str::to_owned);
+    let suite = move || {
+        let Some(mut bed) = Testbed::new(kind, CAPACITY) else {
+            return;
+        };
+        let parts: [(&str, fn(&mut Testbed)); 9] = [
+            ("rules match", rules_match),
+            ("hosts are reached", hosts_are_reached),
+            ("nobody is counted", nobody_is_counted),
+            ("cookies", cookies),
+            ("replace all", replace_all),
+            ("capacity", capacity),
+            ("controller", controller_dies),
+            ("forgets", switch_forgets),
+            ("links", links_go_down),
+        ];
+        for (part, does) in parts {
+            let begun = std::time::Instant::now();
+            does(&mut bed);
+            bed.switch().replace_all(&[]).unwrap();
+            println!("{kind:?} {part}: {:?}", begun.elapsed());
+        }
+        spoofed_messages_are_refused(&mut bed);
+    };
+    let builder = std::thread::Builder::new().name(name.unwrap_or_default());
+    let ended = builder.spawn(suite).unwrap().join();
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+fn all_rules(bed: &mut Testbed) -> Vec<Rule> {
+    let all = bed.switch().dump().unwrap();
+    let mut all: Vec<Rule> = all.iter().map(|counted| counted.rule).collect();
+    all.sort_unstable();
+    all
+}
+
+/// A `get` goes to the back end, with a rule to the cache node, without it to the back end again.
+/// Everything else of that key, and every other key, goes to its back end all the time. The rule
+/// counts what it matched.
+fn rules_match(bed: &mut Testbed) {
+    let hot = key(BACK_ENDS[1], 1);
+    bed.expect(&get(hot), BACK_ENDS[1]);
+    bed.switch().install(&[rule(hot, 0, 1)]).unwrap();
+    bed.expect(&get(hot), CACHES[0]);
+    bed.expect(&put(hot), BACK_ENDS[1]);
+    for (at, number) in [(BACK_ENDS[1], 2), (BACK_ENDS[0], 1), (BACK_ENDS[2], 3)] {
+        let other = key(at, number);
+        if at != BACK_ENDS[0] || bed.encoding() != MAC {
+            bed.expect(&get(other), at);
+        }
+        bed.expect(&put(other), at);
+    }
+    // The same key after a retry, and after a miss at the cache: past the rule (SW-14, SW-19).
+    let passed_on = TieredHead::new(TieredOpcode::Get, TierAddress::get(hot)).passed_on();
+    bed.expect_from(CACHES[0], &encoded(passed_on, b"key", None), BACK_ENDS[1]);
+    bed.eventually("the rule counts", |bed| {
+        bed.switch().dump().unwrap()[0].packets >= 1
+    });
+    bed.eventually("the route counts", |bed| {
+        let counts = bed.switch().counts().unwrap();
+        let its =
+            |route: &&curtail_routing::CountedRoute| route.destination == destination(BACK_ENDS[1]);
+        counts.routes.iter().find(its).unwrap().packets >= 3
+    });
+    // Another cache node has the key.
+    bed.switch().install(&[rule(hot, 1, 1)]).unwrap();
+    bed.expect(&get(hot), CACHES[1]);
+    assert_eq!(all_rules(bed), [rule(hot, 1, 1)]);
+    bed.switch().delete(&[hot, key(BACK_ENDS[1], 9)]).unwrap();
+    bed.expect(&get(hot), BACK_ENDS[1]);
+    assert_eq!(all_rules(bed), []);
+}
+
+/// Replies reach the client, and messages of back ends the cache nodes.
+fn hosts_are_reached(bed: &mut Testbed) {
+    let reply = TieredHead::new(TieredOpcode::Reply, TierAddress::host(CLIENT_HOST));
+    let reply = encoded(reply, b"key", None);
+    bed.expect_from(BACK_ENDS[0], &reply, CLIENT);
+    bed.expect_from(CACHES[1], &reply, CLIENT);
+    let update = TieredHead::new(TieredOpcode::Update, TierAddress::host(HostId(1)));
+    let update = encoded(update, b"key", Some(&SECRET));
+    bed.expect_from(BACK_ENDS[2], &update, CACHES[1]);
+}
+
+/// What is addressed to a back end or a host that nobody serves is counted and dropped; when the
+/// back end comes it is forwarded.
+fn nobody_is_counted(bed: &mut Testbed) {
+    let nobody = curtail_types::KeyAddress {
+        back_end: BackEndId(77),
+        ..key(BACK_ENDS[0], 5)
+    };
+    bed.expect_nobody(&get(nobody));
+    bed.expect_nobody(&put(nobody));
+    let stranger = TieredHead::new(TieredOpcode::Reply, TierAddress::host(HostId(0x2000)));
+    bed.expect_nobody(&encoded(stranger, b"key", None));
+    // The second back end serves the third one's keys for a while.
+    let moved = destination(BACK_ENDS[2]);
+    bed.switch().connect(moved, None).unwrap();
+    let asked = put(key(BACK_ENDS[2], 5));
+    let lost = |bed: &mut Testbed| {
+        bed.send(CLIENT, &asked, Duration::from_millis(50))
+            .is_none()
+    };
+    bed.eventually("the back end is gone", lost);
+    bed.expect_nobody(&asked);
+    bed.switch()
+        .connect(moved, Some(port(BACK_ENDS[2])))
+        .unwrap();
+    bed.expect(&asked, BACK_ENDS[2]);
+    let none = Destination::BackEnd(BackEndId(BackEndId::END));
+    let refused = bed.switch().connect(none, Some(port(0)));
+    assert!(matches!(refused, Err(RuleError::Refused(_))), "{refused:?}");
+}
+
+/// One call deletes all rules of a cache node, of every generation, and no others (SW-43).
+fn cookies(bed: &mut Testbed) {
+    let of = |cache, generation, numbers: std::ops::Range<u64>| {
+        numbers.map(move |number| rule(key(BACK_ENDS[0], number), cache, generation))
+    };
+    let first: Vec<Rule> = of(0, 7, 0..5).chain(of(0, 8, 5..10)).collect();
+    let mut second: Vec<Rule> = of(1, 0xffff_ffff, 10..15).collect();
+    second.sort_unstable();
+    bed.switch().install(&first).unwrap();
+    bed.switch().install(&second).unwrap();
+    assert_eq!(all_rules(bed).len(), 15);
+    bed.switch().delete_cache(CacheId(0)).unwrap();
+    assert_eq!(all_rules(bed), second, "with their cookies");
+    bed.expect(&get(first[0].key), BACK_ENDS[0]);
+    bed.expect(&get(second[0].key), CACHES[1]);
+    // A cache node without a port can have no rules, and loses them with its port.
+    let nowhere = rule(key(BACK_ENDS[0], 1), 9, 1);
+    assert_eq!(
+        bed.switch().install(&[nowhere]),
+        Err(RuleError::NoPort(CacheId(9)))
+    );
+    bed.switch().connect(destination(CACHES[1]), None).unwrap();
+    assert_eq!(all_rules(bed), []);
+    bed.expect(&get(second[0].key), BACK_ENDS[0]);
+    bed.switch()
+        .connect(destination(CACHES[1]), Some(port(CACHES[1])))
+        .unwrap();
+}
+
+/// Only what differs is changed, and a rule that is right keeps its count.
+fn replace_all(bed: &mut Testbed) {
+    let numbered = |number| key(BACK_ENDS[2], number);
+    let before: Vec<Rule> = (0..10).map(|number| rule(numbered(number), 0, 1)).collect();
+    bed.switch().install(&before).unwrap();
+    bed.expect(&get(numbered(5)), CACHES[0]);
+    // 0 to 3 go, 4 and 5 stay, 6 to 9 get another cookie, 10 to 12 come; one is named twice.
+    let mut wanted: Vec<Rule> = (4..6).map(|number| rule(numbered(number), 0, 1)).collect();
+    wanted.extend((6..13).map(|number| rule(numbered(number), 1, 2)));
+    wanted.push(wanted[0]);
+    let done = bed.switch().replace_all(&wanted).unwrap();
+    let expected = Reconciled {
+        installed: 7,
+        deleted: 4,
+        kept: 2,
+    };
+    assert_eq!(done, expected);
+    wanted.pop();
+    wanted.sort_unstable();
+    assert_eq!(all_rules(bed), wanted);
+    bed.expect(&get(numbered(12)), CACHES[1]);
+    bed.expect(&get(numbered(0)), BACK_ENDS[2]);
+    bed.eventually("the count is kept", |bed| {
+        let all = bed.switch().dump().unwrap();
+        let five = all.iter().find(|one| one.rule.key == numbered(5)).unwrap();
+        five.packets >= 1
+    });
+    let again = bed.switch().replace_all(&wanted).unwrap();
+    assert_eq!((again.installed, again.deleted), (0, 0));
+}
+
+/// A full table takes what fits and says so; the rules that are there go on, and may be replaced.
+fn capacity(bed: &mut Testbed) {
+    assert_eq!(bed.switch().capacity(), CAPACITY);
+    let rules: Vec<Rule> = (0..CAPACITY as u64 + 3)
+        .map(|number| rule(key(BACK_ENDS[0], number), 0, 1))
+        .collect();
+    let full = Err(RuleError::Full { capacity: CAPACITY });
+    assert_eq!(bed.switch().install(&rules), full);
+    assert_eq!(all_rules(bed).len(), CAPACITY);
+    bed.expect(&get(rules[CAPACITY - 1].key), CACHES[0]);
+    bed.expect(&get(rules[CAPACITY].key), BACK_ENDS[0]);
+    let again = rule(rules[0].key, 1, 2);
+    bed.switch().install(&[again]).unwrap();
+    bed.expect(&get(again.key), CACHES[1]);
+    bed.switch().delete(&[rules[1].key]).unwrap();
+    bed.switch().install(&[rules[CAPACITY]]).unwrap();
+    assert_eq!(bed.switch().install(&[rules[1]]), full);
+    // All others fit, since what is deleted goes first.
+    let others: Vec<Rule> = (100..100 + CAPACITY as u64)
+        .map(|number| rule(key(BACK_ENDS[1], number), 1, 3))
+        .collect();
+    let done = bed.switch().replace_all(&others).unwrap();
+    assert_eq!((done.installed, done.deleted), (CAPACITY, CAPACITY));
+}
+
+/// Without a controller the switch goes on; the next one finds the rules, keeps those that are
+/// right, and deletes those of keys that left the cache meanwhile (SW-43).
+fn controller_dies(bed: &mut Testbed) {
+    let numbered = |number| key(BACK_ENDS[1], number);
+    let before: Vec<Rule> = (0..10).map(|number| rule(numbered(number), 0, 1)).collect();
+    bed.switch().install(&before).unwrap();
+    bed.expect(&get(numbered(3)), CACHES[0]);
+    bed.lose_control();
+    if bed.kind != Kind::Memory {
+        bed.expect(&get(numbered(3)), CACHES[0]);
+        bed.expect(&get(numbered(30)), BACK_ENDS[1]);
+        bed.take_control();
+    }
+    assert_eq!(all_rules(bed).len(), 10);
+    let mut wanted: Vec<Rule> = before[2..].to_vec();
+    wanted.push(rule(numbered(30), 1, 1));
+    let done = bed.switch().replace_all(&wanted).unwrap();
+    let expected = Reconciled {
+        installed: 1,
+        deleted: 2,
+        kept: 8,
+    };
+    assert_eq!(done, expected);
+    bed.expect(&get(numbered(30)), CACHES[1]);
+    bed.expect(&get(numbered(0)), BACK_ENDS[1]);
+}
+
+/// A switch that comes back without rules is noticed, forwards to back ends meanwhile, and gets all
+/// its rules back.
+fn switch_forgets(bed: &mut Testbed) {
+    let rules: Vec<Rule> = (0..10).map(|n| rule(key(BACK_ENDS[0], n), 0, 4)).collect();
+    bed.switch().install(&rules).unwrap();
+    bed.expect(&get(rules[0].key), CACHES[0]);
+    bed.forget();
+    assert_eq!(all_rules(bed), []);
+    bed.expect(&get(rules[0].key), BACK_ENDS[0]);
+    let done = bed.switch().replace_all(&rules).unwrap();
+    assert_eq!((done.installed, done.kept), (10, 0));
+    bed.expect(&get(rules[0].key), CACHES[0]);
+    assert_eq!(bed.switch().poll(), Ok(None));
+}
+
+/// A cache node's link that goes down is told, and its rules can be deleted at once (SW-40).
+fn links_go_down(bed: &mut Testbed) {
+    if !bed.has_links() {
+        return;
+    }
+    let hot = rule(key(BACK_ENDS[0], 1), 1, 1);
+    bed.switch().install(&[hot]).unwrap();
+    bed.expect(&get(hot.key), CACHES[1]);
+    bed.topology.as_ref().unwrap().set_link(CACHES[1], "down");
+    bed.expect_event(SwitchEvent::CacheDown(CacheId(1)));
+    bed.switch().delete_cache(CacheId(1)).unwrap();
+    bed.expect(&get(hot.key), BACK_ENDS[0]);
+    bed.topology.as_ref().unwrap().set_link(CACHES[1], "up");
+    bed.expect_event(SwitchEvent::CacheUp(CacheId(1)));
+    assert!(LAG_MAX > Duration::ZERO && MACHINES == 6);
+}
+
+const SECRET: TierSecret = TierSecret(HashSeed([1, 2]));
+
+/// The network carries what anybody sends; a node takes a message of another node only with the
+/// cluster's seal, and only once.
+fn spoofed_messages_are_refused(bed: &mut Testbed) {
+    let head = |sequence| TieredHead {
+        sequence,
+        ..TieredHead::new(TieredOpcode::Update, TierAddress::host(HostId(0)))
+    };
+    let stranger = TierSecret(HashSeed([1, 3]));
+    let forged = encoded(head(1), b"key", Some(&stranger));
+    let (at, received) = bed.send(CLIENT, &forged, LAG_MAX).unwrap();
+    assert_eq!(at, CACHES[0]);
+    let refused = TieredDatagram::decode(&received, Some(&SECRET));
+    assert_eq!(refused, Err(MalformedTiered::Seal));
+    let mut window = ReplayWindow::default();
+    let good = encoded(head(1), b"key", Some(&SECRET));
+    for is_new in [true, false] {
+        // The second one is a recording that is sent again.
+        let from = if is_new { BACK_ENDS[0] } else { CLIENT };
+        let (_, received) = bed.send(from, &good, LAG_MAX).unwrap();
+        let taken = TieredDatagram::decode(&received, Some(&SECRET)).unwrap();
+        assert_eq!(window.admit(taken.head.sequence), is_new);
+    }
+}

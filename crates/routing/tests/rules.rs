@@ -319,7 +319,6 @@ fn links_go_down(bed: &mut Testbed) {
     bed.expect(&get(hot.key), BACK_ENDS[0]);
     bed.topology.as_ref().unwrap().set_link(CACHES[1], "up");
     bed.expect_event(SwitchEvent::CacheUp(CacheId(1)));
-    assert!(LAG_MAX > Duration::ZERO && MACHINES == 6);
 }
 
 const SECRET: TierSecret = TierSecret(HashSeed([1, 2]));

@@ -1,6 +1,6 @@
 //! OpenFlow 1.3, as far as a controller of a cache tier's switch needs it (Open Networking
-//! Foundation, OpenFlow Switch Specification 1.3.5, section 7; SwitchKV requirement SW-84): greeting,
-//! echo, features, flows and their counts, ports, barriers, errors.
+//! Foundation, OpenFlow Switch Specification 1.3.5, section 7; SwitchKV requirement SW-84):
+//! greeting, echo, features, flows and their counts, ports, barriers, errors.
 //!
 //! ```text
 //!  byte   0        1        2        3        4        5        6        7

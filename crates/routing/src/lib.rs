@@ -1,5 +1,6 @@
 //! The switches of a cache tier: which packets go to a cache node and which to a back end, decided
-//! by the network from their addresses (SwitchKV: Li, dissertation, 2016, sections 2.2.1 and 2.2.3).
+//! by the network from their addresses (SwitchKV: Li, dissertation, 2016, sections 2.2.1 and
+//! 2.2.3).
 //!
 //! ```text
 //!              rules (RuleTable), routes (Switch)

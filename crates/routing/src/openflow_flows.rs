@@ -1,9 +1,9 @@
 //! The flows that rules and routes become, so that Open vSwitch caches few decisions (SW-85).
 //!
 //! Its datapath caches every decision as a masked flow, and takes into the mask all bits that the
-//! decision looked at. One exact table of MAC destinations would put all 48 into each, and every key
-//! without a rule would become a flow of its own. So with encoding `mac` the tables are split by
-//! class:
+//! decision looked at. One exact table of MAC destinations would put all 48 into each, and every
+//! key without a rule would become a flow of its own. So with encoding `mac` the tables are split
+//! by class:
 //!
 //! ```text
 //!   0: class ──┬─ 0x02 ─> 1: MAC of a key ─> port

@@ -39,8 +39,8 @@ pub struct OpenFlowOptions {
     pub timeout: Duration,
 }
 
-/// The controller's side of a switch. [`poll`](RuleTable::poll) has to be called every second or so,
-/// since the switch takes a controller for dead that does not answer its echoes.
+/// The controller's side of a switch. [`poll`](RuleTable::poll) has to be called every second or
+/// so, since the switch takes a controller for dead that does not answer its echoes.
 #[derive(Debug)]
 pub struct OpenFlowTable {
     options: OpenFlowOptions,

@@ -1,5 +1,6 @@
 //! The controller against switches that misbehave: strangers, silence, nonsense, refusals, and a
-//! connection that is lost in the middle. The switch is a script of messages; it needs no privilege.
+//! connection that is lost in the middle. The switch is a script of messages; it needs no
+//! privilege.
 
 #![allow(
     clippy::unwrap_used,

@@ -2,8 +2,8 @@
 //! same bytes by the same port, and are counted at the same rules.
 //!
 //! It needs the privilege to load BPF programs: root without it fails, and nobody else is tested,
-//! which standard error says (`namespace.rs`). `CURTAIL_SWITCH_OBJECT` names another object than the
-//! one that is kept.
+//! which standard error says (`namespace.rs`). `CURTAIL_SWITCH_OBJECT` names another object than
+//! the one that is kept.
 
 #![allow(
     clippy::unwrap_used,

@@ -107,7 +107,7 @@ fn cached_and_uncached(tier: &mut Tier) {
     );
     let put = tier.ask(tier.put(&item, b"second"));
     assert_eq!(put.visited, [BACK_ENDS[0]]);
-    // This back end tells no cache; the real one updates it (SW-24).
+    // This back end tells no cache; the real one updates it.
     tier.fetch(&item);
     assert_eq!(tier.ask(tier.get(&item)).value, b"second");
     let unknown = tier.ask(tier.get(&Item::new(BACK_ENDS[2], 77)));
@@ -144,8 +144,8 @@ fn stale_and_colliding(tier: &mut Tier) {
     tier.ask_until(|tier| tier.get(&item), &[BACK_ENDS[1]]);
 }
 
-/// A back end that does not own a key says so with its epoch (SW-13). A cache node that gets what is
-/// not for it, because the switch is told nonsense, drops and counts it: nothing circulates.
+/// A back end that does not own a key says so with its epoch (SW-13). A cache node that gets what
+/// is not for it, because the switch is told nonsense, drops and counts it: nothing circulates.
 fn strays(tier: &mut Tier) {
     let item = Item::new(BACK_ENDS[2], 3);
     tier.moved.insert(item.address);

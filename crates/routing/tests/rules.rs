@@ -25,8 +25,8 @@ use curtail_routing::Destination;
 use curtail_types::{BackEndId, CacheId, HashSeed, Reconciled, Rule, RuleError, SwitchEvent};
 
 use support::{
-    BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, MACHINES, Testbed,
-    destination, encoded, get, key, port, put, rule,
+    BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, Testbed, destination,
+    encoded, get, key, port, put, rule,
 };
 
 /// Room for rules in these tests.
@@ -62,6 +62,9 @@ fn open_vswitch_with_mac_addresses() {
     run_suite(Kind::OpenVswitch(MAC));
 }
 
+/// A part of the suite, and its name.
+type Part = (&'static str, fn(&mut Testbed));
+
 /// Everything, one after another, on one network, in a thread whose namespaces it may change.
 fn run_suite(kind: Kind) {
     let name = std::thread::current().name().map(str::to_owned);
@@ -69,7 +72,7 @@ fn run_suite(kind: Kind) {
         let Some(mut bed) = Testbed::new(kind, CAPACITY) else {
             return;
         };
-        let parts: [(&str, fn(&mut Testbed)); 9] = [
+        let parts: [Part; 9] = [
             ("rules match", rules_match),
             ("hosts are reached", hosts_are_reached),
             ("nobody is counted", nobody_is_counted),

@@ -4,8 +4,9 @@
 //!   port 1: client     2, 3: cache nodes 0 and 1     4, 5, 6: back ends 0, 1 and 2
 //! ```
 //!
-//! In memory there are no packets; with the forwarder the machines are sockets on loopback; with XDP
-//! and Open vSwitch every machine is a network namespace, joined to the switch's by a veth (SW-83).
+//! In memory there are no packets; with the forwarder the machines are sockets on loopback; with
+//! XDP and Open vSwitch every machine is a network namespace, joined to the switch's by a veth
+//! (SW-83).
 
 pub(crate) mod machine;
 pub(crate) mod topology;

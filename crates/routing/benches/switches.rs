@@ -1,6 +1,6 @@
-//! How fast switches take rules, how long a rule takes to be in force, and how many packets they
-//! forward (SW-86): `cargo bench -p curtail-routing --bench switches`, as root, prints the tables
-//! of `docs/research/routing.md`. Some minutes; everything runs in network namespaces of its own.
+//! How fast switches take rules, and how long a rule takes to be in force (SW-86): `cargo bench
+//! -p curtail-routing --bench switches`, as root, prints the tables of
+//! `docs/research/routing.md`. Some minutes; everything runs in network namespaces of its own.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use curtail_codec::tiered::TierAddress;
 use curtail_types::Rule;
 
-use support::{BACK_ENDS, CACHES, CLIENT, IPV6, Kind, MAC, Testbed, get, key, put, rule};
+use support::{BACK_ENDS, CACHES, CLIENT, IPV6, Kind, MAC, Testbed, get, key, rule};
 
 /// Rules of the bulk changes.
 const RULES: u64 = 10_000;
@@ -31,25 +31,20 @@ const SINGLE: u64 = 500;
 const TRIALS: u64 = 40;
 /// Uncached keys that are requested before a trial of the busy lag.
 const BUSY_KEYS: u64 = 30_000;
-/// How long packets are sent.
-const SEND: Duration = Duration::from_secs(2);
 
 fn main() {
-    println!("\n| switch | add | delete | replace 1 % | one add | one delete |");
+    println!("\n| switch | add | delete | in a replacement of 1 % | one add | one delete |");
     println!("|---|---|---|---|---|---|");
     for (name, kind) in kinds() {
         in_a_thread(move || rates(name, kind));
     }
-    println!("\n| switch | datapath | add p50 | p90 | max | delete p50 | p90 | max |");
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("\n| switch | rules | cached flows | add p50 | p90 | max | delete p50 | p90 | max |");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for (name, kind) in kinds() {
         in_a_thread(move || lags(name, kind));
     }
-    println!("\n| switch | cached keys | uncached, all different | for back ends |");
-    println!("|---|---|---|---|");
-    for (name, kind) in kinds() {
-        in_a_thread(move || packets(name, kind));
-    }
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!("\nLoad averages at the end: {load}");
 }
 
 fn kinds() -> [(&'static str, Kind); 5] {
@@ -110,14 +105,16 @@ fn per_second(count: u64, does: impl FnOnce()) -> f64 {
 
 /// From the call to the first packet that goes the new way.
 fn lags(name: &str, kind: Kind) {
-    let Some(mut bed) = Testbed::new(kind, 100) else {
+    let Some(mut bed) = Testbed::new(kind, 2 * RULES as usize) else {
         return;
     };
-    for (load, busy) in [("idle", 0), ("busy", BUSY_KEYS)] {
+    for busy in [0, BUSY_KEYS] {
+        let rules = numbered(0..RULES.min(busy));
+        bed.switch().install(&rules).unwrap();
         let (mut adds, mut deletes) = (Vec::new(), Vec::new());
         for trial in 0..TRIALS {
             fill(&mut bed, trial, busy);
-            let hot = rule(key(BACK_ENDS[1], trial), 0, 1);
+            let hot = rule(key(BACK_ENDS[1], (1 << 50) + trial), 0, 1);
             bed.expect(&get(hot.key), BACK_ENDS[1]);
             let begun = Instant::now();
             bed.switch().install(&[hot]).unwrap();
@@ -128,10 +125,12 @@ fn lags(name: &str, kind: Kind) {
             until(&mut bed, &hot, BACK_ENDS[1]);
             deletes.push(begun.elapsed());
         }
+        let daemons = bed.daemons.as_ref();
+        let flows = daemons.map_or("-".to_string(), |d| d.cached_flows().unwrap().to_string());
+        let (adds, deletes) = (quantiles(adds), quantiles(deletes));
         println!(
-            "| {name} | {load} | {} | {} |",
-            quantiles(adds),
-            quantiles(deletes)
+            "| {name} | {} | {flows} | {adds} | {deletes} |",
+            rules.len()
         );
     }
 }
@@ -140,7 +139,8 @@ fn lags(name: &str, kind: Kind) {
 fn fill(bed: &mut Testbed, trial: u64, count: u64) {
     let count = if trial == 0 { count } else { count / 20 };
     for number in 0..count {
-        let key = key(BACK_ENDS[2], (trial << 32) + number);
+        // Of the back end that has rules, from which they have to be told apart.
+        let key = key(BACK_ENDS[0], (trial + 1) << 32 | number);
         let client = &bed.machines[CLIENT];
         client.send(TierAddress::get(key), &get(key));
         if number % 32 == 31 {
@@ -164,63 +164,4 @@ fn quantiles(mut times: Vec<Duration>) -> String {
     times.sort_unstable();
     let of = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
     format!("{:.2} | {:.2} | {:.2}", of(0.5), of(0.9), of(1.0))
-}
-
-/// Packets a second that reach a machine, with one sender.
-fn packets(name: &str, kind: Kind) {
-    let Some(mut bed) = Testbed::new(kind, 20_000) else {
-        return;
-    };
-    bed.switch().install(&numbered(0..RULES)).unwrap();
-    let cached = forwarded(&mut bed, |n| {
-        let key = key(BACK_ENDS[0], n % RULES);
-        (TierAddress::get(key), get(key))
-    });
-    let uncached = forwarded(&mut bed, |n| {
-        let key = key(BACK_ENDS[1], n);
-        (TierAddress::get(key), get(key))
-    });
-    let past = forwarded(&mut bed, |n| {
-        let key = key(BACK_ENDS[2], n);
-        (TierAddress::back_end(key), put(key))
-    });
-    let all = [cached, uncached, past].map(|rate| format!("{:.0}", rate / 1e3));
-    println!("| {name} | {} |", all.join(" | "));
-}
-
-/// Sends as fast as one thread can while another takes what arrives.
-fn forwarded(
-    bed: &mut Testbed,
-    datagram: impl Fn(u64) -> (TierAddress, Vec<u8>) + Send + Sync,
-) -> f64 {
-    // Made before, so that the sender does nothing but send.
-    let all: Vec<_> = (0..200_000).map(&datagram).collect();
-    while bed.receive().is_some() {}
-    let (client, others) = bed.machines.split_first().unwrap();
-    let begun = Instant::now();
-    let received = thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            let mut round = 0;
-            while begun.elapsed() < SEND {
-                for (address, bytes) in all.iter().skip(round * 50 % all.len()).take(50) {
-                    client.send(*address, bytes);
-                }
-                round += 1;
-            }
-        });
-        let mut received = 0_u64;
-        while begun.elapsed() < SEND {
-            let some: u64 = others
-                .iter()
-                .map(|one| u64::from(one.receive().is_some()))
-                .sum();
-            received += some;
-            if some == 0 {
-                thread::yield_now();
-            }
-        }
-        sender.join().unwrap();
-        received
-    });
-    received as f64 / SEND.as_secs_f64()
 }

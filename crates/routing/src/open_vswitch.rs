@@ -60,7 +60,7 @@ struct Daemon {
 const BRIDGE: &str = "tier";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 /// How long a daemon may take to start.
-const START_MAX: Duration = Duration::from_secs(15);
+const START_MAX: Duration = Duration::from_secs(60);
 /// Until a controller that does not answer is taken for dead, in milliseconds.
 const PROBE_MS: u32 = 5_000;
 /// Until the switch tries to reach its controller again, in milliseconds.
@@ -134,12 +134,13 @@ impl OpenVswitch {
     }
 
     /// How many flows its datapath has cached.
-    pub fn cached_flows(&self) -> io::Result<usize> {
-        let text = self.control(&["dpctl/dump-flows", "-m", "netdev@ovs-netdev"])?;
-        Ok(text
+    pub fn cached_flows(&self) -> io::Result<u64> {
+        let text = self.control(&["dpctl/show"])?;
+        let count = text
             .lines()
-            .filter(|line| line.contains("recirc_id"))
-            .count())
+            .find_map(|line| line.trim().strip_prefix("flows: "));
+        let count = count.and_then(|count| count.parse().ok());
+        count.ok_or_else(|| io::Error::other("dpctl/show tells no flows"))
     }
 
     fn start_switch(&mut self) -> io::Result<()> {
@@ -241,7 +242,7 @@ impl OpenVswitch {
         let socket = self.options.directory.join("db.sock");
         let mut call = command("ovs-vsctl", &self.options.directory);
         call.arg(format!("--db=unix:{}", socket.display()));
-        call.arg("--timeout=10").args(words);
+        call.arg("--timeout=60").args(words);
         run(&mut call)
     }
 

@@ -202,7 +202,7 @@ fn send(stream: &mut TcpStream, message: &M<'_>, transaction: u32) {
 
 /// Polls until this is told.
 fn expect(table: &mut OpenFlowTable, expected: SwitchEvent) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         match table.poll() {
             Ok(Some(event)) => {

@@ -37,7 +37,7 @@ pub(crate) const CLIENT_HOST: HostId = HostId(0x1000);
 /// Where all machines receive.
 pub(crate) const PORT: u16 = 11_411;
 /// Longer than any switch takes to do what it was told (SW-86).
-pub(crate) const LAG_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LAG_MAX: Duration = Duration::from_secs(20);
 
 /// What forwards.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,7 +62,7 @@ pub(crate) struct Testbed {
     pub(crate) machines: Vec<Machine>,
     capacity: usize,
     forwarder: Option<UserForwarder>,
-    daemons: Option<OpenVswitch>,
+    pub(crate) daemons: Option<OpenVswitch>,
     pub(crate) topology: Option<Topology>,
 }
 
@@ -236,8 +236,11 @@ impl Testbed {
         from.send(address, datagram);
         let deadline = Instant::now() + patience;
         loop {
-            if let Some(received) = self.receive() {
-                return Some(received);
+            match self.receive() {
+                // One that was sent before may come late.
+                Some((at, received)) if received == datagram => return Some((at, received)),
+                Some(_) => continue,
+                None => {}
             }
             if Instant::now() > deadline {
                 return None;
@@ -263,7 +266,6 @@ impl Testbed {
             let received = self.send(from, datagram, Duration::from_millis(500));
             let to = received.as_ref().map(|(at, _)| *at);
             if to == Some(expected) {
-                assert_eq!(received.unwrap().1, datagram, "unchanged");
                 return;
             }
             assert!(Instant::now() < deadline, "{to:?} got it, not {expected}");

@@ -67,6 +67,10 @@ pub struct SwitchCounts {
 pub trait Switch: RuleTable + std::any::Any {
     /// Connects a destination to a port, or disconnects it. Rules lead to a cache node by the port
     /// of the host with its number; when that changes, the cache node's rules are deleted.
+    ///
+    /// A new controller connects everything, and then calls [`poll`](RuleTable::poll): with the
+    /// first `Restarted`, what an earlier controller connected and this one did not is
+    /// disconnected. Until then the switch goes on as it was.
     fn connect(
         &mut self,
         destination: Destination,

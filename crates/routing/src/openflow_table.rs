@@ -166,12 +166,12 @@ impl OpenFlowTable {
         }
     }
 
-    /// Does something with the connection. One that fails is given up, and the switch is as gone.
+    /// Does something with the connection. One that fails is given up, and the switch is as gone
+    /// until `poll` takes another.
     fn with<T>(
         &mut self,
         does: impl FnOnce(&mut OpenFlowSession) -> Result<T, SessionLost>,
     ) -> Result<T, RuleError> {
-        self.look_for_switch();
         let session = self.session.as_mut().ok_or(RuleError::Disconnected)?;
         let done = does(session);
         done.map_err(|SessionLost| {

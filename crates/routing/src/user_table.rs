@@ -11,7 +11,7 @@
 //! It forwards what it is sent by anybody, once, to the ports that its controller has connected; it
 //! reads nothing but magic, version and address. Rules are changed by this process alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,8 @@ pub struct UserForwarder {
 #[derive(Clone, Debug)]
 pub struct UserTable {
     shared: Arc<Shared>,
-    is_new: bool,
+    /// What this controller has connected, until it has called `poll`.
+    connected: Option<BTreeSet<Destination>>,
 }
 
 #[derive(Debug)]
@@ -91,7 +92,7 @@ impl UserForwarder {
     pub fn table(&self) -> UserTable {
         UserTable {
             shared: Arc::clone(&self.shared),
-            is_new: true,
+            connected: Some(BTreeSet::new()),
         }
     }
 
@@ -165,11 +166,17 @@ impl RuleTable for UserTable {
     }
 
     fn poll(&mut self) -> Result<Option<SwitchEvent>, RuleError> {
-        if std::mem::take(&mut self.is_new) {
-            while lock(&self.shared.table).poll()?.is_some() {}
-            return Ok(Some(SwitchEvent::Restarted));
+        let mut table = lock(&self.shared.table);
+        let Some(connected) = self.connected.take() else {
+            return table.poll();
+        };
+        for route in table.counts()?.routes {
+            if !connected.contains(&route.destination) {
+                table.connect(route.destination, None)?;
+            }
         }
-        lock(&self.shared.table).poll()
+        while table.poll()?.is_some() {}
+        Ok(Some(SwitchEvent::Restarted))
     }
 }
 
@@ -179,6 +186,9 @@ impl Switch for UserTable {
         destination: Destination,
         port: Option<PortNumber>,
     ) -> Result<(), RuleError> {
+        if let Some(connected) = &mut self.connected {
+            connected.insert(destination);
+        }
         lock(&self.shared.table).connect(destination, port)
     }
 

@@ -38,6 +38,8 @@ pub struct XdpTable {
     capacity: u32,
     ports: Vec<SwitchPort>,
     routes: BTreeMap<Destination, PortNumber>,
+    /// Routes of an earlier process that this one has not confirmed.
+    unconfirmed: BTreeSet<Destination>,
     links: LinkStates,
     /// Interfaces that were down.
     down: BTreeSet<PortNumber>,
@@ -67,6 +69,7 @@ impl XdpTable {
             capacity: options.capacity,
             ports: options.ports.clone(),
             routes: BTreeMap::new(),
+            unconfirmed: BTreeSet::new(),
             links,
             down: BTreeSet::new(),
             events: VecDeque::from([SwitchEvent::Restarted]),
@@ -95,6 +98,7 @@ impl XdpTable {
                 self.routes.insert(destination, PortNumber(rule.port));
             }
         }
+        self.unconfirmed = self.routes.keys().copied().collect();
         Ok(())
     }
 
@@ -227,6 +231,9 @@ impl RuleTable for XdpTable {
     }
 
     fn poll(&mut self) -> Result<Option<SwitchEvent>, RuleError> {
+        for destination in std::mem::take(&mut self.unconfirmed) {
+            self.connect(destination, None)?;
+        }
         if self.events.is_empty() {
             self.look_at_ports();
         }
@@ -247,6 +254,7 @@ impl Switch for XdpTable {
             let reason = format!("there is no port {}", port.0);
             return Err(RuleError::Refused(reason));
         }
+        self.unconfirmed.remove(&destination);
         let before = self.routes.get(&destination).copied();
         if before == port {
             return Ok(());

@@ -22,7 +22,9 @@ use curtail_codec::tiered::{
     TieredOpcode,
 };
 use curtail_routing::Destination;
-use curtail_types::{BackEndId, CacheId, HashSeed, Reconciled, Rule, RuleError, SwitchEvent};
+use curtail_types::{
+    BackEndId, CacheId, HashSeed, KeyAddress, Reconciled, Rule, RuleError, SwitchEvent,
+};
 
 use support::{
     BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, Testbed, destination,
@@ -72,7 +74,7 @@ fn run_suite(kind: Kind) {
         let Some(mut bed) = Testbed::new(kind, CAPACITY) else {
             return;
         };
-        let parts: [Part; 9] = [
+        let parts: [Part; 10] = [
             ("rules match", rules_match),
             ("hosts are reached", hosts_are_reached),
             ("nobody is counted", nobody_is_counted),
@@ -82,6 +84,7 @@ fn run_suite(kind: Kind) {
             ("controller", controller_dies),
             ("forgets", switch_forgets),
             ("links", links_go_down),
+            ("cached flows", few_decisions_are_cached),
         ];
         for (part, does) in parts {
             let begun = std::time::Instant::now();
@@ -154,7 +157,7 @@ fn hosts_are_reached(bed: &mut Testbed) {
 /// What is addressed to a back end or a host that nobody serves is counted and dropped; when the
 /// back end comes it is forwarded.
 fn nobody_is_counted(bed: &mut Testbed) {
-    let nobody = curtail_types::KeyAddress {
+    let nobody = KeyAddress {
         back_end: BackEndId(77),
         ..key(BACK_ENDS[0], 5)
     };
@@ -273,12 +276,30 @@ fn controller_dies(bed: &mut Testbed) {
     let before: Vec<Rule> = (0..10).map(|number| rule(numbered(number), 0, 1)).collect();
     bed.switch().install(&before).unwrap();
     bed.expect(&get(numbered(3)), CACHES[0]);
+    // A back end that the next controller does not know.
+    let old = BackEndId(50);
+    let served = Destination::BackEnd(old);
+    let asked = put(KeyAddress {
+        back_end: old,
+        ..numbered(1)
+    });
+    bed.switch().connect(served, Some(port(CACHES[1]))).unwrap();
+    bed.expect(&asked, CACHES[1]);
     bed.lose_control();
-    if bed.kind != Kind::Memory {
+    if bed.kind == Kind::Memory {
+        bed.switch().connect(served, None).unwrap();
+    } else {
         bed.expect(&get(numbered(3)), CACHES[0]);
         bed.expect(&get(numbered(30)), BACK_ENDS[1]);
+        bed.expect(&asked, CACHES[1]);
         bed.take_control();
     }
+    let lost = |bed: &mut Testbed| {
+        bed.send(CLIENT, &asked, Duration::from_millis(50))
+            .is_none()
+    };
+    bed.eventually("the old back end is gone", lost);
+    bed.expect(&get(numbered(3)), CACHES[0]);
     assert_eq!(all_rules(bed).len(), 10);
     let mut wanted: Vec<Rule> = before[2..].to_vec();
     wanted.push(rule(numbered(30), 1, 1));
@@ -322,6 +343,26 @@ fn links_go_down(bed: &mut Testbed) {
     bed.expect(&get(hot.key), BACK_ENDS[0]);
     bed.topology.as_ref().unwrap().set_link(CACHES[1], "up");
     bed.expect_event(SwitchEvent::CacheUp(CacheId(1)));
+}
+
+/// Open vSwitch caches few decisions about packets that no rule can concern: those for back ends,
+/// however many keys, and with encoding `ipv6` `get`s of back ends that have no rules (SW-85).
+fn few_decisions_are_cached(bed: &mut Testbed) {
+    if bed.daemons.is_none() {
+        return;
+    }
+    let rules: Vec<Rule> = (0..30).map(|n| rule(key(BACK_ENDS[0], n), 0, 1)).collect();
+    bed.switch().install(&rules).unwrap();
+    let cached = |bed: &Testbed| bed.daemons.as_ref().unwrap().cached_flows().unwrap();
+    let before = cached(bed);
+    for number in 100..400 {
+        bed.expect(&put(key(BACK_ENDS[0], number)), BACK_ENDS[0]);
+        if bed.encoding() == IPV6 {
+            bed.expect(&get(key(BACK_ENDS[1], number)), BACK_ENDS[1]);
+        }
+    }
+    let after = cached(bed);
+    assert!(after < before + 60, "{before} flows became {after}");
 }
 
 const SECRET: TierSecret = TierSecret(HashSeed([1, 2]));

@@ -55,6 +55,11 @@ fn xdp_with_mac_addresses() {
 }
 
 #[test]
+fn xdp_in_the_driver() {
+    run_suite(Kind::XdpDriver(IPV6));
+}
+
+#[test]
 fn open_vswitch_with_ipv6_addresses() {
     run_suite(Kind::OpenVswitch(IPV6));
 }

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     Memory,
     User,
     Xdp(Encoding),
+    /// The program runs in the driver.
+    XdpDriver(Encoding),
     OpenVswitch(Encoding),
 }
 
@@ -81,7 +83,7 @@ impl Testbed {
         match kind {
             Kind::Memory => bed.switch = Some(Box::new(MemoryTable::new(capacity))),
             Kind::User => bed.start_forwarder(),
-            Kind::Xdp(encoding) => {
+            Kind::Xdp(encoding) | Kind::XdpDriver(encoding) => {
                 bed.topology = Some(Topology::make(encoding)?);
                 bed.machines = bed.topology.as_ref().unwrap().machines(encoding);
             }
@@ -109,7 +111,8 @@ impl Testbed {
 
     pub(crate) fn encoding(&self) -> Encoding {
         match self.kind {
-            Kind::Xdp(encoding) | Kind::OpenVswitch(encoding) => encoding,
+            Kind::Xdp(encoding) | Kind::XdpDriver(encoding) => encoding,
+            Kind::OpenVswitch(encoding) => encoding,
             _ => IPV6,
         }
     }
@@ -119,13 +122,16 @@ impl Testbed {
         let switch: Box<dyn Switch> = match self.kind {
             Kind::Memory => self.switch.take().unwrap(),
             Kind::User => Box::new(self.forwarder.as_ref().unwrap().table()),
-            Kind::Xdp(encoding) => {
+            Kind::Xdp(encoding) | Kind::XdpDriver(encoding) => {
                 let topology = self.topology.as_ref().unwrap();
                 let options = XdpTableOptions {
                     encoding,
                     capacity: self.capacity as u32,
                     ports: topology.ports(),
-                    attach: Attach::Any,
+                    attach: match self.kind {
+                        Kind::XdpDriver(_) => Attach::Native,
+                        _ => Attach::Any,
+                    },
                     pins: Some(topology.pins().join("switch")),
                 };
                 Box::new(XdpTable::start(&options).unwrap_or_else(|error| {
@@ -178,7 +184,7 @@ impl Testbed {
                 self.switch = Some(Box::new(table));
             }
             Kind::User => self.forwarder.as_ref().unwrap().forget(),
-            Kind::Xdp(_) => {
+            Kind::Xdp(_) | Kind::XdpDriver(_) => {
                 // The pins are gone after a reboot; the new program finds nothing.
                 self.switch = None;
                 let pins = self.topology.as_ref().unwrap().pins().join("switch");
@@ -292,7 +298,7 @@ impl Testbed {
     }
 
     pub(crate) const fn has_links(&self) -> bool {
-        matches!(self.kind, Kind::Xdp(_) | Kind::OpenVswitch(_))
+        !matches!(self.kind, Kind::Memory | Kind::User)
     }
 }
 

@@ -155,8 +155,29 @@ impl OpenVswitch {
         let _ = std::fs::remove_file(directory.join("switch.ctl"));
         self.switch = Some(Daemon::start(switch)?);
         wait_for(&self.management_socket())?;
-        // Answers once the ports are there.
-        self.database(&["show"]).map(|_| ())
+        self.check_ports()
+    }
+
+    /// Every port has the number that was asked for; Open vSwitch itself says nothing of those that
+    /// it could not attach to.
+    fn check_ports(&self) -> io::Result<()> {
+        for port in &self.options.ports {
+            let name = &port.interface;
+            // `ovs-vsctl` waits until the switch has done what was configured, if it changes
+            // something.
+            let touch = ["set", "interface", name, "external_ids:curtail=port"];
+            self.database(&touch)?;
+            let number = self.database(&["get", "interface", name, "ofport"])?;
+            if number.trim() != port.number.0.to_string() {
+                let error = self.database(&["get", "interface", name, "error"])?;
+                let (number, error) = (number.trim(), error.trim());
+                return Err(io::Error::other(format!(
+                    "Open vSwitch cannot attach to {name} as port {}: {error} (port {number})",
+                    port.number.0
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Writes the bridge into the database, before the switch runs.

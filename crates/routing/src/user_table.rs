@@ -118,8 +118,9 @@ impl Shared {
         while !self.stops.load(Ordering::Relaxed) {
             match self.socket.recv_from(&mut room) {
                 Ok((bytes, _)) => self.forward(room.get(..bytes).unwrap_or_default()),
-                // A time-out, or that an earlier datagram found nobody (ECONNREFUSED).
-                Err(_) => continue,
+                Err(error) if is_passing(error.kind()) => {}
+                // Whatever it is, it must not take a processor.
+                Err(_) => thread::sleep(LOOK_EVERY),
             }
         }
     }
@@ -140,6 +141,15 @@ impl Shared {
             let _ = self.socket.send_to(datagram, to);
         }
     }
+}
+
+/// A time-out, or that an earlier datagram found nobody.
+fn is_passing(error: io::ErrorKind) -> bool {
+    use io::ErrorKind as K;
+    matches!(
+        error,
+        K::WouldBlock | K::TimedOut | K::Interrupted | K::ConnectionRefused
+    )
 }
 
 impl RuleTable for UserTable {

@@ -194,10 +194,11 @@ impl RuleTable for XdpTable {
             };
             entries.push((word_of(rule.key), entry));
         }
-        match self.program.install(&entries).map_err(refused)? {
-            true => refusal,
-            false => full,
+        if self.program.install(&entries).map_err(refused)? {
+            return refusal;
         }
+        self.dump()?; // not all of them are there
+        full
     }
 
     fn delete(&mut self, keys: &[KeyAddress]) -> Result<(), RuleError> {
@@ -228,7 +229,9 @@ impl RuleTable for XdpTable {
             let packets = entry.packets;
             is_get.then_some(CountedRule { rule, packets })
         });
-        Ok(rules.collect())
+        let rules: Vec<CountedRule> = rules.collect();
+        self.keys = rules.iter().map(|counted| counted.rule.key).collect();
+        Ok(rules)
     }
 
     fn poll(&mut self) -> Result<Option<SwitchEvent>, RuleError> {

@@ -21,11 +21,15 @@ use curtail_codec::tiered::{
     HostId, MalformedTiered, ReplayWindow, TierAddress, TierSecret, TieredDatagram, TieredHead,
     TieredOpcode,
 };
-use curtail_routing::Destination;
+use curtail_routing::{
+    Destination, OpenVswitch, OpenVswitchOptions, PortType, XdpTable, XdpTableOptions,
+};
+use curtail_runtime::{Attach, XdpError};
 use curtail_types::{
     BackEndId, CacheId, HashSeed, KeyAddress, Reconciled, Rule, RuleError, SwitchEvent,
 };
 
+use support::topology::Topology;
 use support::{
     BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, Testbed, destination,
     encoded, get, key, port, put, rule,
@@ -74,8 +78,7 @@ type Part = (&'static str, fn(&mut Testbed));
 
 /// Everything, one after another, on one network, in a thread whose namespaces it may change.
 fn run_suite(kind: Kind) {
-    let name = std::thread::current().name().map(str::to_owned);
-    let suite = move || {
+    in_a_thread(move || {
         let Some(mut bed) = Testbed::new(kind, CAPACITY) else {
             return;
         };
@@ -98,10 +101,80 @@ fn run_suite(kind: Kind) {
             println!("{kind:?} {part}: {:?}", begun.elapsed());
         }
         spoofed_messages_are_refused(&mut bed);
-    };
+    });
+}
+
+/// Namespaces are a thread's, and tests may share one.
+fn in_a_thread(does: impl FnOnce() + Send + 'static) {
+    let name = std::thread::current().name().map(str::to_owned);
     let builder = std::thread::Builder::new().name(name.unwrap_or_default());
-    let ended = builder.spawn(suite).unwrap().join();
+    let ended = builder.spawn(does).unwrap().join();
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// What cannot be is told: a second controller, another size of a table that was found, an
+/// interface that there is not. A planned stop leaves nothing.
+#[test]
+fn xdp_says_what_is_wrong() {
+    in_a_thread(|| {
+        let Some(topology) = Topology::make(IPV6) else {
+            return;
+        };
+        let options = XdpTableOptions {
+            encoding: IPV6,
+            capacity: 10,
+            ports: topology.ports(),
+            attach: Attach::Any,
+            pins: Some(topology.pins().join("switch")),
+        };
+        let first = XdpTable::start(&options).unwrap();
+        let second = XdpTable::start(&options).unwrap_err();
+        assert!(matches!(second, XdpError::InUse { .. }), "{second}");
+        drop(first);
+        let larger = XdpTableOptions {
+            capacity: 11,
+            ..options.clone()
+        };
+        let error = XdpTable::start(&larger).unwrap_err();
+        assert!(
+            matches!(error, XdpError::Shape { found: 10, .. }),
+            "{error}"
+        );
+        let mut nowhere = options.clone();
+        nowhere.pins = None;
+        nowhere.ports[0].interface = "nowhere".to_string();
+        let error = XdpTable::start(&nowhere).unwrap_err();
+        assert!(matches!(error, XdpError::NoInterface { .. }), "{error}");
+        let last = XdpTable::start(&options).unwrap();
+        last.unpin();
+        drop(last);
+        assert!(!topology.pins().join("switch").exists());
+        XdpTable::start(&larger).unwrap();
+    });
+}
+
+/// A port that Open vSwitch cannot attach to is an error with its reason, not a port that loses
+/// packets.
+#[test]
+fn open_vswitch_says_what_is_wrong() {
+    in_a_thread(|| {
+        let Some(topology) = Topology::make(IPV6) else {
+            return;
+        };
+        let mut ports = topology.ports();
+        ports[2].interface = "nowhere".to_string();
+        let options = OpenVswitchOptions {
+            directory: topology.directory().join("ovs"),
+            ports,
+            port_type: PortType::System,
+            encoding: IPV6,
+            datapath: 1,
+            calls_controller: false,
+            flows_max: None,
+        };
+        let error = OpenVswitch::start(options).unwrap_err().to_string();
+        assert!(error.contains("nowhere as port 3"), "{error}");
+    });
 }
 
 fn all_rules(bed: &mut Testbed) -> Vec<Rule> {

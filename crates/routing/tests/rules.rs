@@ -177,6 +177,32 @@ fn open_vswitch_says_what_is_wrong() {
     });
 }
 
+/// Open vSwitch refuses what its own limit does not leave room for: the caller is told, what fits is
+/// there, and the rest goes to back ends.
+#[test]
+fn open_vswitch_refuses_beyond_its_limit() {
+    in_a_thread(|| {
+        // In the table of keys: what is addressed to nobody, six routes, five rules.
+        let limit = 1 + 6 + 5;
+        let Some(mut bed) = Testbed::with_limit(Kind::OpenVswitch(IPV6), 100, Some(limit)) else {
+            return;
+        };
+        let rules: Vec<Rule> = (0..8).map(|n| rule(key(BACK_ENDS[0], n), 0, 1)).collect();
+        let full = Err(RuleError::Full { capacity: 100 });
+        assert_eq!(bed.switch().install(&rules), full);
+        let there = all_rules(&mut bed);
+        assert_eq!(there.len(), 5);
+        for rule in &rules {
+            let expected = if there.contains(rule) {
+                CACHES[0]
+            } else {
+                BACK_ENDS[0]
+            };
+            bed.expect(&get(rule.key), expected);
+        }
+    });
+}
+
 fn all_rules(bed: &mut Testbed) -> Vec<Rule> {
     let all = bed.switch().dump().unwrap();
     let mut all: Vec<Rule> = all.iter().map(|counted| counted.rule).collect();

@@ -71,6 +71,11 @@ pub(crate) struct Testbed {
 impl Testbed {
     /// `None`, said aloud, where tests of this kind are skipped; fails where it should be possible.
     pub(crate) fn new(kind: Kind, capacity: usize) -> Option<Self> {
+        Self::with_limit(kind, capacity, None)
+    }
+
+    /// The same with an Open vSwitch that takes so many flows in its table of keys.
+    pub(crate) fn with_limit(kind: Kind, capacity: usize, flows_max: Option<u32>) -> Option<Self> {
         let mut bed = Self {
             kind,
             switch: None,
@@ -90,7 +95,7 @@ impl Testbed {
             Kind::OpenVswitch(encoding) => {
                 let topology = Topology::make(encoding)?;
                 bed.machines = topology.machines(encoding);
-                bed.daemons = Some(start_daemons(&topology, encoding, PortType::System, None));
+                bed.daemons = Some(start_daemons(&topology, encoding, flows_max));
                 bed.topology = Some(topology);
             }
         }
@@ -323,7 +328,6 @@ fn memory(switch: &mut dyn Switch, address: TierAddress) -> Option<PortNumber> {
 pub(crate) fn start_daemons(
     topology: &Topology,
     encoding: Encoding,
-    port_type: PortType,
     flows_max: Option<u32>,
 ) -> OpenVswitch {
     assert!(
@@ -333,7 +337,7 @@ pub(crate) fn start_daemons(
     let options = OpenVswitchOptions {
         directory: topology.directory().join("ovs"),
         ports: topology.ports(),
-        port_type,
+        port_type: PortType::System,
         encoding,
         datapath: DATAPATH,
         calls_controller: calls_controller(encoding),

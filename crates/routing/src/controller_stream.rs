@@ -1,8 +1,8 @@
 //! The stream between a controller and its switch, and where it comes from.
 //!
-//! Whoever can open it can change rules, so it belongs on a Unix socket in a directory of the
-//! controller's user, or on a network that only switches and controllers are on: OpenFlow itself
-//! proves nothing.
+//! A process that can open it can change rules, so it belongs on a Unix socket in a directory of
+//! the controller's user, or on a network that only switches and controllers are on: OpenFlow
+//! itself proves nothing.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -24,8 +24,8 @@ pub struct XdpTableOptions {
     pub capacity: u32,
     /// The interfaces that are its ports.
     pub ports: Vec<SwitchPort>,
-    /// Who runs the program at each. In the driver of a veth it needs GRO at the other ends, turned
-    /// on while they are up: without, frames are lost.
+    /// Whether the driver or the kernel's stack runs the program. In the driver of a veth it needs
+    /// GRO at the other ends, turned on while they are up: without, frames are lost.
     pub attach: Attach,
     /// Where program and rules are pinned, in a BPF file system; without, they end with the
     /// process.

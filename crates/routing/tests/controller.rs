@@ -196,7 +196,7 @@ fn stat(flow: &FlowMod) -> FlowStat {
 fn send(stream: &mut TcpStream, message: &M<'_>, transaction: u32) {
     let mut room = [0; 512];
     let bytes = encode(message, transaction, &mut room).unwrap();
-    // Who has hung up does not read it.
+    // A controller that has hung up does not read it.
     let _ = stream.write_all(&room[..bytes]);
 }
 
@@ -240,8 +240,9 @@ fn a_switch_that_comes_gets_the_routes() {
     assert_eq!(flows.len(), 3, "nobody, the route, the rule: {flows:?}");
 }
 
-/// Who is not the switch is refused and changes nothing: another datapath, another version,
-/// nonsense, one that says nothing, one that hangs up. The switch is taken after all of them.
+/// A connection that is not the switch's is refused and changes nothing: another datapath, another
+/// version, nonsense, one that says nothing, one that hangs up. The switch is taken after all of
+/// them.
 #[test]
 fn strangers_are_refused() {
     let (mut table, address) = controller();

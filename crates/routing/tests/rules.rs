@@ -177,8 +177,8 @@ fn open_vswitch_says_what_is_wrong() {
     });
 }
 
-/// Open vSwitch refuses what its own limit does not leave room for: the caller is told, what fits is
-/// there, and the rest goes to back ends.
+/// Open vSwitch refuses what its own limit does not leave room for: the caller is told, what fits
+/// is there, and the rest goes to back ends.
 #[test]
 fn open_vswitch_refuses_beyond_its_limit() {
     in_a_thread(|| {

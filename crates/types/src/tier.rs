@@ -21,14 +21,14 @@ pub struct BackEndId(pub u16);
 pub struct CacheId(pub u8);
 
 /// What the network sees of a key: the highest 40 bits of its route hash (SW-10). Equal tags are no
-/// proof of equal keys; who answers compares the key (SW-11).
+/// proof of equal keys; the server that answers compares the key (SW-11).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyTag(u64);
 
 /// Where a request for a key goes: the key's back end, and the key.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct KeyAddress {
-    /// Who stores the key.
+    /// The back end that stores the key.
     pub back_end: BackEndId,
     /// Which key.
     pub tag: KeyTag,

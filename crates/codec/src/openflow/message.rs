@@ -48,7 +48,7 @@ pub enum OpenFlowMessage<'a> {
         /// Whether another message has more of them.
         more: bool,
     },
-    /// One flow, to be encoded by who plays the switch; decoded as a `FlowStatsReply`.
+    /// One flow, encoded by a test that plays the switch; decoded as a `FlowStatsReply`.
     OneFlow {
         /// The flow.
         flow: FlowStat,
@@ -168,7 +168,7 @@ impl<'a> DecodedOpenFlow<'a> {
         };
         let [version, kind, high, low, a, b, c, d] = *header;
         let bytes = usize::from(u16::from_be_bytes([high, low]));
-        // Who speaks other versions says so in a hello of its highest.
+        // A hello has the highest version that its sender speaks, which need not be ours.
         let is_ours = version == VERSION || kind == HELLO;
         if !is_ours || bytes < HEADER_BYTES {
             return Self::Malformed;

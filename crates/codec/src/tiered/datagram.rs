@@ -35,7 +35,7 @@ pub struct TieredHead {
     pub load: u8,
     /// Where it goes.
     pub address: TierAddress,
-    /// Who sends it, and to whom its reply says that it belongs: a client's number, a back end's or
+    /// The sender, which a reply repeats from its request: a client's number, a back end's or
     /// a cache node's.
     pub sender: u32,
     /// The partition map that the client used, or that the replier knows (SW-13).

@@ -28,9 +28,9 @@ pub enum FrameIp {
 /// From where to where.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct FrameEnds {
-    /// Who sends.
+    /// The sender.
     pub from: UdpEnd,
-    /// Who is to receive.
+    /// The receiver.
     pub to: UdpEnd,
 }
 

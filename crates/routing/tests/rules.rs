@@ -31,8 +31,8 @@ use curtail_types::{
 
 use support::topology::Topology;
 use support::{
-    BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, LAG_MAX, MAC, Testbed, destination,
-    encoded, get, key, port, put, rule,
+    BACK_ENDS, CACHES, CLIENT, CLIENT_HOST, IPV6, Kind, MAC, Testbed, destination, encoded, get,
+    key, port, put, rule, start_xdp,
 };
 
 /// Room for rules in these tests.
@@ -135,7 +135,7 @@ fn xdp_says_what_is_wrong() {
             capacity: 11,
             ..options.clone()
         };
-        let error = XdpTable::start(&larger).unwrap_err();
+        let error = start_xdp(&larger).unwrap_err();
         assert!(
             matches!(error, XdpError::Shape { found: 10, .. }),
             "{error}"
@@ -145,11 +145,11 @@ fn xdp_says_what_is_wrong() {
         nowhere.ports[0].interface = "nowhere".to_string();
         let error = XdpTable::start(&nowhere).unwrap_err();
         assert!(matches!(error, XdpError::NoInterface { .. }), "{error}");
-        let last = XdpTable::start(&options).unwrap();
+        let last = start_xdp(&options).unwrap();
         last.unpin();
         drop(last);
         assert!(!topology.pins().join("switch").exists());
-        XdpTable::start(&larger).unwrap();
+        start_xdp(&larger).unwrap();
     });
 }
 
@@ -480,7 +480,7 @@ fn spoofed_messages_are_refused(bed: &mut Testbed) {
     };
     let stranger = TierSecret(HashSeed([1, 3]));
     let forged = encoded(head(1), b"key", Some(&stranger));
-    let (at, received) = bed.send(CLIENT, &forged, LAG_MAX).unwrap();
+    let (at, received) = bed.deliver(CLIENT, &forged);
     assert_eq!(at, CACHES[0]);
     let refused = TieredDatagram::decode(&received, Some(&SECRET));
     assert_eq!(refused, Err(MalformedTiered::Seal));
@@ -489,7 +489,7 @@ fn spoofed_messages_are_refused(bed: &mut Testbed) {
     for is_new in [true, false] {
         // The second one is a recording that is sent again.
         let from = if is_new { BACK_ENDS[0] } else { CLIENT };
-        let (_, received) = bed.send(from, &good, LAG_MAX).unwrap();
+        let (_, received) = bed.deliver(from, &good);
         let taken = TieredDatagram::decode(&received, Some(&SECRET)).unwrap();
         assert_eq!(window.admit(taken.head.sequence), is_new);
     }

@@ -20,7 +20,7 @@ use curtail_routing::{
     OpenVswitch, OpenVswitchOptions, PortNumber, PortType, Switch, SwitchPort, UserForwarder,
     XdpTable, XdpTableOptions,
 };
-use curtail_runtime::Attach;
+use curtail_runtime::{Attach, XdpError};
 use curtail_types::{
     BackEndId, CacheId, Key, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, SwitchEvent,
 };
@@ -139,7 +139,7 @@ impl Testbed {
                     },
                     pins: Some(topology.pins().join("switch")),
                 };
-                Box::new(XdpTable::start(&options).unwrap_or_else(|error| {
+                Box::new(start_xdp(&options).unwrap_or_else(|error| {
                     panic!("{error}; CURTAIL_WITHOUT_XDP=1 skips what needs the program")
                 }))
             }
@@ -260,6 +260,12 @@ impl Testbed {
         }
     }
 
+    /// The same until somebody receives it: Open vSwitch drops a packet now and then.
+    pub(crate) fn deliver(&mut self, from: usize, datagram: &[u8]) -> (usize, Vec<u8>) {
+        let mut tries = (0..5).map(|_| self.send(from, datagram, Duration::from_secs(2)));
+        tries.find_map(|received| received).expect("it arrives")
+    }
+
     /// The next datagram at any machine, if there is one.
     pub(crate) fn receive(&mut self) -> Option<(usize, Vec<u8>)> {
         let mut all = self.machines.iter().enumerate();
@@ -322,6 +328,20 @@ fn memory(switch: &mut dyn Switch, address: TierAddress) -> Option<PortNumber> {
         .downcast_mut::<MemoryTable>()
         .unwrap()
         .forward(address)
+}
+
+/// Starts the XDP switch after another of this process has ended. A process that another test forks
+/// has its lock until it runs its program, so that the lock may be free a moment later.
+pub(crate) fn start_xdp(options: &XdpTableOptions) -> Result<XdpTable, XdpError> {
+    let deadline = Instant::now() + LAG_MAX;
+    loop {
+        match XdpTable::start(options) {
+            Err(XdpError::InUse { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            started => return started,
+        }
+    }
 }
 
 /// The private Open vSwitch of a topology.

@@ -320,8 +320,8 @@ impl Tier {
         panic!("no item in {LOSSES_MAX} attempts");
     }
 
-    /// Sends a request, and runs the machines until its answer is there. Open vSwitch drops a packet
-    /// now and then while it revalidates; a client sends it again, under another number.
+    /// Sends a request, and runs the machines until its answer is there. Open vSwitch drops a
+    /// packet now and then while it revalidates; a client sends it again, under another number.
     fn ask(&mut self, mut request: Vec<u8>) -> Answer {
         for _ in 0..LOSSES_MAX {
             if let Some(answer) = self.try_ask(&request, Duration::from_secs(2)) {

@@ -25,6 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("membership", &["consistency"]),
     ("links", &["runtime", "codec", "membership"]),
+    ("routing", &["runtime", "codec"]),
     ("checker", &["consistency"]),
     (
         "server",

@@ -8,10 +8,10 @@ use std::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use curtail_types::KeyHash;
+use curtail_types::{Cas, HybridClock, KeyHash, Now, WriterId};
 
 use crate::{
     directory::DataDirectory,
@@ -181,6 +181,7 @@ impl Engine {
         let tree = ItemTree::open(&dir.tables(), cache_bytes)?;
         let checkpoint = tree.checkpoint().map_err(|error| tree.error(error))?;
         let mut highest_cas = checkpoint.cas;
+        let plausible_max = cas_max().max(highest_cas);
         let mut count = 0;
         let Replayed {
             next,
@@ -194,6 +195,7 @@ impl Engine {
             |number, write| {
                 let record = write.value.as_deref();
                 let cas = record.and_then(|record| cas_of(&write.key, record));
+                let cas = cas.filter(|cas| *cas <= plausible_max);
                 highest_cas = highest_cas.max(cas.unwrap_or(0));
                 count += 1;
                 tree.apply(number, write);
@@ -233,6 +235,14 @@ impl Engine {
 
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// Notes the CAS of an item. One that a client made up must not drag the clock along, which
+    /// gives out what is above the highest.
+    pub(crate) fn note_cas(&self, cas: u64) {
+        if cas > self.highest_cas.load(Relaxed) && cas <= cas_max() {
+            self.highest_cas.fetch_max(cas, Relaxed);
+        }
     }
 
     /// Whether a write is taken now.
@@ -529,6 +539,18 @@ pub(crate) enum ReadFault {
 /// Locks what no panic leaves half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No clock gives out more than this now, but one that is a day ahead.
+fn cas_max() -> u64 {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let at = since.unwrap_or_default() + DAY;
+    let now = Now {
+        unix_ns: u64::try_from(at.as_nanos()).unwrap_or(u64::MAX),
+        instant: curtail_types::Instant { ns: 0 },
+    };
+    HybridClock::new(WriterId(u16::MAX), Cas(0)).next(now).0
 }
 
 fn is_full(error: &io::Error) -> bool {

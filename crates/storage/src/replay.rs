@@ -56,7 +56,10 @@ pub(crate) fn replay(
         let (end, fault) = read_file(&bytes, seed, &mut replayed.next, &mut apply);
         if let Some(what) = fault {
             let rest = bytes.get(end..).unwrap_or_default();
-            let is_damage = follower.is_some() || was_synced(rest, seed, replayed.next);
+            // A file is begun when all before its first operation is synced. One that could not be
+            // begun for want of room says nothing of what came behind that.
+            let is_vouched = follower.is_some_and(|(first, _)| *first > replayed.next);
+            let is_damage = is_vouched || was_synced(rest, seed, replayed.next);
             if is_damage && !planted(PlantedFault::CutsDamage) {
                 return Err(damaged(folder, name, end as u64, what));
             }

@@ -164,6 +164,12 @@ impl Storage {
         stripes::flush_all(&self.engine, at, also)
     }
 
+    /// Carries out a planned flush whose time has come, unless somebody else did; `also` as with
+    /// [`flush_all`](Self::flush_all). Its place in the log.
+    pub fn flush_due(&self, now_seconds: u32, also: impl FnOnce()) -> Option<u64> {
+        stripes::flush_due(&self.engine, now_seconds, also)
+    }
+
     /// When everything is to be flushed, in Unix seconds; 0 if that is not planned.
     pub fn flush_at(&self) -> u32 {
         self.engine.flush_at.load(Relaxed)

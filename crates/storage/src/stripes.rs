@@ -176,7 +176,7 @@ impl<'e> KeyLock<'e> {
     pub fn put(&mut self, key: &[u8], hash: KeyHash, image: &ItemImage, value: &[u8]) -> u64 {
         let epoch = self.engine.epoch.load(Relaxed);
         let record = Slice::from(item_record::encode(key, image, epoch, value));
-        self.engine.highest_cas.fetch_max(image.cas, Relaxed);
+        self.engine.note_cas(image.cas);
         self.write(key, hash, Some(record))
     }
 
@@ -250,10 +250,32 @@ impl Drop for ReadTicket {
 pub(crate) fn flush_all(engine: &Engine, at: u32, also: impl FnOnce()) -> u64 {
     let mut stripes = engine.stripes.lock_all();
     also();
-    if at == 0 {
-        stripes.iter_mut().for_each(|stripe| stripe.void_all());
-        engine.epoch.fetch_add(1, Relaxed);
+    match at {
+        0 => begin_epoch(engine, &mut stripes),
+        at => push_mark(engine, at),
     }
+}
+
+/// Carries out a planned flush, if its time has come and nobody did; its place in the log.
+pub(crate) fn flush_due(engine: &Engine, now_seconds: u32, also: impl FnOnce()) -> Option<u64> {
+    let is_due = || (1..=now_seconds).contains(&engine.flush_at.load(Relaxed));
+    if !is_due() {
+        return None;
+    }
+    let mut stripes = engine.stripes.lock_all();
+    is_due().then(|| {
+        also();
+        begin_epoch(engine, &mut stripes)
+    })
+}
+
+fn begin_epoch(engine: &Engine, stripes: &mut [MutexGuard<'_, KeyStripe>]) -> u64 {
+    stripes.iter_mut().for_each(|stripe| stripe.void_all());
+    engine.epoch.fetch_add(1, Relaxed);
+    push_mark(engine, 0)
+}
+
+fn push_mark(engine: &Engine, at: u32) -> u64 {
     engine.flush_at.store(at, Relaxed);
     let mark = FlushMark {
         epoch: engine.epoch.load(Relaxed),

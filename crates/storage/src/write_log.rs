@@ -240,10 +240,16 @@ fn header_of(first: u64) -> [u8; FILE_HEADER_BYTES] {
 }
 
 fn open_file(disk: &dyn LogDisk, name: &str, first: u64) -> io::Result<Box<dyn LogFile>> {
-    let mut file = disk.create(name)?;
-    file.append(&header_of(first))?;
-    file.sync()?;
-    Ok(file)
+    let begin = || {
+        let mut file = disk.create(name)?;
+        file.append(&header_of(first))?;
+        file.sync()?;
+        Ok(file)
+    };
+    begin().inspect_err(|_| {
+        // It is of no use, and harms nothing if it stays.
+        let _ = disk.remove(name);
+    })
 }
 
 fn encode_group(group: &mut Vec<u8>, seed: u64, (first, synced): (u64, u64), writes: &[TreeWrite]) {

@@ -14,7 +14,7 @@ use curtail_storage::{StorageInfo, VerifyReport};
 
 /// What is to be done with a data directory.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct DataOptions {
     #[command(subcommand)]
     task: Task,
 }
@@ -54,7 +54,7 @@ enum Task {
 }
 
 /// Carries out the task.
-pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(options: &DataOptions) -> anyhow::Result<ExitCode> {
     match &options.task {
         Task::Verify { dir } => Ok(report(&curtail_storage::verify(dir)?)),
         Task::Info { dir } => {

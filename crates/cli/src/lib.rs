@@ -54,7 +54,7 @@ enum Command {
     /// Run a trial cluster on this machine, or manage a cluster
     Cluster(cluster::Options),
     /// Verify, describe, export or import the data directory of a disk tier
-    Data(data::Options),
+    Data(data::DataOptions),
 }
 
 /// Carries out the command that this process was started with.

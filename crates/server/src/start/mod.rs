@@ -114,8 +114,7 @@ impl Server {
         mut config: Config,
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
-        config.large_nice = config.large_nice.possible();
-        fit_to_tier(&mut config)?;
+        settle(&mut config)?;
         let listeners = listen(&config)?;
         let admin = config.admin.map(listen_admin).transpose()?;
         let (udp, udp_addresses) = bind_udp_sockets(&config)?;
@@ -124,9 +123,8 @@ impl Server {
         let node = node::Opening::begin(&config, threads(&config), started)?;
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
-        let tier = open_tier(&config)?;
-        let cas_floor = tier.as_ref().map_or(0, |tier| tier.storage.highest_cas());
-        let (store, restored) = open_store(&config, started, seed, Cas(cas_floor))?;
+        let (tier, cas_floor) = open_tier(&config)?;
+        let (store, restored) = open_store(&config, started, seed, cas_floor)?;
         let logins = read_logins(&config)?;
         let (acceptor_poller, worker_pollers) =
             open_pollers(threads(&config)).map_err(StartError::System)?;
@@ -136,7 +134,6 @@ impl Server {
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
         let handles = handles_of(&worker_pollers);
         store.account(bytes_of_writers(config.workers).cast_signed());
-        let snapshots = snapshots_of(&config);
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
         let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
@@ -148,7 +145,7 @@ impl Server {
             registry: Registry::default(),
             workers: handles.map_err(StartError::System)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
-            snapshots,
+            snapshots: snapshots_of(&config),
             control: ControlHandle::default(),
             doors: AcceptorHandle::new(wake_acceptor.map_err(StartError::System)?, node.is_none()),
             pages: PagesThread::default(),
@@ -161,17 +158,14 @@ impl Server {
             slow: SlowLog::new(config.slow_us),
             limits: Limits::default(),
             cluster: node.as_ref().map(|node| Arc::clone(&node.cluster)),
-            tier: tier.map(Arc::new),
+            tier,
             spins: busy_poll::is_allowed(config.workers),
             stopping: AtomicBool::new(false),
             time_shift_seconds: AtomicI64::new(0),
             ask: Box::new(ask),
             config,
         });
-        if let Some(tier) = &shared.tier {
-            let host: Arc<dyn TierHost> = Arc::clone(&shared) as _;
-            tier.attach(Arc::downgrade(&host));
-        }
+        attach_tier(&shared);
         let mut server = Self {
             addresses: listeners.iter().filter_map(Listener::tcp_address).collect(),
             names: listeners.iter().map(name_of).collect(),
@@ -397,8 +391,8 @@ impl Server {
         cluster.is_some_and(node::Cluster::has_left)
     }
 
-    /// Writes that were applied again from the log of the disk tier, if there is one, and bytes that
-    /// were cut off at its end because a crash had torn them.
+    /// Writes that were applied again from the log of the disk tier, if there is one, and bytes
+    /// that were cut off at its end because a crash had torn them.
     pub fn recovered(&self) -> Option<(u64, u64)> {
         let tier = self.shared.tier.as_ref()?;
         Some(tier.storage.recovered())
@@ -676,9 +670,10 @@ pub fn check_tier(config: &Config) -> Result<(), StartError> {
     }
 }
 
-/// Sets what a disk tier needs: requests run where they arrive, because the lock of a key orders
-/// its writes.
-fn fit_to_tier(config: &mut Config) -> Result<(), StartError> {
+/// Sets what follows from the machine and from other settings. With a disk tier requests run where
+/// they arrive, because the lock of a key orders its writes.
+fn settle(config: &mut Config) -> Result<(), StartError> {
+    config.large_nice = config.large_nice.possible();
     check_tier(config)?;
     if config.disk.is_none() {
         return Ok(());
@@ -692,10 +687,22 @@ fn fit_to_tier(config: &mut Config) -> Result<(), StartError> {
     Ok(())
 }
 
-fn open_tier(config: &Config) -> Result<Option<DiskTier>, StartError> {
-    let disk = config.disk.clone();
-    let opened = disk.map(|disk| DiskTier::open(disk, threads(config)));
-    opened.transpose().map_err(StartError::Storage)
+/// The disk tier, if there is one, and the highest CAS that it has given out.
+fn open_tier(config: &Config) -> Result<(Option<Arc<DiskTier>>, Cas), StartError> {
+    let Some(disk) = config.disk.clone() else {
+        return Ok((None, Cas(0)));
+    };
+    let tier = DiskTier::open(disk, threads(config)).map_err(StartError::Storage)?;
+    let highest_cas = Cas(tier.storage.highest_cas());
+    Ok((Some(Arc::new(tier)), highest_cas))
+}
+
+/// Says where the disk's answers go.
+fn attach_tier(shared: &Arc<Shared>) {
+    if let Some(tier) = &shared.tier {
+        let host: Arc<dyn TierHost> = Arc::clone(shared) as _;
+        tier.attach(Arc::downgrade(&host));
+    }
 }
 
 /// The processors that workers keep to, one each; none unless one is left for others: a worker that

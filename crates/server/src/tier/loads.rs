@@ -9,7 +9,7 @@ use crate::completion::Token;
 
 /// What a worker has asked for.
 #[derive(Debug, Default)]
-pub(crate) struct Loads {
+pub(crate) struct DiskLoads {
     by_key: HashMap<Box<[u8]>, Load>,
     /// Those that have ended, the oldest first, and bytes of the items that they found.
     ended: VecDeque<(Box<[u8]>, u64)>,
@@ -50,14 +50,14 @@ pub(crate) enum LoadState {
 /// Reads of one worker that may be under way.
 const LOADS_MAX: usize = 1024;
 
-/// Loads that have ended and are kept. What they found is in memory; they are for requests that
+/// DiskLoads that have ended and are kept. What they found is in memory; they are for requests that
 /// come when it has been evicted again, and for keys that do not exist.
 const ENDED_MAX: usize = 256;
 
 /// Bytes of the items that these found.
 const ENDED_BYTES_MAX: usize = 4 << 20;
 
-impl Loads {
+impl DiskLoads {
     /// What is known of `key`, which is locked.
     pub(crate) fn look(&mut self, key: &[u8], locked: &mut KeyLock<'_>) -> LoadState {
         let Some(load) = self.by_key.get(key) else {

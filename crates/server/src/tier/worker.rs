@@ -14,14 +14,14 @@ use curtail_types::{Exptime, Now};
 use crate::{
     completion::{Awaited, Token},
     request::reply_buffer::Replies,
-    tier::{DiskTier, loads::Loads},
+    tier::{DiskTier, loads::DiskLoads},
 };
 
 /// The part of one worker.
 pub(crate) struct TierWorker {
     pub(crate) disk: Arc<DiskTier>,
     worker: usize,
-    pub(crate) loads: Loads,
+    pub(crate) loads: DiskLoads,
     /// Replies of this turn that wait for their writes, by connection.
     held: Vec<HeldReplies>,
     /// Replies that wait, in the order of the log.
@@ -68,7 +68,7 @@ impl TierWorker {
         Self {
             disk,
             worker,
-            loads: Loads::default(),
+            loads: DiskLoads::default(),
             held: Vec::new(),
             unsynced: VecDeque::new(),
             retries: Vec::new(),

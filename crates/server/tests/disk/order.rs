@@ -31,13 +31,15 @@ fn a_pipeline_keeps_its_order_over_disk_reads() {
 /// Counts in a few keys from several connections, while another one pushes items out.
 fn count_while_evicting(durability: Durability) {
     const CLIENTS: usize = 4;
-    const STEPS: usize = 150;
-    const KEYS: u64 = 5;
+    const STEPS: usize = 400;
+    // So many that most are pushed out before they are counted again.
+    const KEYS: u64 = 200;
     let folder = folder();
     let (server, mut client) = serve_disk(folder.path(), durability);
     for key in 0..KEYS {
         client.set(format!("count-{key}"), "0");
     }
+    push_out(&mut client, 0);
     let ended = AtomicBool::new(false);
     let sums = std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 const MEMORY_BYTES: usize = 8 << 20;
 
 /// The data directories of a test, in memory where that is possible: syncing would be all its time.
-pub fn folder() -> TempDir {
+pub(crate) fn folder() -> TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir() {
         true => TempDir::new_in(memory).unwrap(),
@@ -18,7 +18,7 @@ pub fn folder() -> TempDir {
     }
 }
 
-pub fn disk_config(dir: &Path, durability: Durability) -> Config {
+pub(crate) fn disk_config(dir: &Path, durability: Durability) -> Config {
     config_with(|config| {
         config.memory_bytes_max = MEMORY_BYTES;
         config.workers = 2;
@@ -33,19 +33,19 @@ pub fn disk_config(dir: &Path, durability: Durability) -> Config {
     })
 }
 
-pub fn bounded() -> Durability {
+pub(crate) fn bounded() -> Durability {
     Durability::Bounded(Duration::from_millis(50))
 }
 
-pub fn serve_disk(dir: &Path, durability: Durability) -> (Server, Client) {
+pub(crate) fn serve_disk(dir: &Path, durability: Durability) -> (Server, Client) {
     let server = start(disk_config(dir, durability));
     let client = Client::connect(&server);
     (server, client)
 }
 
 /// Items that take some times the memory: all that were there before are evicted.
-pub fn push_out(client: &mut Client, salt: usize) {
-    const ITEMS: usize = 3000;
+pub(crate) fn push_out(client: &mut Client, salt: usize) {
+    const ITEMS: usize = 2000;
     const BYTES: usize = 8000;
     for number in 0..ITEMS {
         client.send(format!(

@@ -127,11 +127,11 @@ fn flags_that_do_not_fit_are_refused() {
         ),
         (
             &["--tier", "disk", "--data", "/nowhere", "-M"][..],
-            "not together with -M",
+            "given together with -M",
         ),
         (
             &["--tier", "disk", "--data", "/nowhere", "--native", "1"][..],
-            "not together with --native",
+            "given together with --native",
         ),
         (
             &[

@@ -89,7 +89,7 @@ pub struct NativeAtStart<'a> {
     pub addresses: &'a [SocketAddr],
     /// Who acknowledges.
     pub mode: NativeMode,
-    /// What an acknowledgement promises.
+    /// When a write is acknowledged, and what a crash loses.
     pub promise: String,
     /// What is out of the ordinary.
     pub note: Option<&'a str>,
@@ -652,16 +652,25 @@ pub fn check_tier(config: &Config) -> Result<(), StartError> {
         return Ok(());
     }
     let refused = [
-        (config.node.is_some(), "not together with --cluster"),
-        (config.native.is_some(), "not together with --native"),
-        (config.udp_port.is_some(), "not together with -U"),
+        (
+            config.node.is_some(),
+            "it cannot be given together with --cluster",
+        ),
+        (
+            config.native.is_some(),
+            "it cannot be given together with --native",
+        ),
+        (
+            config.udp_port.is_some(),
+            "it cannot be given together with -U",
+        ),
         (
             config.memory_file.is_some(),
-            "not together with -e: the data directory has every item",
+            "it cannot be given together with -e: the data directory has every item",
         ),
         (
             !config.evict,
-            "not together with -M: memory is a cache of the disk",
+            "it cannot be given together with -M: memory is a cache of the disk",
         ),
     ];
     match refused.into_iter().find(|(is_set, _)| *is_set) {

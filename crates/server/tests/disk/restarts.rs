@@ -69,11 +69,11 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let mut config = disk_config(&other, bounded());
     config.evict = false;
     let error = Server::start(config, |_| ()).err().unwrap().to_string();
-    assert_contains(&error, "not together with -M");
+    assert_contains(&error, "given together with -M");
     let mut config = disk_config(&other, bounded());
     config.udp_port = Some(0);
     let error = Server::start(config, |_| ()).err().unwrap().to_string();
-    assert_contains(&error, "not together with -U");
+    assert_contains(&error, "given together with -U");
 }
 
 /// Goal: while the file system is below its reserve, writes are refused in words and reads go on;

@@ -7,8 +7,6 @@ pub(crate) enum PlantedFault {
     AcknowledgesEarly,
     /// Files of the log are deleted before the tree has flushed them.
     DeletesEarly,
-    /// The torn end of the log stays.
-    KeepsTorn,
     /// A group is read although its checksum does not match.
     ReadsTorn,
     /// Damage is cut off as if it were the torn end.

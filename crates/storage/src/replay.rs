@@ -64,7 +64,7 @@ pub(crate) fn replay(
                 return Err(damaged(folder, name, end as u64, what));
             }
             replayed.torn_bytes = rest.len() as u64;
-            if repairs && !planted(PlantedFault::KeepsTorn) {
+            if repairs {
                 let cut = disk.cut(name, end as u64);
                 cut.map_err(|error| file_error(folder, name, error))?;
             }

@@ -259,7 +259,6 @@ fn planted_faults_are_caught() {
     for fault in [
         PlantedFault::AcknowledgesEarly,
         PlantedFault::DeletesEarly,
-        PlantedFault::KeepsTorn,
         PlantedFault::ReadsTorn,
     ] {
         plant(Some(fault));

@@ -172,16 +172,20 @@ impl Stepper<'_> {
 
     fn look(&mut self, label: Label, cache: CacheId) {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
-        self.world.judges.edit()[key].begun(label, kind);
         let node = 1 + usize::from(cache.0);
-        self.world.operations[usize::from(label.0)] =
-            match self.setup.has(TierDriverMutant::ClockReadFirst) {
-                true => Stage::Clock(cache, self.world.clocks[node]),
-                false => match self.value_of(cache, key) {
-                    Some((session, value)) => Stage::Looked(cache, session, value),
-                    None => return self.send_to_back_end(label),
-                },
-            };
+        if self.setup.has(TierDriverMutant::ReadsByOldClock) {
+            let now = self.world.clocks[node];
+            self.world.operations[usize::from(label.0)] = Stage::Clock(cache, now);
+            return;
+        }
+        self.world.judges.edit()[key].begun(label, kind);
+        match self.value_of(cache, key) {
+            Some((session, value)) => {
+                let looked = Stage::Looked(cache, session, value);
+                self.world.operations[usize::from(label.0)] = looked;
+            }
+            None => self.send_to_back_end(label),
+        }
     }
 
     fn value_of(&self, cache: CacheId, key: usize) -> Option<(CacheSession, Written)> {
@@ -192,11 +196,16 @@ impl Stepper<'_> {
 
     fn confirm(&mut self, label: Label) {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
-        let clocks = &self.world.clocks;
-        let clock = |cache: CacheId| clocks[1 + usize::from(cache.0)];
         let (cache, looked, now) = match self.world.operations[usize::from(label.0)] {
-            Stage::Looked(cache, session, value) => (cache, Some((session, value)), clock(cache)),
-            Stage::Clock(cache, now) => (cache, self.value_of(cache, key), now),
+            Stage::Looked(cache, session, value) => {
+                let now = self.world.clocks[1 + usize::from(cache.0)];
+                (cache, Some((session, value)), now)
+            }
+            Stage::Clock(cache, now) => {
+                // Only now does the request come.
+                self.world.judges.edit()[key].begun(label, kind);
+                (cache, self.value_of(cache, key), now)
+            }
             _ => return,
         };
         let Some(machine) = &self.world.cache(cache).machine else {

@@ -94,8 +94,8 @@ pub enum TierModelMutant {
 listed_enum! {
     /// An error of whoever drives the machines.
     pub enum TierDriverMutant {
-        /// A reader at the cache reads the clock before it looks up the copy.
-        ClockReadFirst,
+        /// A reader at the cache judges a request by a clock that it read before that came.
+        ReadsByOldClock,
         /// It does not ask whether the session is still the one in which it looked.
         SessionUnchecked,
         /// The back end takes a message by a clock that it read before that came.
@@ -242,7 +242,7 @@ impl TierSetup {
             for cache in self.ids().filter(|_| kind == Kind::Get) {
                 let machine = world.cache(cache).machine.as_ref();
                 let copy = machine.and_then(|one| one.look(BACK_END, self.keys[key]));
-                let begins = self.has(TierDriverMutant::ClockReadFirst) && machine.is_some();
+                let begins = self.has(TierDriverMutant::ReadsByOldClock) && machine.is_some();
                 if copy.is_some() || begins {
                     actions.push(TierAction::Look(label, cache));
                 }

@@ -82,7 +82,7 @@ pub(super) enum Stage {
     Unasked,
     /// The back end has it.
     Asked,
-    /// A reader at a cache has read its clock and nothing else: a planted error.
+    /// A reader at a cache has read its clock before the request comes: a planted error.
     Clock(CacheId, u64),
     /// A reader at a cache has the value of a copy.
     Looked(CacheId, CacheSession, Written),

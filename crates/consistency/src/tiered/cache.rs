@@ -12,9 +12,10 @@ use super::{
 
 /// The machine of a cache node.
 ///
-/// Reads run beside it. A reader finds a copy with [`look`](Self::look), takes its value, and
-/// *then* reads the clock and asks [`shows`](Self::shows); a thread that stood still in between is
-/// told no. If either says no, the request goes on to the back end.
+/// Reads run beside it. A reader finds a copy with [`look`](Self::look), takes its value, reads the
+/// clock and asks [`shows`](Self::shows). A clock that was read before the request came will not do:
+/// the process may have stood still since, and the lease have ended. If either says no, the request
+/// goes on to the back end.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct TierCache {
     config: CacheConfig,
@@ -103,7 +104,7 @@ impl TierCache {
     }
 
     /// Whether a copy that was looked at in this session may be shown, by a clock that was read
-    /// after that.
+    /// after the request came.
     pub fn shows(&self, from: BackEndId, session: CacheSession, now: Instant) -> bool {
         let Some(own) = self.back_ends.get(&from) else {
             return false;

@@ -1,10 +1,10 @@
 //! Rule changes on their way to the switch: installs first, withdrawals when nothing else is to be
-//! done or when they are late, behind a token bucket (SW-60..63).
+//! done, and by turns with installs when they are late, behind a token bucket (SW-60..63).
 //!
 //! ```text
 //!   install  --> [ ][ ][ ] --+
 //!                            +--> token bucket --> rule table
-//!   withdraw --> [ ][ ] -----+    late ones first
+//!   withdraw --> [ ][ ] -----+    late ones by turns
 //! ```
 //!
 //! A switch takes 400 to 12,000 changes a second. An install and a withdrawal of one key that both
@@ -51,6 +51,8 @@ pub struct RuleQueue {
     pending: BTreeMap<RouteHash, (bool, u64)>,
     numbers: u64,
     installs_pending: usize,
+    /// Whether the last change was a withdrawal.
+    withdrew: bool,
     /// When the next change may be made, as far as the rate is concerned.
     next_at: Instant,
     cancelled: u64,
@@ -74,6 +76,7 @@ impl RuleQueue {
             pending: BTreeMap::new(),
             numbers: 0,
             installs_pending: 0,
+            withdrew: false,
             next_at: Instant { ns: 0 },
             cancelled: 0,
             refused: 0,
@@ -145,7 +148,8 @@ impl RuleQueue {
         self.skip_void();
         let late = |one: &Waiting| now.ns.saturating_sub(one.since.ns) >= self.budget.delay_max_ns;
         let is_late = self.withdrawals.front().is_some_and(late);
-        let is_install = !self.installs.is_empty() && !is_late;
+        let is_turn = is_late && !self.withdrew;
+        let is_install = !self.installs.is_empty() && !is_turn;
         let queue = match is_install {
             true => &mut self.installs,
             false => &mut self.withdrawals,
@@ -153,6 +157,7 @@ impl RuleQueue {
         let key = queue.pop_front()?.key;
         self.pending.remove(&key);
         self.installs_pending -= usize::from(is_install);
+        self.withdrew = !is_install;
         self.spend(now);
         Some((key, is_install))
     }

@@ -11,7 +11,7 @@
 //! Every request is drawn and routed by itself. Leases, updates, admission, the queue of rule
 //! changes and the table are the production machines of `consistency::tiered`, the trackers those
 //! of `hotkeys`. What is simulated around them: a clock of 1 ms, in which requests arrive evenly; a
-//! limiter of each node with a queue of 512 requests, beyond which requests are lost; messages
+//! limiter of each node with a queue of 5 ms, beyond which requests are lost; messages
 //! between back ends and cache that arrive at once, which is short beside a period of reports.
 //!
 //! [`StaticShares`] has the same sums without time, as SW-80's reference.

@@ -282,113 +282,161 @@ impl Chance {
     }
 }
 
-/// What a random run saw.
-#[derive(Default)]
-struct Seen {
+/// A random run, and what it saw.
+struct Walk {
+    pair: Pair,
+    chance: Chance,
+    seed: u64,
+    /// Of the two clocks, in thousandths.
+    rates: [u64; 2],
+    real_ns: u64,
+    /// What is on its way, and when it arrives.
+    underway: Vec<(u64, (bool, TierMessage, Option<u64>))>,
+    /// No older value may be shown to who asks now.
+    least: u64,
+    /// What each request at the back end must at least show.
+    asked: BTreeMap<Ticket, u64>,
+    /// A reader at the cache: what it looked at, and must at least show.
+    looked: Option<(CacheSession, u64, u64)>,
     hits: u64,
     expiries: u64,
+}
+
+impl Walk {
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance(seed);
+        let rates = [990, 995, 1000, 1005, 1010];
+        Self {
+            pair: Pair::new().cached(),
+            rates: [0, 1].map(|_| rates[chance.below(5) as usize]),
+            chance,
+            seed,
+            real_ns: 0,
+            underway: Vec::new(),
+            least: 0,
+            asked: BTreeMap::new(),
+            looked: None,
+            hits: 0,
+            expiries: 0,
+        }
+    }
+
+    fn step(&mut self, ticket: u64) {
+        let stands_still = self.chance.below(200) == 0;
+        let step_ns = if stands_still {
+            300 * MS
+        } else {
+            self.chance.below(4 * MS)
+        };
+        self.real_ns += step_ns;
+        let desk = &mut self.pair.desk;
+        desk.back_end_now += step_ns * self.rates[0] / 1000;
+        desk.cache_now += step_ns * self.rates[1] / 1000;
+        self.act(Ticket(ticket));
+        self.tick();
+        self.transmit();
+        self.judge_answers();
+        self.judge_reader();
+    }
+
+    fn act(&mut self, ticket: Ticket) {
+        let pair = &mut self.pair;
+        match self.chance.below(12) {
+            0 => pair.fetch(KEY),
+            1 if self.chance.below(4) == 0 => {
+                pair.cache
+                    .step(CacheEvent::Evict(BACK_END, KEY), &mut pair.desk);
+            }
+            2 | 3 => {
+                self.asked.insert(ticket, self.least);
+                let access = match self.chance.below(3) {
+                    0 => Access::Replace,
+                    _ => Access::Read,
+                };
+                pair.ask(ticket.0, KEY, access);
+            }
+            4 | 5 => {
+                let session = pair.cache.look(BACK_END, KEY);
+                let value = pair.desk.copies.get(&KEY).copied();
+                let looked = session.zip(value);
+                self.looked = looked.map(|(session, value)| (session, value, self.least));
+            }
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self) {
+        let pair = &mut self.pair;
+        let cache_now = pair.desk.cache_now;
+        if pair.cache.deadline().is_some_and(|at| at.ns <= cache_now) {
+            pair.cache.step(CacheEvent::Tick, &mut pair.desk);
+        }
+        let had_lease = pair.back_end.lease_end().is_some();
+        pair.back_end.step(BackEndEvent::Tick, &mut pair.desk);
+        let is_over = had_lease && pair.back_end.lease_end().is_none();
+        self.expiries += u64::from(is_over);
+    }
+
+    fn transmit(&mut self) {
+        for one in core::mem::take(&mut self.pair.desk.sent) {
+            let copies = [1, 1, 1, 1, 1, 1, 0, 2][self.chance.below(8) as usize];
+            for _ in 0..copies {
+                let is_long = self.chance.below(50) == 0;
+                let delay_ns = self.chance.below(if is_long { 700 * MS } else { 3 * MS });
+                self.underway.push((self.real_ns + delay_ns, one));
+            }
+        }
+        self.underway.sort_by_key(|one| one.0);
+        while self
+            .underway
+            .first()
+            .is_some_and(|one| one.0 <= self.real_ns)
+        {
+            let (_, one) = self.underway.remove(0);
+            self.pair.deliver(one);
+        }
+    }
+
+    fn judge_answers(&mut self) {
+        for (ticket, said) in core::mem::take(&mut self.pair.desk.answers) {
+            let (least, value) = (self.asked.remove(&ticket).unwrap(), said.unwrap());
+            assert!(value >= least, "seed {}: {value} after {least}", self.seed);
+            self.least = self.least.max(value);
+        }
+    }
+
+    fn judge_reader(&mut self) {
+        if self.chance.below(2) == 0 {
+            return;
+        }
+        let Some((session, value, least)) = self.looked.take() else {
+            return;
+        };
+        let now = Instant {
+            ns: self.pair.desk.cache_now,
+        };
+        if self.pair.cache.shows(BACK_END, session, now) {
+            assert!(
+                value >= least,
+                "seed {}: {value} after {least}, cached",
+                self.seed
+            );
+            self.least = self.least.max(value);
+            self.hits += 1;
+        }
+    }
 }
 
 /// Goal: nobody reads what is older than a write that was complete, or a value that was read,
 /// before the read began, whatever the clocks' rates within 1 %, delays, losses and pauses. Method:
 /// the back end orders all writes of a counter, so one number says how old a value may be.
-fn run(seed: u64) -> Seen {
-    let mut pair = Pair::new().cached();
-    let (mut chance, mut seen) = (Chance(seed), Seen::default());
-    let rates = [990, 995, 1000, 1005, 1010];
-    let rate = rates.map(|_| rates[chance.below(5) as usize]);
-    let (mut underway, mut least, mut real) = (Vec::new(), 0, 0);
-    // What each request at the back end must at least show.
-    let mut asked: BTreeMap<Ticket, u64> = BTreeMap::new();
-    let mut looked: Option<(CacheSession, u64, u64)> = None;
-    for ticket in 0..3_000 {
-        let step = if chance.below(200) == 0 {
-            300 * MS
-        } else {
-            chance.below(4 * MS)
-        };
-        real += step;
-        pair.desk.back_end_now += step * rate[0] / 1000;
-        pair.desk.cache_now += step * rate[1] / 1000;
-        match chance.below(12) {
-            0 => pair.fetch(KEY),
-            1 if chance.below(4) == 0 => {
-                pair.cache
-                    .step(CacheEvent::Evict(BACK_END, KEY), &mut pair.desk);
-            }
-            2 | 3 => {
-                asked.insert(Ticket(ticket), least);
-                let access = if chance.below(3) == 0 {
-                    Access::Replace
-                } else {
-                    Access::Read
-                };
-                pair.ask(ticket, KEY, access);
-            }
-            4 | 5 => {
-                let session = pair.cache.look(BACK_END, KEY);
-                let value = pair.desk.copies.get(&KEY).copied();
-                looked = session
-                    .zip(value)
-                    .map(|(session, value)| (session, value, least));
-            }
-            _ => {}
-        }
-        if pair
-            .cache
-            .deadline()
-            .is_some_and(|at| at.ns <= pair.desk.cache_now)
-        {
-            pair.cache.step(CacheEvent::Tick, &mut pair.desk);
-        }
-        let before = pair.back_end.lease_end();
-        pair.back_end.step(BackEndEvent::Tick, &mut pair.desk);
-        seen.expiries += u64::from(before.is_some() && pair.back_end.lease_end().is_none());
-        for one in core::mem::take(&mut pair.desk.sent) {
-            let copies = [1, 1, 1, 1, 1, 1, 0, 2][chance.below(8) as usize];
-            for _ in 0..copies {
-                let is_long = chance.below(50) == 0;
-                let delay = chance.below(if is_long { 700 * MS } else { 3 * MS });
-                underway.push((real + delay, one));
-            }
-        }
-        underway.sort_by_key(|one| one.0);
-        while underway.first().is_some_and(|one| one.0 <= real) {
-            let (_, one) = underway.remove(0);
-            pair.deliver(one);
-        }
-        for (ticket, said) in core::mem::take(&mut pair.desk.answers) {
-            let (least_then, value) = (asked.remove(&ticket).unwrap(), said.unwrap());
-            assert!(
-                value >= least_then,
-                "seed {seed}: {value} after {least_then}"
-            );
-            least = least.max(value);
-        }
-        if let Some((session, value, least_then)) = looked.filter(|_| chance.below(2) == 0) {
-            looked = None;
-            let now = Instant {
-                ns: pair.desk.cache_now,
-            };
-            if pair.cache.shows(BACK_END, session, now) {
-                assert!(
-                    value >= least_then,
-                    "seed {seed}: {value} after {least_then}, cached"
-                );
-                least = least.max(value);
-                seen.hits += 1;
-            }
-        }
-    }
-    seen
-}
-
 #[test]
 fn clocks_delays_and_losses_never_show_an_older_value() {
     let (mut hits, mut expiries) = (0, 0);
     for seed in 0..200 {
-        let seen = run(seed);
-        (hits, expiries) = (hits + seen.hits, expiries + seen.expiries);
+        let mut walk = Walk::new(seed);
+        (0..3_000).for_each(|ticket| walk.step(ticket));
+        (hits, expiries) = (hits + walk.hits, expiries + walk.expiries);
     }
     assert!(hits > 10_000 && expiries > 200, "{hits} {expiries}");
 }

@@ -266,22 +266,3 @@ fn rows_name_every_parameter() {
         }
     }
 }
-
-#[test]
-#[ignore = "TMP"]
-fn tmp_figure() {
-    let name = std::env::var("FIG").unwrap();
-    let mut options = Options {
-        requests: Some(std::env::var("REQ").unwrap().parse().unwrap()),
-        ..Options::default()
-    };
-    if let Ok(series) = std::env::var("SERIES") {
-        options.series = series.split(',').map(String::from).collect();
-    }
-    let began = std::time::Instant::now();
-    let rows = figure(&name)
-        .unwrap()
-        .rows(&options, &Threads::new(2))
-        .unwrap();
-    println!("{}{:?}", crate::rows::table(&rows), began.elapsed());
-}

@@ -51,7 +51,6 @@ pub(super) struct BackEndDesk<'a> {
     pub(super) now: Instant,
     /// Of the instant report that is being sent.
     pub(super) load: Option<Load>,
-    pub(super) answered: u64,
 }
 
 impl BackEndHost for BackEndDesk<'_> {
@@ -61,9 +60,7 @@ impl BackEndHost for BackEndDesk<'_> {
     }
 
     #[inline]
-    fn respond(&mut self, _: Ticket) {
-        self.answered += 1;
-    }
+    fn respond(&mut self, _: Ticket) {}
 
     fn refuse(&mut self, _: Ticket, refusal: TierRefusal) {
         // The limits of a step are far above what a slot brings.

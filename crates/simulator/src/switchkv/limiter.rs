@@ -14,7 +14,7 @@ impl Limiter {
     pub(super) fn new(per_slot: f64) -> Self {
         Self {
             per_slot,
-            queue_max: QUEUE + per_slot.max(1.0),
+            queue_max: (QUEUE_SLOTS * per_slot).max(QUEUE_MIN) + per_slot.max(1.0),
             queued: 0.0,
             slot: 0,
         }
@@ -34,8 +34,9 @@ impl Limiter {
     }
 }
 
-/// Requests that wait at a node, as in the ring of a network card.
-const QUEUE: f64 = 512.0;
+/// What waits at a node at most: at the paper's rate 512 requests, as in the ring of a network card.
+const QUEUE_SLOTS: f64 = 5.12;
+const QUEUE_MIN: f64 = 8.0;
 
 #[cfg(test)]
 mod tests {

@@ -192,13 +192,13 @@ impl<'a> TierRun<'a> {
             self.request();
         }
         self.change_rules();
-        if self.slot % REPORT_SLOTS == 0 {
+        if self.slot.is_multiple_of(REPORT_SLOTS) {
             self.take_reports();
         }
-        if self.slot % TICK_SLOTS == 0 {
+        if self.slot.is_multiple_of(TICK_SLOTS) {
             self.tick();
         }
-        if self.slot % INTERVAL_SLOTS == 0 {
+        if self.slot.is_multiple_of(INTERVAL_SLOTS) {
             self.end_interval();
         }
     }
@@ -325,8 +325,8 @@ impl<'a> TierRun<'a> {
         }
     }
 
-    /// What the switch can do in a period, less what waits already; half of the room beyond the
-    /// capacity is kept for keys that burst.
+    /// What the switch can do in a period, less what waits already; an eighth of the room beyond
+    /// the capacity is kept for keys that burst.
     fn fetch_budget(&self) -> usize {
         let budget = self.rules.budget();
         let (installs, withdrawals) = self.rules.lengths();
@@ -336,9 +336,11 @@ impl<'a> TierRun<'a> {
         let per_period = budget.per_s as usize / changes;
         let room = match buffer {
             0 => usize::MAX,
-            _ => self.admission.room().saturating_sub(buffer / 2),
+            _ => self.admission.room().saturating_sub(buffer / 8),
         };
-        per_period.saturating_sub(installs + withdrawals).min(room)
+        per_period
+            .saturating_sub(installs + withdrawals / 2)
+            .min(room)
     }
 
     fn fetch(&mut self, key: RouteHash) {
@@ -447,7 +449,6 @@ impl<'a> TierRun<'a> {
             network: &mut self.network,
             now: self.now,
             load,
-            answered: 0,
         };
         node.machine.step(event, &mut desk);
     }

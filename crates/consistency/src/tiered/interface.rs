@@ -1,18 +1,10 @@
 //! What a back end and a cache are told, and what they ask of their hosts.
 
-use curtail_types::{Access, Instant, RouteHash};
+use curtail_types::{Access, BackEndId, CacheId, Instant, RouteHash};
 
 use super::message::TierMessage;
 use crate::lease::LeaseTerms;
 use crate::symmetric::Ticket;
-
-/// A back end, or the part of one that a core owns.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct BackEndId(pub u16);
-
-/// A cache node.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct CacheId(pub u8);
 
 /// What a back end is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -12,7 +12,7 @@
 //!
 //! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadGate`] and
 //! the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
-//! [`RuleTable`].
+//! rules.
 
 mod admission;
 mod back_end;
@@ -22,21 +22,23 @@ mod load_gate;
 mod message;
 mod mutant;
 mod rule_queue;
-mod rule_table;
+mod simulated_rules;
 #[cfg(test)]
 mod tests;
+
+pub use curtail_types::{BackEndId, CacheId};
 
 pub use admission::{Admission, AdmissionConfig, Admitted};
 pub use back_end::TierBackEnd;
 pub use cache::{CacheSession, TierCache};
 pub use interface::{
-    BackEndConfig, BackEndEvent, BackEndHost, BackEndId, CacheConfig, CacheEvent, CacheHost,
-    CacheId, TierRefusal, TierRequest,
+    BackEndConfig, BackEndEvent, BackEndHost, CacheConfig, CacheEvent, CacheHost, TierRefusal,
+    TierRequest,
 };
 pub use load_gate::LoadGate;
 pub use message::{Generation, TierMessage};
 pub use mutant::TierMutant;
 pub use rule_queue::{RuleBudget, RuleQueue, RuleQueueFull};
-pub use rule_table::{
-    Reconciled, Rule, RuleCookie, RuleNews, RuleTable, RuleTableError, SimulatedRules,
+pub use simulated_rules::{
+    RuleDifference, RuleNews, RuleTableFull, SimulatedCookie, SimulatedRule, SimulatedRules,
 };

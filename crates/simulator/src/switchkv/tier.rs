@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use curtail_consistency::symmetric::Ticket;
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndConfig, BackEndEvent, BackEndId, CacheConfig,
-    CacheEvent, CacheId, LoadGate, Rule, RuleBudget, RuleCookie, RuleNews, RuleQueue,
-    RuleTable as _, SimulatedRules, TierBackEnd, TierCache, TierMessage, TierRequest,
+    CacheEvent, CacheId, LoadGate, RuleBudget, RuleNews, RuleQueue, SimulatedCookie, SimulatedRule,
+    SimulatedRules, TierBackEnd, TierCache, TierMessage, TierRequest,
 };
 use curtail_hotkeys::{Access as Seen, Bursts, Parameters, Tracker};
 use curtail_types::{Access, Instant, Key, KeyHash, Load, LoadReport, LoadScale, RouteHash};
@@ -368,17 +368,16 @@ impl<'a> TierRun<'a> {
     }
 
     fn hand_over(&mut self, key: RouteHash, is_install: bool) {
-        let done = match is_install {
-            true => {
-                self.outcome.installs += 1;
-                self.table.install(Rule::new(key, COOKIE), self.now)
-            }
-            false => {
-                self.outcome.withdrawals += 1;
-                self.table.withdraw(key, self.now)
-            }
-        };
-        assert!(done.is_ok(), "the table holds capacity and buffer");
+        if is_install {
+            self.outcome.installs += 1;
+            let done = self
+                .table
+                .install(SimulatedRule::new(key, COOKIE), self.now);
+            assert!(done.is_ok(), "the table holds capacity and buffer");
+        } else {
+            self.outcome.withdrawals += 1;
+            self.table.withdraw(key, self.now);
+        }
         // Packets are matched by what they carry of the hash; here all of it is at hand.
         self.keys.entry(key.0).or_default().has_rule |= is_install;
         if !is_install {
@@ -555,7 +554,7 @@ fn is_sampled(random: &mut Random) -> bool {
 }
 
 const CACHE: CacheId = CacheId(0);
-const COOKIE: RuleCookie = RuleCookie {
+const COOKIE: SimulatedCookie = SimulatedCookie {
     cache: CACHE,
     incarnation: 1,
 };

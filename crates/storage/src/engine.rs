@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -114,6 +114,8 @@ pub(crate) struct Engine {
     /// Writes up to this place are on stable storage.
     pub(crate) durable: AtomicU64,
     state: AtomicU8,
+    /// There is no room for a flush or for compaction.
+    lacks_room: AtomicBool,
     failure: Mutex<Option<String>>,
     pub(crate) tally: EngineTally,
     pub(crate) config: StorageConfig,
@@ -158,6 +160,10 @@ const MEMTABLES_MAX: usize = 3;
 
 /// Runs of tables in the first level while writes still go on.
 const RUNS_MAX: usize = 24;
+
+/// Free bytes with which a compaction is begun, whatever its size: it merges the first level, which
+/// has at most `RUNS_MAX` memtables, with as much of the next.
+const COMPACTION_BYTES_MAX: u64 = 1 << 30;
 
 /// Parts of the memory: each memtable, of which there are `MEMTABLES_MAX` and the one that is
 /// written, has one of eight; the others are for blocks.
@@ -224,6 +230,7 @@ impl Engine {
             applied: AtomicU64::new(next - 1),
             durable: AtomicU64::new(next - 1),
             state: AtomicU8::new(OPEN),
+            lacks_room: AtomicBool::new(false),
             failure: Mutex::default(),
             tally: EngineTally::default(),
             config,
@@ -347,6 +354,12 @@ impl Engine {
         self.applied.store(last, Relaxed);
     }
 
+    /// Whether anything was appended since the last sync.
+    pub(crate) fn has_unsynced(&self) -> bool {
+        let commit = lock(&self.commit);
+        commit.log.synced() < commit.log.last()
+    }
+
     /// Syncs the log.
     pub(crate) fn sync(&self) -> bool {
         self.sync_now(&mut lock(&self.commit))
@@ -411,9 +424,10 @@ impl Engine {
             return lock(&self.commit).log.delete_to(flushed).is_ok();
         }
         if let Err(error) = self.tree.flush(self.applied.load(Relaxed)) {
-            self.note_tree_error("a flush", &error);
+            self.note_flush_error(&error);
             return false;
         }
+        self.lacks_room.store(false, Relaxed);
         if let Err(error) = lock(&self.commit).log.delete_to(flushed) {
             self.note_error(&error);
         }
@@ -422,26 +436,47 @@ impl Engine {
 
     /// Compacts once; whether there was something to do.
     pub(crate) fn compact(&self) -> bool {
+        // One that finds the disk full in the middle cannot be begun again in this process.
+        let needed = self.tree.disk_bytes().min(COMPACTION_BYTES_MAX);
+        if self.free_bytes().is_some_and(|free| free < needed) {
+            self.lacks_room.store(true, Relaxed);
+            return false;
+        }
         match self.tree.compact(self.applied.load(Relaxed)) {
             Ok(true) => {
+                self.lacks_room.store(false, Relaxed);
                 self.tally.compactions.fetch_add(1, Relaxed);
                 true
             }
-            Ok(false) => false,
+            Ok(false) => {
+                self.lacks_room.store(false, Relaxed);
+                false
+            }
             Err(error) => {
-                self.note_tree_error("compaction", &error);
+                self.fail(format!("compaction failed: {error}"));
                 false
             }
         }
     }
 
+    fn free_bytes(&self) -> Option<u64> {
+        let found = rustix::fs::statvfs(self.path()).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
+    /// Whether flushes or compactions have no room.
+    fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Relaxed)
+    }
+
     /// Looks at the free space of the file system: writes are refused while it is short.
     pub(crate) fn look_at_space(&self) {
-        let Ok(found) = rustix::fs::statvfs(self.path()) else {
+        let Some(free) = self.free_bytes() else {
             return;
         };
-        let free = found.f_bavail.saturating_mul(found.f_frsize);
-        let (from, to) = match free < self.config.reserve_bytes {
+        // Free space alone says little: a compaction may need more than there is.
+        let is_short = free < self.config.reserve_bytes || self.lacks_room();
+        let (from, to) = match is_short {
             true => (OPEN, FULL),
             false => (FULL, OPEN),
         };
@@ -471,13 +506,14 @@ impl Engine {
         }
     }
 
-    /// An error of a flush or of compaction: nothing is lost, so it is tried again.
-    fn note_tree_error(&self, what: &str, error: &lsm_tree::Error) {
+    /// An error of a flush: nothing is lost, so it is tried again when there is room.
+    fn note_flush_error(&self, error: &lsm_tree::Error) {
         match error {
             lsm_tree::Error::Io(error) if is_full(error) => {
+                self.lacks_room.store(true, Relaxed);
                 _ = self.state.compare_exchange(OPEN, FULL, Relaxed, Relaxed);
             }
-            error => self.fail(format!("{what} failed: {error}")),
+            error => self.fail(format!("a flush failed: {error}")),
         }
     }
 

@@ -320,7 +320,9 @@ impl Committer {
             return false;
         }
         let since = lock(&self.engine.queue).oldest_unsynced();
+        // What only waits in the queue cannot be synced.
         since.is_some_and(|since| since.elapsed() >= self.half_window())
+            && self.engine.has_unsynced()
     }
 
     /// Whether writes have to wait for a flush or for compaction.

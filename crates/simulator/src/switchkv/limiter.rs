@@ -34,7 +34,7 @@ impl Limiter {
     }
 }
 
-/// What waits at a node at most: at the paper's rate 512 requests, as in the ring of a network card.
+/// What waits at a node at most: at the paper's rate 512 requests, as in a network card's ring.
 const QUEUE_SLOTS: f64 = 5.12;
 const QUEUE_MIN: f64 = 8.0;
 

@@ -58,8 +58,8 @@ pub(in crate::figures) const FIG12: Figure = Figure {
     name: "switchkv-fig2.12",
     title: "SwitchKV, Fig. 2.12: throughput by share of writes",
     x: "writes, per cent",
-    about: "Writes go to the back ends; one of a cached key updates the cache and is answered after \
-            that, by the production machines. Updates cost the back end and the cache nothing \
+    about: "Writes go to the back ends; one of a cached key updates the cache and is answered \
+            after that, by the production machines. Updates cost the back end and the cache nothing \
             beside the write, as in the paper. It prints no numbers: uniform writes lose the \
             cache's share only, writes by popularity lower the throughput quickly.",
     series: "uniform-writes zipf-writes",
@@ -105,8 +105,8 @@ pub(in crate::figures) const FIG14: Figure = Figure {
     name: "switchkv-fig2.14",
     title: "SwitchKV, Fig. 2.14: throughput by number of back ends",
     x: "back ends",
-    about: "50 KQPS a back end, 5 MQPS the cache. The cache of SwitchKV has the number of items, of \
-            10,000, 1,000, 200, 100, 30 and 10, with which the sums give the highest throughput \
+    about: "50 KQPS a back end, 5 MQPS the cache. The cache of SwitchKV has the number of items, \
+            of 10,000, 1,000, 200, 100, 30 and 10, with which the sums give the highest throughput \
             (cached_items); the baselines have 10,000. The paper reads off its drawing that \
             look-aside is saturated at 64 and SwitchKV grows to about 400.",
     series: "switchkv look-aside look-through",

@@ -1,9 +1,10 @@
-//! The network card's program: compiled from `bpf/`, compared with the object that is kept, loaded
-//! through the kernel's verifier and held to its Rust twin.
+//! The XDP programs, the network card's and the switch's: compiled from `bpf/`, compared with the
+//! objects that are kept, loaded through the kernel's verifier and held to their Rust twins.
 //!
-//! The object is in the repository so that the product builds without clang. A compiler of another
-//! major version may give other bytes for the same source; then the comparison is not made, and
-//! said so, and the object that this compiler gives is tested in the place of the kept one.
+//! The objects are in the repository so that the product builds without clang. A compiler of
+//! another major version may give other bytes for the same source; then the comparison is not
+//! made, and said so, and the object that this compiler gives is tested in the place of the kept
+//! one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,10 +39,14 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         remark = compare(workspace, &built, program)?;
         objects.push(built);
     }
-    let words = ["test", "-p", "curtail-runtime", "--test", "nic"];
     let mut tests = Command::new(cargo());
-    tests.args(words).current_dir(&workspace.root);
-    tests.envs(objects.first().map(|object| ("CURTAIL_NIC_OBJECT", object)));
+    tests.args(["test", "-p", "curtail-runtime", "--test", "nic"]);
+    tests.args(["-p", "curtail-routing", "--test", "differential"]);
+    tests.current_dir(&workspace.root);
+    // By the order of `PROGRAMS`.
+    let variables = ["CURTAIL_NIC_OBJECT", "", "CURTAIL_SWITCH_OBJECT"];
+    let named = variables.iter().zip(&objects);
+    tests.envs(named.filter(|(variable, _)| !variable.is_empty()));
     let finished = log.finish(&mut tests)?;
     let tally = crate::steps::tally_of(&finished.output);
     let failure = (!finished.status.success()).then(|| {
@@ -76,7 +81,7 @@ fn compare(workspace: &Workspace, built: &Path, program: &str) -> Result<String>
             built.len()
         );
     }
-    Ok("both objects bit by bit".to_string())
+    Ok("all objects bit by bit".to_string())
 }
 
 /// Compiles without any path of this machine in the object, and without what only debuggers read.
@@ -119,8 +124,8 @@ fn clang_version() -> Result<String> {
     Ok(major.to_string())
 }
 
-/// The network card's program, and the one that measurements hold it to.
-const PROGRAMS: [&str; 2] = ["nic.bpf", "floor.bpf"];
+/// The network card's program, the one that measurements hold it to, and the switch's.
+const PROGRAMS: [&str; 3] = ["nic.bpf", "floor.bpf", "switch.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";
 /// Where the headers are that other crates print.

@@ -108,7 +108,7 @@ const STEPS: &[Step] = &[
     ),
     step(
         "bpf",
-        "the network card's program: source, object, verifier and twin agree",
+        "the XDP programs: source, objects, verifier and twins agree",
         (Usual, Checks),
         bpf::step,
     ),

@@ -31,6 +31,7 @@ mod setup_builder;
 mod slices;
 #[cfg(test)]
 mod tests;
+mod tiered;
 mod world;
 
 pub use curtail_consistency::replica::ReplicaMutant;
@@ -45,5 +46,9 @@ pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use setup::{Chances, Change, Kind, Network, Setup, Witness};
 pub use slices::{
     PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup, SliceWorld,
+};
+pub use tiered::{
+    TIER_MODELS, TierAction, TierDriverMutant, TierFaults, TierModelMutant, TierPool, TierSetup,
+    TierWorld,
 };
 pub use world::{Label, World};

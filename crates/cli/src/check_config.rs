@@ -9,7 +9,10 @@ use std::{fmt::Display, io::Write, process::ExitCode};
 
 use curtail_server::Config;
 
-use crate::flags::{Flags, Settled};
+use crate::{
+    disk_flags,
+    flags::{Flags, Settled},
+};
 
 /// Prints the configuration that `flags` come to, or what is wrong with them.
 pub(crate) fn check(flags: &Flags) -> anyhow::Result<ExitCode> {
@@ -54,6 +57,13 @@ fn rows(flags: &Flags, config: &Config) -> Vec<(&'static str, String)> {
         row("node", &node.me.0);
         row("hot-keys", &config.hot_keys_max);
         row("leave-seconds", &flags.cluster.leave_seconds());
+    }
+    if let Some(disk) = &config.disk {
+        row("data", &disk.dir.display());
+        row("durability", &disk_flags::promise(disk.durability));
+        row("disk-memory-bytes", &disk.memory_bytes);
+        row("disk-threads", &disk.readers);
+        row("disk-reserve-bytes", &disk.reserve_bytes);
     }
     row("log-format", &flags.log_format);
     row("log-level", &flags.log_level);

@@ -36,7 +36,7 @@ Extended options (-o), separated by commas:
                          after they are executed (default: 256)
   native_read_wait_us=US longest time that a read should wait for writes that were acknowledged
                          before it: if writes execute slowly, the server lowers native_backlog
-                         accordingly (default: 1000; 0: never)
+                         accordingly (default: 1000; 0: it does not lower it)
   native_sessions=NUM    maximum number of native sessions (default: 1024)
   native_address_sessions=NUM  maximum number of native sessions from one client address (1 to 16,
                          default: 16)

@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args};
 use curtail_server::{
-    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, check_native, count_logins,
+    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, check_native, check_tier,
+    count_logins,
     log::{LogFormat, LogLevel},
 };
 use curtail_workload::quantity;
@@ -16,6 +17,7 @@ use curtail_workload::quantity;
 use crate::{
     cluster_flags::ClusterFlags,
     config_file::Origins,
+    disk_flags::DiskFlags,
     extended_options::{self, Unused},
     flag_errors::Faults,
     native_flags::NativeFlags,
@@ -27,8 +29,8 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211, or the port
-    /// of -U)
+    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211; with
+    /// -U alone: the port of -U)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
     /// UDP port for memcached's datagrams; 0: no UDP. A request whose reply could be longer than
@@ -187,6 +189,8 @@ pub(crate) struct Flags {
     native: NativeFlags,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
+    #[command(flatten)]
+    disk: DiskFlags,
     /// TOML file with flags under their long names; a flag on the command line takes precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -217,6 +221,8 @@ impl Flags {
         config.policy = faults.keep(self.policy());
         config.native = faults.keep(self.native.settle(&mut warnings));
         config.node = faults.keep(self.cluster.settle(&mut warnings));
+        config.disk = faults.keep(self.disk.settle(&mut warnings));
+        faults.keep(self.fit_policy(&mut config));
         self.settle_limits(&mut config, &mut faults);
         self.settle_rates(&mut config, &mut faults);
         if config.item_bytes_max > config.memory_bytes_max / 2 {
@@ -241,6 +247,23 @@ impl Flags {
     fn policy(&self) -> anyhow::Result<PolicyName> {
         let name = &self.policy;
         name.parse().with_context(|| format!("--policy {name}"))
+    }
+
+    /// With a disk tier there is one policy.
+    fn fit_policy(&self, config: &mut Config) -> anyhow::Result<()> {
+        const TIERED: &str = "crcw";
+        if config.disk.is_none() {
+            return Ok(());
+        }
+        let is_default = config.policy == PolicyName::default();
+        if !is_default && self.policy != TIERED {
+            bail!(
+                "--policy {}: with --tier disk requests run where they arrive ({TIERED})",
+                self.policy
+            );
+        }
+        config.policy = TIERED.parse()?;
+        Ok(())
     }
 
     /// What needs no check.
@@ -300,6 +323,7 @@ impl Flags {
         if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
             bail!("--cluster: a node does not offer datagrams; remove --native and -U");
         }
+        check_tier(config)?;
         // A wrong -m is a mistake of its own.
         if config.memory_bytes_max > 0 {
             check_native(config)?;

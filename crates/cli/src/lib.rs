@@ -11,6 +11,8 @@ mod check_config;
 mod cluster;
 mod cluster_flags;
 mod config_file;
+mod data;
+mod disk_flags;
 mod doctor;
 mod extended_options;
 mod flag_errors;
@@ -51,6 +53,8 @@ enum Command {
     Top(top::Options),
     /// Run a trial cluster on this machine, or manage a cluster
     Cluster(cluster::Options),
+    /// Verify, describe, export or import the data directory of a disk tier
+    Data(data::DataOptions),
 }
 
 /// Carries out the command that this process was started with.
@@ -73,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Top(options) => top::run(&options),
         Command::Cluster(options) => cluster::run(&options),
+        Command::Data(options) => data::run(&options),
     };
     answer.unwrap_or_else(|error| fail(&error))
 }

@@ -19,7 +19,7 @@ use curtail_server::{
 use tracing::{error, info, warn};
 
 use crate::{
-    check_config,
+    check_config, disk_flags,
     flags::{Flags, Settled},
 };
 
@@ -208,6 +208,19 @@ fn greet(server: &Server, config: &Config) {
         env!("CARGO_PKG_VERSION")
     );
     greet_beside(server);
+    if let (Some(disk), Some((replayed, torn_bytes))) = (&config.disk, server.recovered()) {
+        info!(
+            target: component::DISK,
+            dir = %disk.dir.display(),
+            replayed,
+            torn_bytes,
+            memory_mib = disk.memory_bytes >> 20,
+            "memory is the cache of {}; {}",
+            disk.dir.display(),
+            disk_flags::promise(disk.durability)
+        );
+        return;
+    }
     match (server.restored(), &config.memory_file) {
         (Restored::Items(items), Some(file)) => info!(
             target: component::SERVER,

@@ -14,3 +14,5 @@
 pub mod memcached;
 pub mod native;
 pub mod node;
+pub mod openflow;
+pub mod tiered;

@@ -6,9 +6,10 @@
 //! whoever drives it keeps the bytes. A server's workers, the simulator's event queue and the
 //! checker drive the same code.
 //!
-//! Two papers are here. ccKVS (Gavrielatos, Katsarakis et al., EuroSys 2018): every node caches the
-//! same hot keys ([`symmetric`]). Hermes (Katsarakis et al., ASPLOS 2020): the same when nodes
-//! fail.
+//! Three papers are here. ccKVS (Gavrielatos, Katsarakis et al., EuroSys 2018): every node caches
+//! the same hot keys ([`symmetric`]). Hermes (Katsarakis et al., ASPLOS 2020): the same when nodes
+//! fail. SwitchKV (Li, dissertation, 2016, chapter 2): one cache node in front of disk-backed nodes
+//! ([`tiered`]).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,9 +17,11 @@ extern crate alloc;
 
 pub mod cluster_clock;
 pub mod hot_set;
+pub mod lease;
 pub mod membership;
 pub mod moves;
 pub mod placement;
 pub mod replica;
 pub mod slice_view;
 pub mod symmetric;
+pub mod tiered;

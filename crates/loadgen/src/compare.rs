@@ -85,7 +85,7 @@ pub struct CompareArgs {
     #[arg(long)]
     pub long: bool,
     /// Part `beside`: wait with each round, for at most 15 s, until the host's steal time is below
-    /// this percentage; the table says for how many rounds it was.
+    /// this percentage; the table says in how many rounds it was.
     #[arg(long, value_name = "PERCENT")]
     pub quiet: Option<f64>,
     /// Print one JSON object instead of Markdown tables.

@@ -14,6 +14,8 @@ mod clock;
 mod control_group;
 mod cpu;
 mod datagram;
+mod frame_socket;
+mod links;
 mod poll;
 mod process;
 mod signals;
@@ -32,6 +34,8 @@ pub use cpu::{
 pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
 };
+pub use frame_socket::FrameSocket;
+pub use links::LinkStates;
 pub use poll::{Events, Poller, Readiness, Registrar, Token, Waker, WatchError};
 pub use process::{
     ProcessError, ProcessUsage, allow_core_dumps, allow_stepping_forward, daemonize,
@@ -47,5 +51,6 @@ pub use steering::{SteerBy, Steering};
 pub use sync::lock;
 pub use systemd::{Service, ServiceState};
 pub use xdp::{
-    Attach, MapsOrigin, Nic, NicOptions, PacketFate, Ran, SharedWords, Xdp, XdpError, XdpOptions,
+    Attach, MapsOrigin, Nic, NicOptions, PacketFate, Ran, SharedWords, SwitchFate, SwitchNetwork,
+    SwitchProgram, SwitchRule, Xdp, XdpError, XdpOptions,
 };

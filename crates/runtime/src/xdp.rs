@@ -10,14 +10,18 @@
 //!   └── Nic (program) ── settings, counts    what it is told, what it tells
 //!        └── SharedWords                     queues, stamps, sessions
 //! ```
+//!
+//! `switch` is another program: the switch of a cache tier, with maps of its own.
 
 mod attached;
 mod error;
 mod program;
 mod settings;
 mod shared_words;
+mod switch;
 
 pub use attached::{Attach, Xdp, XdpOptions};
 pub use error::XdpError;
 pub use program::{MapsOrigin, Nic, NicOptions, PacketFate, Ran};
 pub use shared_words::SharedWords;
+pub use switch::{SwitchFate, SwitchNetwork, SwitchProgram, SwitchRule};

@@ -25,7 +25,7 @@ use crate::{
     metrics::counters::Count,
     native::NativeTurns,
     pipeline,
-    route::on_node,
+    route::{on_node, on_tier},
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
@@ -99,6 +99,7 @@ fn wait(worker: &mut Worker) -> bool {
     let timeout = match (busy, worker.stop_at) {
         (true, _) => Duration::ZERO,
         (false, _) if delegate::awaits_delegated(worker) => LOOK,
+        (false, _) if on_tier::awaits_disk(worker) => LOOK,
         (false, Some(_)) => QUIET,
         (false, None) if sleeps_long(worker) => Duration::MAX,
         (false, None) => TICK,
@@ -218,6 +219,9 @@ fn begin_turn(worker: &mut Worker) {
     if worker.cx.shared.cluster.is_some() {
         on_node::begin_turn_in_cluster(worker);
     }
+    if worker.tier.is_some() {
+        on_tier::begin_turn(worker);
+    }
 }
 
 /// What follows from the plan snapshot for this turn.
@@ -292,6 +296,7 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             Arrival::DelegatedBatch(sealed) => delegate::open_delegated(worker, &sealed),
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
             Arrival::Node(arrival) => on_node::take_from_cluster(worker, arrival),
+            Arrival::Tier(answer) => on_tier::take_answer(worker, *answer),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }

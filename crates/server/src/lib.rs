@@ -42,6 +42,7 @@ mod start;
 mod store_context;
 mod sync;
 mod test_faults;
+mod tier;
 mod turn;
 mod worker;
 
@@ -52,7 +53,8 @@ pub use config::native::{NativeChoice, NativeConfig, NativeMode, NativePlacement
 pub use config::policy_name::{PolicyName, Sizes, UnknownPolicy};
 pub use config::start_error::StartError;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
+pub use curtail_storage::{Durability, StorageConfig};
 pub use native::check_native;
-pub use start::{NativeAtStart, Restored, Server, Stopped};
+pub use start::{NativeAtStart, Restored, Server, Stopped, check_tier};
 #[doc(hidden)]
 pub use test_faults::{Fault, TestFaults};

@@ -20,6 +20,7 @@ mod papers_numbers;
 mod parameters;
 mod reference;
 mod shared_rank_tables;
+mod switchkv;
 
 use figure_run::Request;
 pub use options::{Choice, Given, Options};
@@ -199,6 +200,17 @@ const FIGURES: &[Figure] = &[
     cckvs::CORES,
     cckvs::COPIES,
     hot_set_tracking::HOT_SET,
+    switchkv::FIG9,
+    switchkv::FIG10,
+    switchkv::FIG11,
+    switchkv::FIG12,
+    switchkv::FIG13,
+    switchkv::FIG14,
+    switchkv::FIG15,
+    switchkv::FIG16,
+    switchkv::FIG17,
+    switchkv::FIG18,
+    switchkv::FIG19,
     reference::POINTS,
 ];
 

@@ -27,6 +27,7 @@ mod parallel_points;
 mod queueing;
 mod report;
 mod rows;
+mod switchkv;
 
 pub use c4::{
     Balancer, C4Model, Costs, IN_FLIGHT_MAX, KEYS, Mechanism, Rules,
@@ -59,3 +60,7 @@ pub use parallel_points::Threads;
 pub use queueing::{CoreUse, Outcome, WindowOfTime, times::Steps};
 pub use report::html;
 pub use rows::{Row, csv, table};
+pub use switchkv::{
+    Architecture, CacheUpdate, StaticShares, SwitchKv, TierInterval, TierLatency, TierOutcome,
+    TierPath,
+};

@@ -11,6 +11,7 @@ use curtail_types::{Cas, Delete, Exptime, Get, Key, KeyHash, Now, Set, SetOutcom
 use crate::{
     Store, Writer,
     sync::{AtomicU32, Ordering},
+    write::ChangeContext,
 };
 
 /// All there is to an item but its key and its value.
@@ -84,6 +85,28 @@ impl Store {
 
     pub(crate) fn is_kept(&self, hash: KeyHash) -> bool {
         self.kept.get().is_some_and(|kept| kept.contains(hash))
+    }
+
+    /// The version of the item of `key`, looked for under its lock: what is found after
+    /// [`Store::keep`] stays until [`Store::let_go`], unless it is deleted.
+    pub fn find_kept(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+    ) -> Option<Cas> {
+        self.tick(now);
+        let locked = self.index.lock(hash);
+        let mut context = ChangeContext {
+            writer,
+            now,
+            key,
+            hash,
+            locked,
+        };
+        let found = self.find_present(&mut context)?;
+        Some(self.item(found.reference).cas())
     }
 
     /// The version of the item of `key`; `None` when there is none.

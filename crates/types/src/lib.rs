@@ -17,6 +17,7 @@ mod hot_keys;
 mod inline_key;
 mod key;
 mod operation;
+mod tier;
 mod time;
 
 pub use cas::{Cas, HybridClock, WriterId};
@@ -33,5 +34,9 @@ pub use key::{Key, KeyError};
 pub use operation::{
     Access, Arithmetic, ArithmeticOutcome, Delete, DeleteOutcome, Direction, Failure, Get,
     ItemStatus, Operation, Outcome, Set, SetMode, SetOutcome,
+};
+pub use tier::{
+    BackEndId, CacheId, CountedRule, KeyAddress, KeyTag, Reconciled, Rule, RuleCookie, RuleError,
+    RuleTable, SwitchEvent,
 };
 pub use time::{Expiry, Exptime, Instant, Now, date};

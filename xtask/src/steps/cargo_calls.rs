@@ -132,6 +132,9 @@ const TOOLS: &[Tool] = &[
     Tool::of("etcd", "etcd-server"),
     Tool::of("clang", "clang"),
     Tool::of("llvm-strip", "llvm"),
+    Tool::of("ovs-vswitchd", "openvswitch-switch"),
+    Tool::of("ethtool", "ethtool"),
+    Tool::of("ip", "iproute2"),
     Tool::of("memccapable", "libmemcached-tools"),
     Tool::of("promtool", "prometheus"),
 ];

@@ -224,7 +224,7 @@ fn numbers_and_places_that_cannot_be_say_so() {
 
 /// Values that no flag may take as another one, by the flag's long name. A flag with no values
 /// takes any text, or names a file that is looked at when it is used.
-const BAD_VALUES: [(&str, &[&str]); 37] = [
+const BAD_VALUES: [(&str, &[&str]); 44] = [
     ("port", &["-2", "65536", "x", "1.5", ""]),
     ("udp-port", &["-2", "65536", "x"]),
     ("unix-socket", &[]),
@@ -261,6 +261,13 @@ const BAD_VALUES: [(&str, &[&str]); 37] = [
     ("hot-keys", &["16385", "-1", "x"]),
     ("leave-seconds", &["-1", "x"]),
     ("end-with-parent", &["x"]),
+    ("tier", &["tape", ""]),
+    ("data", &[]),
+    ("durability", &["always", ""]),
+    ("loss-window-ms", &["9", "60001", "-1", "x"]),
+    ("disk-memory", &["15", "1048577", "-1", "x"]),
+    ("disk-threads", &["0", "65", "-1", "x"]),
+    ("disk-reserve", &["-1", "x", "1073741825"]),
     ("config", &[]),
     ("log-format", &["xml", ""]),
     ("log-level", &["loud", "trace", ""]),
@@ -319,6 +326,9 @@ fn every_bad_value_is_an_error_that_names_its_flag() {
                     words.push("--native=1".to_owned());
                 }
                 "cluster" => words.push("--node=1".to_owned()),
+                "loss-window-ms" | "disk-memory" | "disk-threads" | "disk-reserve" => {
+                    words.extend(["--tier=disk", "--data=nowhere"].map(str::to_owned));
+                }
                 _ => {}
             }
             let parsed = Cli::try_parse_from(&words).map_err(|error| error.to_string());

@@ -3,6 +3,7 @@
 use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
 use super::{Change, Incarnation, Members};
+use crate::lease::LeaseTerms;
 
 /// What a machine is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -31,11 +32,19 @@ impl Config {
         Self {
             me,
             lease_ns,
-            margin_ns: lease_ns / 50 + 5_000_000,
+            margin_ns: LeaseTerms::of(lease_ns).margin_ns,
             heartbeat_ns: lease_ns / 10,
             suspicion_ns: lease_ns / 2,
             replicas: 1,
             founders: NodeSet::only(me),
+        }
+    }
+
+    /// How its leases are counted.
+    pub(super) const fn terms(&self) -> LeaseTerms {
+        LeaseTerms {
+            length_ns: self.lease_ns,
+            margin_ns: self.margin_ns,
         }
     }
 }

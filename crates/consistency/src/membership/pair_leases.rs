@@ -141,8 +141,8 @@ impl Membership {
 
     /// How long after it was sent an answered heartbeat lets its sender serve.
     pub(super) fn pair_lease_ns(&self) -> u64 {
-        let config = &self.config;
-        config.lease_ns.saturating_sub(config.margin_ns)
+        let began = Instant { ns: 0 };
+        self.config.terms().holder_end(began).ns
     }
 
     /// How old the oldest of the others' answers is.
@@ -193,8 +193,7 @@ impl Membership {
 
     /// When whoever had read the store before now has lost the lease that counts from there.
     pub(super) fn whole_lease_after(&self, now: Instant) -> Instant {
-        let config = &self.config;
-        after(now, config.lease_ns.saturating_add(config.margin_ns))
+        self.config.terms().all_ended(now)
     }
 }
 

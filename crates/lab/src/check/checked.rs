@@ -1,11 +1,11 @@
-//! The two kinds of models: of one key on the machine that the server runs, and of slices on the
-//! replica machine.
+//! The kinds of models: of one key on the machine that the server runs, of slices on the replica
+//! machine, and of a cache in front of a back end.
 
 use std::ops::ControlFlow;
 
 use curtail_checker::{
     Cluster, Limits, MODELS, Mutant, Outcome, Progress, ReplicaMutant, SLICE_MODELS, Setup,
-    SliceSetup, search,
+    SliceSetup, TIER_MODELS, TierModelMutant, TierSetup, search,
 };
 
 /// A model.
@@ -13,6 +13,7 @@ use curtail_checker::{
 pub(super) enum Checked {
     Key(&'static Setup),
     Slices(&'static SliceSetup),
+    Tier(&'static TierSetup),
 }
 
 /// An error that a search must find.
@@ -20,18 +21,21 @@ pub(super) enum Checked {
 pub(super) enum Planted {
     Key(Mutant),
     Slices(ReplicaMutant),
+    Tier(TierModelMutant),
 }
 
 impl Checked {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SLICE_MODELS.iter().map(Self::Slices);
-        MODELS.iter().map(Self::Key).chain(slices)
+        let tiers = TIER_MODELS.iter().map(Self::Tier);
+        MODELS.iter().map(Self::Key).chain(slices).chain(tiers)
     }
 
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Key(setup) => setup.name,
             Self::Slices(setup) => setup.name,
+            Self::Tier(setup) => setup.name,
         }
     }
 
@@ -39,6 +43,7 @@ impl Checked {
         match self {
             Self::Key(setup) => setup.is_deep,
             Self::Slices(setup) => setup.is_deep,
+            Self::Tier(setup) => setup.is_deep,
         }
     }
 
@@ -46,6 +51,7 @@ impl Checked {
         match self {
             Self::Key(setup) => setup.bound(),
             Self::Slices(setup) => setup.bound(),
+            Self::Tier(setup) => setup.bound(),
         }
     }
 
@@ -57,6 +63,7 @@ impl Checked {
                 unseen.map(|one| format!("{one:?}")).collect()
             }
             Self::Slices(setup) => setup.unseen(outcome),
+            Self::Tier(setup) => setup.unseen(outcome),
         }
     }
 
@@ -86,6 +93,13 @@ impl Checked {
                 };
                 search(&SliceSetup { mutant, ..setup }, limits, report)
             }
+            Self::Tier(&setup) => {
+                let mutant = match mutant {
+                    Some(Planted::Tier(mutant)) => Some(mutant),
+                    _ => None,
+                };
+                search(&TierSetup { mutant, ..setup }, limits, report)
+            }
         }
     }
 }
@@ -93,7 +107,8 @@ impl Checked {
 impl Planted {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SliceSetup::mutants().map(|(mutant, _)| Self::Slices(mutant));
-        Mutant::all().map(Self::Key).chain(slices)
+        let tiers = TierSetup::mutants().map(|(mutant, _)| Self::Tier(mutant));
+        Mutant::all().map(Self::Key).chain(slices).chain(tiers)
     }
 
     pub(super) fn name(&self) -> String {
@@ -101,6 +116,11 @@ impl Planted {
             Self::Key(mutant) => mutant.name(),
             Self::Slices(mutant) => {
                 let mut all = SliceSetup::mutants();
+                let found = all.find(|(one, _)| one == mutant);
+                found.map_or_else(String::new, |(_, name)| name)
+            }
+            Self::Tier(mutant) => {
+                let mut all = TierSetup::mutants();
                 let found = all.find(|(one, _)| one == mutant);
                 found.map_or_else(String::new, |(_, name)| name)
             }

@@ -16,6 +16,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use aya::programs::Xdp as Program;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpMode};
 use curtail_types::named_enum;
@@ -145,7 +146,7 @@ fn attach(
     {
         return Ok(attached);
     }
-    let (link, attached) = attach_anew(nic, options)?;
+    let (link, attached) = attach_anew(nic.program()?, &options.interface, options.attach)?;
     let link = link
         .pin(&path)
         .map_err(|error| XdpError::other("pinning the link", &error))?;
@@ -174,10 +175,13 @@ fn replace(nic: &mut Nic, path: &Path) -> Result<Option<(PinnedLink, Attach)>, X
     Ok(Some((pinned, attached)))
 }
 
-fn attach_anew(nic: &mut Nic, options: &XdpOptions) -> Result<(FdLink, Attach), XdpError> {
-    let interface = &options.interface;
-    let program = nic.program()?;
-    let modes: &[(XdpMode, Attach)] = match options.attach {
+/// Attaches a loaded program to an interface that has none; who runs it.
+pub(super) fn attach_anew(
+    program: &mut Program,
+    interface: &str,
+    attach: Attach,
+) -> Result<(FdLink, Attach), XdpError> {
+    let modes: &[(XdpMode, Attach)] = match attach {
         Attach::Any if driver(interface).as_deref() == Some("veth") => &[GENERIC],
         Attach::Any => &[NATIVE, GENERIC],
         Attach::Native => &[NATIVE],
@@ -208,7 +212,8 @@ fn attach_anew(nic: &mut Nic, options: &XdpOptions) -> Result<(FdLink, Attach), 
     Err(refusal.unwrap_or(XdpError::NotAllowed { doing: "attaching" }))
 }
 
-fn see_interface(interface: &str) -> Result<(), XdpError> {
+/// The number of an interface, which there must be.
+pub(super) fn see_interface(interface: &str) -> Result<u32, XdpError> {
     let missing = || XdpError::NoInterface {
         interface: interface.to_string(),
     };
@@ -217,7 +222,7 @@ fn see_interface(interface: &str) -> Result<(), XdpError> {
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
     match index {
         0 => Err(missing()),
-        _ => Ok(()),
+        index => Ok(index),
     }
 }
 
@@ -275,7 +280,8 @@ fn see_writable(directory: &Path) -> Result<(), XdpError> {
     }
 }
 
-fn make_directory(directory: &Path) -> Result<(), XdpError> {
+/// Makes the directory of the pins, in a BPF file system.
+pub(super) fn make_directory(directory: &Path) -> Result<(), XdpError> {
     see_file_system(directory)?;
     let made = DirBuilder::new()
         .recursive(true)
@@ -289,7 +295,7 @@ fn is_bpf_file_system(directory: &Path) -> bool {
 }
 
 /// The kernel gives the lock back when the process ends, however it ends.
-fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
+pub(super) fn lock(directory: &Path, interface: &str) -> Result<File, XdpError> {
     let doing = "locking the directory of the pins";
     let file = File::options()
         .read(true)

@@ -24,6 +24,7 @@ use crate::{
     log::{self, component, log_flush},
     memcached::{metadump::Dump, watch::Interests},
     metrics::counters::Count,
+    store_context::StoreContext,
     sync::Relaxed,
     turn::{execute, lifecycle},
     worker::Worker,
@@ -94,11 +95,11 @@ fn flush_all(worker: &mut Worker, slot: usize, delay: Exptime, noreply: bool) {
     }
     worker.cx.counts.add(Count::CmdFlush, 1);
     log_flush_of(worker, slot, delay);
-    worker
-        .cx
-        .store_cx
-        .store
-        .flush_all(worker.cx.store_cx.now, delay);
+    let StoreContext { store, now, .. } = &worker.cx.store_cx;
+    match worker.tier.as_deref_mut() {
+        Some(tier) => tier.flush_all(store, *now, delay, slot),
+        None => store.flush_all(*now, delay),
+    }
     if !noreply {
         // On a node the others have a part in it.
         execute::end_parts(worker, slot, b"OK\r\n");

@@ -13,6 +13,7 @@ use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
+use curtail_storage::StorageConfig;
 
 use crate::{
     config::{native::NativeConfig, policy_name::PolicyName},
@@ -114,6 +115,8 @@ pub struct Config {
     /// The port of memcached's own datagrams at the addresses of `listen`, if they are asked for:
     /// `-U`; 0 lets the kernel choose.
     pub udp_port: Option<u16>,
+    /// The data directory that memory is a cache of, if there is one: `--tier disk`.
+    pub disk: Option<StorageConfig>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -275,6 +278,7 @@ impl Default for Config {
             node: None,
             hot_keys_max: 256,
             udp_port: None,
+            disk: None,
             echoed: Echoed::default(),
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 
 use curtail_runtime::BindError;
+use curtail_storage::StorageError;
 use curtail_store::StoreError;
 use thiserror::Error;
 
@@ -30,6 +31,12 @@ pub enum StartError {
     /// The server cannot be the node that it is to be.
     #[error("--cluster: {0}")]
     Cluster(String),
+    /// The server cannot have a disk tier together with something else.
+    #[error("--tier disk: {0}")]
+    Tier(&'static str),
+    /// The data directory is of no use.
+    #[error("--data: {0}")]
+    Storage(StorageError),
     /// The system refused threads, descriptors or randomness.
     #[error("the system refused: {0}")]
     System(io::Error),

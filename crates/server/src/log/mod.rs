@@ -55,6 +55,8 @@ pub mod component {
     pub const NATIVE: &str = "curtail::native";
     /// Membership, and links to other nodes.
     pub const CLUSTER: &str = "curtail::cluster";
+    /// The data directory of the disk tier.
+    pub const DISK: &str = "curtail::disk";
     /// Connections and commands at `-vv`.
     pub const COMMANDS: &str = "curtail::commands";
     /// The log itself.

@@ -102,6 +102,13 @@ counters! {
             SmallBehindLarge = "small_behind_large",
             ConnectionsMoved = "connections_moved",
         }
+        /// The disk tier, in `stats curtail`.
+        DISK {
+            DiskReads = "disk_reads",
+            DiskLoaded = "disk_loaded",
+            DiskWaits = "disk_waits",
+            DiskRefused = "disk_writes_refused",
+        }
         /// A node of a cluster, in `stats curtail`.
         NODE {
             ClusterHot = "cluster_hot_reads",

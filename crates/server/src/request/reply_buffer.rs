@@ -197,6 +197,18 @@ impl Replies {
         number
     }
 
+    /// Takes the place of this number out again, among what is gathered.
+    pub(crate) fn cancel(&mut self, number: u32) {
+        let mut pieces = self.pieces.iter_mut().rev();
+        let place = pieces.find(|piece| match &piece.content {
+            Content::Awaited(place) => place.number == number,
+            _ => false,
+        });
+        if let Some(piece) = place {
+            piece.content.take();
+        }
+    }
+
     /// Whether a place was left for the connection in `slot` among what is gathered.
     pub(crate) fn awaits(&self, slot: usize) -> bool {
         let mut pieces = self.pieces.iter().rev();

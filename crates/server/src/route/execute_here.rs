@@ -69,7 +69,7 @@ pub(crate) fn carry_out<P: ReadPath>(worker: &mut Worker, entry: &Entry<'_>, cla
             }
             let (cx, replies) = (&mut worker.cx, &mut worker.replies);
             match execute::run_item::<P>(cx, replies, &item, operation, value) {
-                Executed::Done => {}
+                Executed::Done | Executed::Missing => {}
                 Executed::NeedsLargeWorker(bytes) => execute::hand_on(worker, entry, bytes),
                 Executed::Refused(refusal) => worker.replies.refuse(slot, form, refusal),
             }

@@ -1,8 +1,8 @@
 //! Routes: where a request runs.
 //!
 //! ```text
-//!   accepted writes before it? --> placement among nodes --> policy among workers --> Here ...
-//!        Behind                     Node                      Claimed, Worker, Later
+//!   a disk below memory? accepted writes before it? placement among nodes? policy among workers?
+//!        Tier                 Behind                     Node            Claimed, Worker, Later
 //! ```
 //!
 //! A route is computed when the requests before it have been executed, not for the whole batch
@@ -14,6 +14,7 @@
 
 pub(crate) mod execute_here;
 pub(crate) mod on_node;
+pub(crate) mod on_tier;
 pub(crate) mod run_routes;
 
 use curtail_codec::memcached::{Admin, Request};
@@ -39,6 +40,8 @@ pub(crate) enum Route {
     Worker(Id, Option<Ticket>),
     /// The placement among the nodes of the cluster decides.
     Node,
+    /// They run where they arrived, when what they ask for is in memory.
+    Tier,
     /// They wait for accepted writes, in a later turn.
     Behind(Behind),
     /// They run in a later turn, when what went before them on their connection is answered.
@@ -48,7 +51,7 @@ pub(crate) enum Route {
 /// Whether every request of this turn runs here, but for the policy.
 #[inline]
 pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
-    worker.node.is_none() && worker.native.is_none()
+    worker.node.is_none() && worker.native.is_none() && worker.tier.is_none()
 }
 
 /// Whether a request has to ask where it runs. Reads that run where they arrive do not, as long as
@@ -62,6 +65,9 @@ pub(crate) fn has_to_ask(worker: &Worker, entry: &Entry<'_>) -> bool {
 
 /// The route of the run of requests that begins with `entry`.
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
+    if worker.tier.is_some() {
+        return Route::Tier;
+    }
     // A connection that was put off has no further part in this turn.
     if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
         return Route::Later;

@@ -19,12 +19,13 @@ use std::{
     time::Duration,
 };
 
+use curtail_dispatch::Policy;
 use curtail_runtime::{
     BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
     SocketOptions, ThreadId, bind_tcp, bind_udp, bind_unix,
 };
 use curtail_store::{Store, StoreConfig, StoreError, Writer};
-use curtail_types::{HashSeed, Now, WriterId};
+use curtail_types::{Cas, HashSeed, Now, WriterId};
 
 use crate::{
     admin::udp::MemcachedDatagrams,
@@ -32,6 +33,7 @@ use crate::{
     config::{
         Config,
         auth::{Logins, LoginsError},
+        policy_name::{PolicyName, Sizes},
         seed::random_seed,
         start_error::StartError,
     },
@@ -47,6 +49,7 @@ use crate::{
     start::acceptor::{Acceptor, name_of},
     store_context::StoreContext,
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
+    tier::{DiskTier, TierHost},
     worker::{
         WAKER, Worker,
         prefault::{self, PagesThread},
@@ -111,7 +114,7 @@ impl Server {
         mut config: Config,
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
-        config.large_nice = config.large_nice.possible();
+        settle(&mut config)?;
         let listeners = listen(&config)?;
         let admin = config.admin.map(listen_admin).transpose()?;
         let (udp, udp_addresses) = bind_udp_sockets(&config)?;
@@ -120,7 +123,8 @@ impl Server {
         let node = node::Opening::begin(&config, threads(&config), started)?;
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
-        let (store, restored) = open_store(&config, started, seed)?;
+        let (tier, cas_floor) = open_tier(&config)?;
+        let (store, restored) = open_store(&config, started, seed, cas_floor)?;
         let logins = read_logins(&config)?;
         let (acceptor_poller, worker_pollers) =
             open_pollers(threads(&config)).map_err(StartError::System)?;
@@ -130,7 +134,6 @@ impl Server {
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
         let handles = handles_of(&worker_pollers);
         store.account(bytes_of_writers(config.workers).cast_signed());
-        let snapshots = snapshots_of(&config);
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
         let (native, native_note) = finished.transpose()?.map(Opened::split).unzip();
@@ -142,7 +145,7 @@ impl Server {
             registry: Registry::default(),
             workers: handles.map_err(StartError::System)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
-            snapshots,
+            snapshots: snapshots_of(&config),
             control: ControlHandle::default(),
             doors: AcceptorHandle::new(wake_acceptor.map_err(StartError::System)?, node.is_none()),
             pages: PagesThread::default(),
@@ -155,12 +158,14 @@ impl Server {
             slow: SlowLog::new(config.slow_us),
             limits: Limits::default(),
             cluster: node.as_ref().map(|node| Arc::clone(&node.cluster)),
+            tier,
             spins: busy_poll::is_allowed(config.workers),
             stopping: AtomicBool::new(false),
             time_shift_seconds: AtomicI64::new(0),
             ask: Box::new(ask),
             config,
         });
+        attach_tier(&shared);
         let mut server = Self {
             addresses: listeners.iter().filter_map(Listener::tcp_address).collect(),
             names: listeners.iter().map(name_of).collect(),
@@ -386,6 +391,13 @@ impl Server {
         cluster.is_some_and(node::Cluster::has_left)
     }
 
+    /// Writes that were applied again from the log of the disk tier, if there is one, and bytes
+    /// that were cut off at its end because a crash had torn them.
+    pub fn recovered(&self) -> Option<(u64, u64)> {
+        let tier = self.shared.tier.as_ref()?;
+        Some(tier.storage.recovered())
+    }
+
     /// What became of the contents saved by an earlier process.
     pub fn restored(&self) -> &Restored {
         &self.restored
@@ -438,6 +450,9 @@ impl Server {
         for thread in self.threads.drain(..) {
             // A thread that panicked has said so itself.
             let _ = thread.join();
+        }
+        if let Some(tier) = &self.shared.tier {
+            tier.storage.close();
         }
     }
 }
@@ -594,6 +609,7 @@ fn open_store(
     config: &Config,
     now: Now,
     seed: Option<HashSeed>,
+    cas_floor: Cas,
 ) -> Result<(Store, Restored), StartError> {
     let drawn = random_seed().map_err(StartError::System)?;
     let store_config = StoreConfig {
@@ -603,7 +619,7 @@ fn open_store(
         hash_seed: seed.unwrap_or(drawn),
         writers_max: threads(config) + NATIVE_THREADS,
         huge_pages: config.huge_pages,
-        ..StoreConfig::default()
+        cas_floor,
     };
     let saved = config.memory_file.as_deref().filter(|path| path.exists());
     let restored = saved.map(|path| {
@@ -624,6 +640,77 @@ fn open_store(
             let store = Store::new(store_config).map_err(StartError::Store)?;
             Ok((store, Restored::Nothing))
         }
+    }
+}
+
+/// Refuses what a disk tier cannot have beside it.
+///
+/// # Errors
+/// The first such thing.
+pub fn check_tier(config: &Config) -> Result<(), StartError> {
+    if config.disk.is_none() {
+        return Ok(());
+    }
+    let refused = [
+        (
+            config.node.is_some(),
+            "it cannot be given together with --cluster",
+        ),
+        (
+            config.native.is_some(),
+            "it cannot be given together with --native",
+        ),
+        (
+            config.udp_port.is_some(),
+            "it cannot be given together with -U",
+        ),
+        (
+            config.memory_file.is_some(),
+            "it cannot be given together with -e: the data directory has every item",
+        ),
+        (
+            !config.evict,
+            "it cannot be given together with -M: memory is a cache of the disk",
+        ),
+    ];
+    match refused.into_iter().find(|(is_set, _)| *is_set) {
+        Some((_, why)) => Err(StartError::Tier(why)),
+        None => Ok(()),
+    }
+}
+
+/// Sets what follows from the machine and from other settings. With a disk tier requests run where
+/// they arrive, because the lock of a key orders its writes.
+fn settle(config: &mut Config) -> Result<(), StartError> {
+    config.large_nice = config.large_nice.possible();
+    check_tier(config)?;
+    if config.disk.is_none() {
+        return Ok(());
+    }
+    config.policy = PolicyName {
+        policy: Policy::Crcw,
+        sizes: Sizes::Together,
+    };
+    config.policy_change_allowed = false;
+    config.compaction = false;
+    Ok(())
+}
+
+/// The disk tier, if there is one, and the highest CAS that it has given out.
+fn open_tier(config: &Config) -> Result<(Option<Arc<DiskTier>>, Cas), StartError> {
+    let Some(disk) = config.disk.clone() else {
+        return Ok((None, Cas(0)));
+    };
+    let tier = DiskTier::open(disk, threads(config)).map_err(StartError::Storage)?;
+    let highest_cas = Cas(tier.storage.highest_cas());
+    Ok((Some(Arc::new(tier)), highest_cas))
+}
+
+/// Says where the disk's answers go.
+fn attach_tier(shared: &Arc<Shared>) {
+    if let Some(tier) = &shared.tier {
+        let host: Arc<dyn TierHost> = Arc::clone(shared) as _;
+        tier.attach(Arc::downgrade(&host));
     }
 }
 

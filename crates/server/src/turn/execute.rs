@@ -42,6 +42,8 @@ pub(crate) struct Item<'b, 'a> {
 pub(crate) enum Origin {
     /// A connection of this worker, which may be handed to a large worker.
     Client,
+    /// The same, with a disk below memory: what memory does not have may be there.
+    Tiered,
     /// Another worker, or a datagram: there is no connection here to be handed on.
     Elsewhere,
 }
@@ -58,6 +60,9 @@ pub(crate) enum InLoop {}
 /// What executes a client's request outside that loop.
 pub(crate) enum Apart {}
 
+/// What executes a client's read where memory is a cache of the disk.
+pub(crate) enum OverTier {}
+
 /// What executes requests of other workers, and of datagrams.
 pub(crate) enum ForOthers {}
 
@@ -67,6 +72,10 @@ impl ReadPath for InLoop {
 
 impl ReadPath for Apart {
     const ORIGIN: Origin = Origin::Client;
+}
+
+impl ReadPath for OverTier {
+    const ORIGIN: Origin = Origin::Tiered;
 }
 
 impl ReadPath for ForOthers {
@@ -82,6 +91,8 @@ pub(crate) enum Executed {
     /// It was not executed: it appends or prepends to a value of so many bytes, which a large
     /// worker does.
     NeedsLargeWorker(usize),
+    /// It was not executed: its item is not in memory, and there is a disk to ask.
+    Missing,
     /// It is to be answered with an error.
     Refused(Refusal),
 }
@@ -209,7 +220,7 @@ pub(crate) fn run_item_apart(
             replies.write(item.slot, |sink| encode::refuse(sink, item.form, refusal));
             Some(refusal)
         }
-        Executed::Done | Executed::NeedsLargeWorker(_) => None,
+        Executed::Done | Executed::NeedsLargeWorker(_) | Executed::Missing => None,
     }
 }
 
@@ -240,6 +251,14 @@ pub(crate) fn run_item<P: ReadPath>(
 pub(crate) fn count_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
     if matches!(item.form, Form::Meta(_) | Form::Debug) {
         cx.counts.add(Count::CmdMeta, 1);
+    }
+}
+
+/// The request is counted when it runs again.
+#[cold]
+fn take_back_meta(cx: &mut WorkerContext, item: &Item<'_, '_>) {
+    if matches!(item.form, Form::Meta(_) | Form::Debug) {
+        cx.counts.take_back(Count::CmdMeta);
     }
 }
 
@@ -321,14 +340,18 @@ fn get_any(
         if !matches!(found, Some(Found::Whole | Found::Leased)) {
             sink.truncate(0);
         }
-        if found.is_none() {
+        if found.is_none() && origin != Origin::Tiered {
             encode::miss(sink, item.key, item.form);
         }
         found
     });
+    if found.is_none() && origin == Origin::Tiered {
+        take_back_meta(cx, item);
+        return Executed::Missing;
+    }
     count_get(cx, item, get, found.is_some());
     if cx.turn.samples || bytes > COPY_BYTES_MAX {
-        if shown > COPY_BYTES_MAX && origin == Origin::Client {
+        if shown > COPY_BYTES_MAX && origin != Origin::Elsewhere {
             note_latency::note_answered_bytes(cx, item.slot, shown);
         }
         note_size(cx, bytes);
@@ -397,7 +420,7 @@ fn joins_elsewhere(
     let joined = joined_bytes(cx, item, set) as usize;
     if !hand_off_large::is_large(cx, joined) || origin != Origin::Client {
         let slot = match origin {
-            Origin::Client => item.slot,
+            Origin::Client | Origin::Tiered => item.slot,
             Origin::Elsewhere => usize::MAX,
         };
         cx.note_large_here(slot, joined);

@@ -174,9 +174,12 @@ fn survey(run: &[Piece]) -> (usize, bool) {
 }
 
 /// Holds replies until they may leave: a value read on a node of a cluster may be stale if the
-/// node's lease has ended since; then the clients get no reply. A durable mode would hold replies
-/// here until their writes are on stable storage.
+/// node's lease has ended since; then the clients get no reply. With a disk tier in mode `sync` the
+/// replies to writes wait until these are on stable storage.
 pub(crate) fn commit(worker: &mut Worker) {
+    if let Some(tier) = &mut worker.tier {
+        tier.commit(&mut worker.replies);
+    }
     if worker.routing.under_lease && !send::still_holds_lease(worker) {
         send::withhold(worker);
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use curtail_dispatch::Doorbell;
 use curtail_runtime::{PeerAddress, Stream, Waker};
+use curtail_storage::ReadAnswer;
 
 use crate::{
     connection::Connection,
@@ -53,6 +54,8 @@ pub(crate) enum Arrival {
     Answer(Box<DelegatedBatch>),
     /// Something for this worker's part of the node.
     Node(NodeArrival),
+    /// A read of the disk that this worker asked for.
+    Tier(Box<ReadAnswer>),
     /// A lease was refused: the client that holds most without reading is to be closed.
     Relieve,
 }

@@ -24,6 +24,7 @@ use crate::{
     request::{batch::Batch, outstanding_delegations::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
+    tier::TierWorker,
     worker::{context::WorkerContext, mailbox::Arrival, routing_inputs::Routing, shared::Shared},
 };
 
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     pub(crate) native: Option<Box<ReadBarrier>>,
     /// What it is in a cluster, if the server is a node of one: `node`.
     pub(crate) node: Option<Box<NodeWorker>>,
+    /// What it has to do with the disk, if memory is a cache of one: `tier`.
+    pub(crate) tier: Option<Box<TierWorker>>,
     pub(crate) clock: TurnCount,
     pub(crate) poller: Poller,
     pub(crate) wait: WaitState,
@@ -104,6 +107,8 @@ impl Worker {
             Box::new(ReadBarrier::new(Arc::clone(native), executor))
         });
         let node = node_worker(&shared, index);
+        let tier = shared.tier.as_ref().map(Arc::clone);
+        let tier = tier.map(|disk| Box::new(TierWorker::new(disk, index)));
         Self {
             index,
             cx: WorkerContext::new(index, shared, writer),
@@ -115,6 +120,7 @@ impl Worker {
             delegation: Delegation::new(workers),
             native,
             node,
+            tier,
             clock: TurnCount::default(),
             poller,
             wait: WaitState {

@@ -10,6 +10,7 @@ use std::{
 
 use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
+use curtail_storage::ReadAnswer;
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
 use tracing::info;
@@ -36,6 +37,7 @@ use crate::{
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::Fault,
+    tier::{DiskTier, TierHost},
     worker::{
         mailbox::{Arrival, Mailbox},
         prefault::PagesThread,
@@ -72,6 +74,8 @@ pub(crate) struct Shared {
     pub(crate) native: Option<Arc<Native>>,
     /// The cluster, if the server is a node of one.
     pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The disk, if memory is a cache of one.
+    pub(crate) tier: Option<Arc<DiskTier>>,
     /// Whether workers may look again before they sleep.
     pub(crate) spins: bool,
     /// No new connection is taken and the workers finish.
@@ -376,6 +380,20 @@ impl Host for Shared {
         let handle = self.small_workers().get(worker);
         let rung = handle.filter(|handle| handle.mail.bell.ring());
         rung.inspect(|handle| handle.mail.wake()).is_some()
+    }
+}
+
+impl TierHost for Shared {
+    fn deliver(&self, answer: Box<ReadAnswer>) {
+        if let Some(handle) = self.workers.get(answer.request.receiver) {
+            handle.mail.send(Arrival::Tier(answer));
+        }
+    }
+
+    fn wake(&self, worker: usize) {
+        if let Some(handle) = self.workers.get(worker) {
+            handle.mail.wake();
+        }
     }
 }
 

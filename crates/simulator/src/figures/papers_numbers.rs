@@ -98,4 +98,17 @@ const KNOWN: &[Known] = &[
     ("minos-fig8", "", "replies=0.5", 0.0, "peak_link_busy", 1.0),
     ("minos-fig10", "minos", "", 0.75, "median_p99_us", 70.0),
     ("minos-fig10", "hkh-ws", "", 0.75, "median_p99_us", 1_500.0),
+    ("switchkv-fig2.10", "no-cache", "", 0.0, "total_mqps", 12.8),
+    ("switchkv-fig2.10", "switchkv", "", 0.99, "over_no_cache", 7.0),
+    // x is 0 where a number is of the whole curve.
+    ("switchkv-fig2.13", "look-aside-mixed", "", 0.0, "peak_mqps", 14.0),
+    ("switchkv-fig2.13", "look-through-mixed", "", 0.0, "peak_mqps", 14.0),
+    ("switchkv-fig2.13", "switchkv-mixed", "", 0.0, "hits_percent", 38.0),
+    ("switchkv-fig2.14", "look-aside", "", 64.0, "total_mqps", 5.0),
+    ("switchkv-fig2.14", "look-aside", "", 400.0, "total_mqps", 5.0),
+    ("switchkv-fig2.14", "look-through", "", 64.0, "total_mqps", 5.0),
+    ("switchkv-fig2.14", "look-through", "", 400.0, "total_mqps", 5.0),
+    ("switchkv-fig2.18", "buffered", "", 0.0, "installed_s", 1.5),
+    ("switchkv-fig2.18", "unbuffered", "", 0.0, "installed_s", 3.0),
+    ("switchkv-fig2.19", "", "", 10_000.0, "over_no_cache", 3.0),
 ];

@@ -76,6 +76,14 @@ worded_enum! {
         /// A request during which a node's lease ended.
         LeaseEnded =
             "SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n",
+        /// A write while the file system of the disk tier is full.
+        DiskFull = "SERVER_ERROR the disk is full\r\n",
+        /// A write after the disk of the tier has failed.
+        DiskFailed = "SERVER_ERROR the disk has failed\r\n",
+        /// A write while the disk of the tier is behind for long.
+        DiskBehind = "SERVER_ERROR the disk is too slow for so many writes\r\n",
+        /// A read that the disk of the tier answered with an error, or with damaged data.
+        DiskUnreadable = "SERVER_ERROR the disk cannot read this item\r\n",
         /// A datagram whose answer has no room in one.
         UseTcp = "SERVER_ERROR use TCP\r\n",
         /// A command before the login.

@@ -12,6 +12,7 @@ use crate::{
     },
     native,
     sync::Relaxed,
+    tier,
     worker::{
         routing_inputs::bytes_of_writers,
         shared::{Shared, WorkerHandle},
@@ -92,6 +93,12 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         report.counts(&counts, Count::NODE);
         let items = shared.store.counters().items_now;
         cluster.journal(items, |name, value| report.stat(name, value));
+    }
+    if let Some(tier) = &shared.tier {
+        report.counts(&counts, Count::DISK);
+        tier::statistics(&tier.storage.gauges(), |name, value| {
+            report.stat(name, value);
+        });
     }
     if let Some(native) = shared.native.as_deref() {
         native::statistics(native, |name, value| report.stat(name, value));

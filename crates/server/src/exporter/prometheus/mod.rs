@@ -10,6 +10,8 @@
 
 use std::fmt::Write;
 
+use curtail_storage::StorageGauges;
+
 use crate::{
     exporter::prometheus::{native::NativeLook, sources::Look},
     metrics::{counters::Count, stage_histograms::StageName},
@@ -45,6 +47,7 @@ macro_rules! families {
 }
 
 mod cluster;
+mod disk;
 mod native;
 mod sources;
 mod table;
@@ -117,6 +120,10 @@ enum Source {
     NativeCount(NativeCount),
     /// Another number of it.
     Native(fn(&NativeLook) -> u64),
+    /// A counter of the workers of a server with a disk tier.
+    DiskCount(Count),
+    /// A number of the disk tier, if there is one.
+    Disk(fn(&StorageGauges) -> u64),
     /// One of each worker.
     Each(fn(&WorkerHandle) -> u64),
     /// The histogram of a stage.
@@ -193,6 +200,7 @@ impl Source {
     /// A single number, if there is one.
     fn read(self, look: &Look<'_>, stat: &str) -> Option<u64> {
         let (node, native) = (look.cluster.as_ref(), look.native.as_ref());
+        let disk = look.disk.as_ref();
         match self {
             Self::Count(count) => Some(look.counts.get(count)),
             Self::Number(read) => Some(read(look)),
@@ -200,6 +208,8 @@ impl Source {
             Self::NodeNumber => node?.number(stat),
             Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
             Self::Native(read) => native.map(read),
+            Self::DiskCount(count) => disk.map(|_| look.counts.get(count)),
+            Self::Disk(read) => disk.map(read),
             Self::Each(_) | Self::Stage(_) | Self::Found(_) => None,
         }
     }
@@ -373,7 +383,7 @@ the rows of [`stats`](stats.md) with the same number; if a metric has labels, ea
 the labels to which it belongs. `*` stands for any text. `stats reset` changes one metric,
 `curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md). Metrics that begin with
 `curtail_cluster_` exist only on nodes of a cluster, those that begin with `curtail_native_` only
-with `--native`.
+with `--native`, and those that begin with `curtail_disk_` only with `--tier disk`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

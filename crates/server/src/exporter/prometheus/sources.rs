@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use curtail_runtime::ProcessUsage;
+use curtail_storage::StorageGauges;
 use curtail_store::{IndexCounters, MemoryReport, StoreCounters};
 
 use crate::{
@@ -39,6 +40,7 @@ pub(super) struct Look<'a> {
     pub(super) writers_bytes: u64,
     pub(super) snapshot: Arc<PlanSnapshot>,
     pub(super) native: Option<NativeLook>,
+    pub(super) disk: Option<StorageGauges>,
     pub(super) cluster: Option<ClusterLook>,
     stages: Stages,
     latencies: Latencies,
@@ -60,6 +62,7 @@ impl<'a> Look<'a> {
             writers_bytes: bytes_of_writers(shared.config.workers) as u64,
             snapshot: shared.snapshots.current(),
             native: shared.native.as_deref().map(NativeLook::new),
+            disk: shared.tier.as_ref().map(|tier| tier.storage.gauges()),
             cluster: ClusterLook::new(shared, items.items_now),
             stages: shared.stages_total(),
             latencies: shared.latencies_total(),

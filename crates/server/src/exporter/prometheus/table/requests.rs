@@ -134,8 +134,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
                                            same turn.":
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
-        "Requests of other connections that were executed while a connection waited for room in \
-         a turn.":
+        "Requests of other connections that were executed in a turn while a connection waited for \
+         room (0: it did not wait).":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when another connection was handed to it.":

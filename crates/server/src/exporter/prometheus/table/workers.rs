@@ -81,7 +81,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
         "Connections handed to another large worker than the plan chose, because connections \
-         waited at that one.":
+         waited at the planned one.":
         of(HandOffsRelieved);
     Counter curtail_large_refused_total
         "Large requests refused as busy because all large workers had their maximum of \

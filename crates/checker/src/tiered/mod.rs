@@ -1,0 +1,487 @@
+//! A back end and its caches as models: the machines of `consistency::tiered`, every order of what
+//! may happen.
+//!
+//! There are no rules here: a read may go to a cache or to the back end at any time, which is all
+//! that a rule that lags, or was lost, can do. Processes stand still as long as they like: a clock
+//! that is read says the present time, a timer may ring late.
+
+mod actions;
+mod host;
+mod models;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use curtail_consistency::lease::LeaseTerms;
+use curtail_consistency::tiered::{
+    BackEndConfig, BackEndEvent, CacheConfig, CacheEvent, CacheId, TierBackEnd, TierCache,
+    TierMutant,
+};
+use curtail_types::{Instant, RouteHash, listed_enum};
+
+pub use actions::TierAction;
+pub use models::TIER_MODELS;
+pub use world::{TierPool, TierWorld};
+
+use self::actions::Stepper;
+use self::host::BACK_END;
+use self::world::{CacheNode, Seen, Stage};
+use crate::interned_parts::Shared;
+use crate::judge::{Linearizable, Written};
+use crate::mutants::in_words;
+use crate::search::{Model, Outcome};
+use crate::setup::Kind;
+
+/// A bounded tier.
+#[derive(Clone, Copy, Debug)]
+pub struct TierSetup {
+    /// What to call it.
+    pub name: &'static str,
+    /// Cache nodes; the back end reports to the first one at first.
+    pub caches: u8,
+    /// The keys.
+    pub keys: &'static [RouteHash],
+    /// What is asked once, anywhere, and of which key.
+    pub operations: &'static [(Kind, usize)],
+    /// Keys that the back end lets its cache have.
+    pub entries_max: usize,
+    /// What may happen, and how often.
+    pub faults: TierFaults,
+    /// What must be seen, or the model is too small to show anything.
+    pub sees: u32,
+    /// Whether it takes long.
+    pub is_deep: bool,
+    /// A lease, in units of time.
+    pub terms: LeaseTerms,
+    /// An error in the machines or in what drives them.
+    pub mutant: Option<TierModelMutant>,
+}
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct TierFaults {
+    /// A message is lost.
+    pub losses: u8,
+    /// A message arrives twice.
+    pub duplicates: u8,
+    /// A cache wants a copy.
+    pub fetches: u8,
+    /// A key bursts.
+    pub reports: u8,
+    /// A cache evicts a copy.
+    pub evictions: u8,
+    /// The store removes an item by itself.
+    pub expiries: u8,
+    /// Time passes by one unit.
+    pub time: u8,
+    /// A cache dies, and comes back empty.
+    pub cache_crashes: u8,
+    /// The back end dies, and comes back with its store.
+    pub back_end_crashes: u8,
+    /// The back end gets the other cache.
+    pub reassigns: u8,
+}
+
+/// A planted error.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum TierModelMutant {
+    /// In the machines.
+    Machine(TierMutant),
+    /// In what drives them.
+    Driver(TierDriverMutant),
+}
+
+listed_enum! {
+    /// An error of whoever drives the machines.
+    pub enum TierDriverMutant {
+        /// A reader at the cache judges a request by a clock that it read before that came.
+        ReadsByOldClock,
+        /// It does not ask whether the session is still the one in which it looked.
+        SessionUnchecked,
+        /// The back end takes a message by a clock that it read before that came.
+        ReceivesByOldClock,
+    }
+}
+
+/// Everything that was asked is answered.
+pub(crate) const ANSWERED: u32 = 1;
+/// A cache answered a read.
+pub(crate) const HIT: u32 = 2;
+/// A copy was looked at and not shown.
+pub(crate) const DETOUR: u32 = 4;
+/// A request waited for the cache.
+pub(crate) const WAITED: u32 = 8;
+/// The back end ended a session.
+pub(crate) const ENDED: u32 = 16;
+/// A request was refused after a restart.
+pub(crate) const REFUSED: u32 = 32;
+/// A copy was revoked, or dropped by an update.
+pub(crate) const DROPPED: u32 = 64;
+/// The other cache answered a read.
+pub(crate) const SECOND: u32 = 128;
+
+const WITNESSES: [(u32, &str); 8] = [
+    (ANSWERED, "Answered"),
+    (HIT, "Hit"),
+    (DETOUR, "Detour"),
+    (WAITED, "Waited"),
+    (ENDED, "Ended"),
+    (REFUSED, "Refused"),
+    (DROPPED, "Dropped"),
+    (SECOND, "Second"),
+];
+
+impl TierSetup {
+    fn has(&self, mutant: TierDriverMutant) -> bool {
+        self.mutant == Some(TierModelMutant::Driver(mutant))
+    }
+
+    fn back_end(&self, incarnation: u64, now: Instant) -> TierBackEnd {
+        let config = BackEndConfig {
+            terms: self.terms,
+            incarnation,
+            entries_max: self.entries_max,
+            waiting_max: 4,
+            retransmit_ns: 0,
+            patience_ns: 1,
+        };
+        let machine = TierBackEnd::new(config, now, incarnation > 0);
+        #[cfg(any(test, feature = "mutants"))]
+        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
+            return machine.with_mutant(mutant);
+        }
+        machine
+    }
+
+    fn cache(&self, incarnation: u64) -> TierCache {
+        let machine = TierCache::new(CacheConfig {
+            terms: self.terms,
+            incarnation,
+            renew_ns: 1,
+        });
+        #[cfg(any(test, feature = "mutants"))]
+        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
+            return machine.with_mutant(mutant);
+        }
+        machine
+    }
+
+    fn ids(&self) -> impl Iterator<Item = CacheId> + use<> {
+        (0..self.caches).map(CacheId)
+    }
+
+    /// Its bounds, as a person reads them.
+    pub fn bound(&self) -> String {
+        let faults = &self.faults;
+        let mut parts = vec![format!("{} cache nodes", self.caches)];
+        let kinds = self.operations.iter();
+        parts.extend(kinds.map(|(kind, key)| format!("{kind:?} {key}").to_lowercase()));
+        if self.entries_max < self.keys.len() {
+            parts.push(format!("{} keys cached", self.entries_max));
+        }
+        let counts = [
+            (faults.losses, "losses"),
+            (faults.duplicates, "duplicates"),
+            (faults.fetches, "fetches"),
+            (faults.reports, "instant reports"),
+            (faults.evictions, "evictions"),
+            (faults.expiries, "expiries"),
+            (faults.time, "units of time"),
+            (faults.cache_crashes, "cache crashes"),
+            (faults.back_end_crashes, "back end crashes"),
+            (faults.reassigns, "changes of cache"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        parts.extend(counts.map(|(count, name)| format!("{name} {count}")));
+        parts.join(", ")
+    }
+
+    /// What must be seen and was not.
+    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
+        let unseen = self.sees & !outcome.witnesses;
+        let unseen = WITNESSES.iter().filter(|(bit, _)| unseen & bit != 0);
+        unseen.map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    /// The errors that can be planted, with their names.
+    pub fn mutants() -> impl Iterator<Item = (TierModelMutant, String)> {
+        let are_there = cfg!(any(test, feature = "mutants"));
+        let machine = TierMutant::ALL.into_iter().filter(move |_| are_there);
+        let name = |name: String| format!("tiered-{}", in_words(&name));
+        let machine =
+            machine.map(move |one| (TierModelMutant::Machine(one), name(format!("{one:?}"))));
+        let driver = TierDriverMutant::ALL.into_iter();
+        let driver =
+            driver.map(move |one| (TierModelMutant::Driver(one), name(format!("{one:?}"))));
+        machine.chain(driver)
+    }
+
+    fn stepper<'a>(&'a self, world: &'a mut TierWorld) -> Stepper<'a> {
+        Stepper { setup: self, world }
+    }
+}
+
+/// What may happen.
+impl TierSetup {
+    fn client_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
+        for (label, &(kind, key)) in self.operations.iter().enumerate() {
+            let (stage, label) = (world.operations[label], label as u8);
+            if let Stage::Looked(..) | Stage::Clock(..) = stage {
+                actions.push(TierAction::Confirm(label));
+            }
+            // Of requests that are alike the first is asked first.
+            let before = &self.operations[..usize::from(label)];
+            let mut alike = before.iter().zip(&world.operations);
+            let waits = alike.any(|(one, at)| *one == (kind, key) && *at == Stage::Unasked);
+            if stage != Stage::Unasked || waits {
+                continue;
+            }
+            if world.back_end.machine.is_some() {
+                actions.push(TierAction::Ask(label));
+            }
+            for cache in self.ids().filter(|_| kind == Kind::Get) {
+                let machine = world.cache(cache).machine.as_ref();
+                let copy = machine.and_then(|one| one.look(BACK_END, self.keys[key]));
+                let begins = self.has(TierDriverMutant::ReadsByOldClock) && machine.is_some();
+                if copy.is_some() || begins {
+                    actions.push(TierAction::Look(label, cache));
+                }
+            }
+        }
+    }
+
+    fn network_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
+        for (index, parcel) in world.parcels.iter().enumerate() {
+            if index > 0 && world.parcels[index - 1] == *parcel {
+                continue;
+            }
+            actions.push(TierAction::Deliver(index, false));
+            if world.left.losses > 0 {
+                actions.push(TierAction::Lose(index));
+            }
+            if world.left.duplicates > 0 {
+                actions.push(TierAction::Deliver(index, true));
+            }
+        }
+    }
+
+    fn cache_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
+        let now = |node: usize| Instant {
+            ns: world.clocks[node],
+        };
+        for id in self.ids() {
+            let Some(machine) = &world.cache(id).machine else {
+                actions.push(TierAction::RestartCache(id));
+                continue;
+            };
+            for (key, hash) in self.keys.iter().enumerate() {
+                let has = machine.look(BACK_END, *hash).is_some();
+                if world.left.fetches > 0 && machine.lease_end(BACK_END).is_some() && !has {
+                    actions.push(TierAction::Fetch(id, key));
+                }
+                if world.left.evictions > 0 && has {
+                    actions.push(TierAction::Evict(id, key));
+                }
+            }
+            let node = 1 + usize::from(id.0);
+            if machine.deadline().is_some_and(|at| now(node) >= at) {
+                actions.push(TierAction::TickCache(id));
+            }
+            if world.left.cache_crashes > 0 {
+                actions.push(TierAction::CrashCache(id));
+            }
+        }
+    }
+
+    fn back_end_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
+        let Some(machine) = &world.back_end.machine else {
+            actions.push(TierAction::RestartBackEnd);
+            return;
+        };
+        for key in 0..self.keys.len() {
+            if world.left.reports > 0 && machine.lease_end().is_some() {
+                actions.push(TierAction::Report(key));
+            }
+            if world.left.expiries > 0 && world.back_end.items.contains_key(&self.keys[key]) {
+                actions.push(TierAction::Expire(key));
+            }
+        }
+        let is_over = machine
+            .lease_end()
+            .is_some_and(|at| world.clocks[0] >= at.ns);
+        let waits = machine.waiting().1 > 0;
+        if is_over || (waits && world.parcels.is_empty()) {
+            actions.push(TierAction::TickBackEnd);
+        }
+        if world.left.back_end_crashes > 0 {
+            actions.push(TierAction::CrashBackEnd);
+        }
+        if world.left.reassigns > 0 {
+            actions.push(TierAction::Reassign);
+        }
+    }
+
+    /// Time passes as often as it may, and as long as the back end waits for a cache that is dead
+    /// or has no lease.
+    fn may_pass(&self, world: &TierWorld) -> bool {
+        let machine = world.back_end.machine.as_ref();
+        let waits = machine.map_or(0, |one| one.waiting().1);
+        let has_lease = |id: CacheId| {
+            let cache = world.cache(id).machine.as_ref();
+            cache.is_some_and(|cache| cache.lease_end(BACK_END).is_some())
+        };
+        let is_still = world.parcels.is_empty() && waits > 0 && !self.ids().all(has_lease);
+        world.left.time > 0 || (is_still && world.clocks[0] < TIME_MAX)
+    }
+
+    fn fault_at_rest(&self, world: &TierWorld) -> Option<&'static str> {
+        let mut stages = world.operations.iter();
+        if stages.any(|stage| matches!(stage, Stage::Asked)) {
+            return Some("a request is never answered");
+        }
+        let machine = world.back_end.machine.as_ref()?;
+        if machine.waiting() != (0, 0) {
+            return Some("something waits for ever");
+        }
+        for id in self.ids() {
+            let cache = world.cache(id).machine.as_ref()?;
+            let now = Instant {
+                ns: world.clocks[1 + usize::from(id.0)],
+            };
+            for key in cache.copies(BACK_END) {
+                let session = cache.look(BACK_END, key)?;
+                let shown = world.cache(id).copies.get(&key);
+                if cache.shows(BACK_END, session, now) && shown != world.back_end.items.get(&key) {
+                    return Some("the cache shows something else for ever");
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Model for TierSetup {
+    type State = TierWorld;
+    type Packed = TierWorld;
+    type Pool = TierPool;
+    type Action = TierAction;
+
+    fn start(&self) -> TierWorld {
+        let start = Instant { ns: 0 };
+        let judges = self.keys.iter().map(|_| Linearizable::new(FIRST));
+        let cache = |_| {
+            Shared::new(CacheNode {
+                machine: Some(self.cache(1)),
+                copies: Default::default(),
+                incarnation: 1,
+            })
+        };
+        let mut world = TierWorld {
+            back_end: Shared::new(world::BackEndNode {
+                machine: Some(self.back_end(0, start)),
+                cache: CacheId(0),
+                items: self.keys.iter().map(|key| (*key, FIRST)).collect(),
+                results: Default::default(),
+                incarnation: 0,
+                clock_read: 0,
+            }),
+            caches: self.ids().map(cache).collect(),
+            parcels: Vec::new(),
+            operations: vec![Stage::Unasked; self.operations.len()],
+            judges: Shared::new(judges.collect()),
+            clocks: vec![0; 1 + usize::from(self.caches)],
+            left: self.faults,
+            seen: Seen::default(),
+            fault: None,
+        };
+        let mut stepper = self.stepper(&mut world);
+        stepper.step_back_end(BackEndEvent::Assign(CacheId(0)), None);
+        for id in self.ids() {
+            stepper.step_cache(id, CacheEvent::Join(BACK_END), None);
+        }
+        while !stepper.world.parcels.is_empty() {
+            stepper.act(&TierAction::Deliver(0, false));
+        }
+        world.seal();
+        world
+    }
+
+    fn actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
+        if world.fault.is_some() {
+            return;
+        }
+        self.client_actions(world, actions);
+        self.network_actions(world, actions);
+        self.cache_actions(world, actions);
+        self.back_end_actions(world, actions);
+        if self.may_pass(world) {
+            actions.push(TierAction::Pass);
+        }
+    }
+
+    fn may_be_still(&self) -> bool {
+        false
+    }
+
+    fn is_of_itself(&self, _: &TierAction) -> bool {
+        false
+    }
+
+    fn actions_if_still(&self, _: &TierWorld, _: &mut Vec<TierAction>) {}
+
+    fn is_idle(&self, _: &TierWorld, _: &TierAction, _: &TierPool) -> bool {
+        false
+    }
+
+    fn next(&self, before: &TierWorld, action: &TierAction, _: &TierPool) -> TierWorld {
+        let mut world = before.clone();
+        world.seen = Seen::default();
+        self.stepper(&mut world).act(action);
+        world.note_seen(before);
+        world.seal();
+        world
+    }
+
+    fn fault(&self, world: &TierWorld) -> Option<String> {
+        world.fault.clone()
+    }
+
+    fn fault_at_end(&self, world: &TierWorld) -> Option<String> {
+        self.fault_at_rest(world).map(str::to_owned)
+    }
+
+    fn witnesses(&self, world: &TierWorld) -> u32 {
+        world.seen.0
+    }
+
+    fn describe(&self, before: &TierWorld, action: &TierAction, after: &TierWorld) -> String {
+        let what = match *action {
+            TierAction::Deliver(index, _) | TierAction::Lose(index) => {
+                format!("{action:?} {:?}", before.parcels[index])
+            }
+            _ => format!("{action:?}"),
+        };
+        let answers = before.operations.iter().zip(&after.operations).enumerate();
+        let changed = answers.filter(|(_, (before, after))| before != after);
+        changed.fold(what, |what, (label, (_, stage))| {
+            format!("{what}; {label}: {stage:?}")
+        })
+    }
+
+    fn pack(&self, world: TierWorld, pool: &TierPool) -> TierWorld {
+        world.interned(pool)
+    }
+
+    fn unpack(&self, packed: &TierWorld) -> TierWorld {
+        packed.clone()
+    }
+
+    fn sweep(&self, pool: &TierPool) {
+        pool.sweep();
+    }
+}
+
+/// What the keys have at first.
+const FIRST: Written = Written(0);
+/// By then every lease has ended.
+const TIME_MAX: u64 = 24;

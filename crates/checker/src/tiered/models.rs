@@ -1,0 +1,199 @@
+//! The models of tiers: each is the smallest that shows one property.
+
+use curtail_consistency::lease::LeaseTerms;
+use curtail_types::RouteHash;
+
+use super::{
+    ANSWERED, DETOUR, DROPPED, ENDED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
+};
+use crate::setup::Kind::{self, Append, Delete, Get, Set};
+
+/// A model with nothing that goes wrong.
+const fn model(name: &'static str) -> TierSetup {
+    TierSetup {
+        name,
+        caches: 1,
+        keys: ONE_KEY,
+        operations: READS,
+        entries_max: 4,
+        faults: NOTHING,
+        sees: ANSWERED | HIT | WAITED,
+        is_deep: false,
+        terms: LEASE,
+        mutant: None,
+    }
+}
+
+const NOTHING: TierFaults = TierFaults {
+    losses: 0,
+    duplicates: 0,
+    fetches: 1,
+    reports: 0,
+    evictions: 0,
+    expiries: 0,
+    time: 0,
+    cache_crashes: 0,
+    back_end_crashes: 0,
+    reassigns: 0,
+};
+
+/// Two units of time; the clocks of a model do not drift.
+const LEASE: LeaseTerms = LeaseTerms {
+    length_ns: 2,
+    margin_ns: 0,
+};
+
+const ONE_KEY: &[RouteHash] = &[RouteHash(1)];
+const TWO_KEYS: &[RouteHash] = &[RouteHash(1), RouteHash(2)];
+
+const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
+const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)];
+const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)];
+const TWO: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0), (Get, 0)];
+
+/// All of them.
+pub const TIER_MODELS: &[TierSetup] = &[
+    TierSetup {
+        operations: UPDATES,
+        faults: TierFaults {
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED,
+        ..model("tiered-updates")
+    },
+    TierSetup {
+        operations: DELETES,
+        faults: TierFaults {
+            fetches: 2,
+            expiries: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED,
+        ..model("tiered-deletes")
+    },
+    TierSetup {
+        keys: TWO_KEYS,
+        operations: TWO,
+        entries_max: 1,
+        faults: TierFaults {
+            fetches: 3,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED,
+        ..model("tiered-full")
+    },
+    TierSetup {
+        operations: UPDATES,
+        faults: TierFaults {
+            duplicates: 1,
+            ..NOTHING
+        },
+        ..model("tiered-late")
+    },
+    TierSetup {
+        faults: TierFaults {
+            losses: 1,
+            duplicates: 1,
+            ..NOTHING
+        },
+        ..model("tiered-loss")
+    },
+    TierSetup {
+        faults: TierFaults {
+            reports: 2,
+            evictions: 2,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED,
+        ..model("tiered-reports")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 2,
+            cache_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        ..model("tiered-cache-crash")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 3,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        ..model("tiered-lease")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 3,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
+        ..model("tiered-back-end-crash")
+    },
+    TierSetup {
+        caches: 2,
+        faults: TierFaults {
+            time: 2,
+            fetches: 2,
+            reassigns: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        ..model("tiered-other-cache")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 2,
+            cache_crashes: 1,
+            duplicates: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        is_deep: true,
+        ..model("tiered-cache-crash-deep")
+    },
+    TierSetup {
+        caches: 2,
+        faults: TierFaults {
+            time: 3,
+            fetches: 2,
+            reassigns: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        is_deep: true,
+        ..model("tiered-other-cache-deep")
+    },
+    TierSetup {
+        operations: UPDATES,
+        faults: TierFaults {
+            time: 2,
+            losses: 2,
+            duplicates: 1,
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        is_deep: true,
+        ..model("tiered-loss-deep")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 4,
+            losses: 1,
+            fetches: 2,
+            cache_crashes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
+        is_deep: true,
+        ..model("tiered-crashes-deep")
+    },
+];

@@ -1,0 +1,53 @@
+//! Searches the models of tiers, and models with planted errors.
+
+use std::ops::ControlFlow;
+
+use super::{TIER_MODELS, TierModelMutant, TierSetup};
+use crate::search::{Limits, search};
+
+/// Goal: every planted error of the machines and of their drivers is found by some model. Method:
+/// each is searched for in the quick models, until one shows it.
+#[test]
+fn every_planted_error_of_a_tier_is_found() {
+    let finds = |mutant: TierModelMutant| {
+        let quick = TIER_MODELS.iter().filter(|setup| !setup.is_deep);
+        quick.clone().find_map(|setup| {
+            let setup = TierSetup {
+                mutant: Some(mutant),
+                ..*setup
+            };
+            let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
+            outcome.fault.map(|fault| (setup.name, fault.fault))
+        })
+    };
+    let mut missed = Vec::new();
+    for (mutant, name) in TierSetup::mutants() {
+        let found = finds(mutant);
+        println!("{name}: {found:?}");
+        if found.is_none() {
+            missed.push(name);
+        }
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
+#[test]
+fn every_quick_model_of_tiers_is_searched_to_the_end() {
+    let mut failed = Vec::new();
+    for setup in TIER_MODELS.iter().filter(|setup| !setup.is_deep) {
+        let limits = Limits {
+            states_max: 1_500_000,
+            ..Limits::default()
+        };
+        let outcome = search(setup, limits, |_| ControlFlow::Continue(()));
+        let (states, took) = (outcome.progress.states, outcome.took);
+        println!("{}: {states} states, {took:?}", setup.name);
+        if let Some(fault) = &outcome.fault {
+            let steps = fault.steps.join("\n");
+            failed.push(format!("{}: {}\n{steps}", setup.name, fault.fault));
+        } else if !setup.unseen(&outcome).is_empty() || !outcome.ends {
+            failed.push(format!("{}: {:?}", setup.name, setup.unseen(&outcome)));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}

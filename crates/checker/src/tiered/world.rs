@@ -1,0 +1,181 @@
+//! A state of a tier: its processes, what is on its way, and what clients know.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::tiered::{
+    CacheId, CacheSession, TierBackEnd, TierCache, TierMessage, TierRefusal,
+};
+use curtail_types::RouteHash;
+
+use super::{ANSWERED, DROPPED, ENDED, REFUSED, TierFaults, WAITED};
+use crate::interned_parts::{Parts, Shared};
+use crate::judge::{Linearizable, Written};
+use crate::setup::Kind;
+use crate::world::Label;
+
+/// A state.
+#[derive(Clone, Debug, Hash)]
+pub struct TierWorld {
+    pub(super) back_end: Shared<BackEndNode>,
+    pub(super) caches: Vec<Shared<CacheNode>>,
+    /// What is on its way, sorted.
+    pub(super) parcels: Vec<TierParcel>,
+    /// The requests, by their labels.
+    pub(super) operations: Vec<Stage>,
+    /// One for each key.
+    pub(super) judges: Shared<Vec<Linearizable>>,
+    /// Of the back end, and of each cache.
+    pub(super) clocks: Vec<u64>,
+    pub(super) left: TierFaults,
+    /// What was seen in the last step; not part of the state.
+    pub(super) seen: Seen,
+    pub(super) fault: Option<String>,
+}
+
+/// What was seen in a step: not part of a state.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen(pub(super) u32);
+
+impl Hash for Seen {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// The back end and its store, which outlives it.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct BackEndNode {
+    /// `None` while it is down.
+    pub(super) machine: Option<TierBackEnd>,
+    /// The cache that it is to report to.
+    pub(super) cache: CacheId,
+    pub(super) items: BTreeMap<RouteHash, Written>,
+    /// What requests that ran are answered with.
+    pub(super) results: BTreeMap<Ticket, Written>,
+    pub(super) incarnation: u64,
+    /// When it last read its clock, for a planted error.
+    pub(super) clock_read: u64,
+}
+
+/// A cache and its copies.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct CacheNode {
+    /// `None` while it is down.
+    pub(super) machine: Option<TierCache>,
+    pub(super) copies: BTreeMap<RouteHash, Written>,
+    pub(super) incarnation: u64,
+}
+
+/// A message with the item that it carries, if it does.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(super) struct TierParcel {
+    pub(super) cache: CacheId,
+    /// Whether it goes to the cache, or comes from it.
+    pub(super) is_to_cache: bool,
+    pub(super) message: TierMessage,
+    pub(super) image: Option<Written>,
+}
+
+/// How far a request is.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Stage {
+    Unasked,
+    /// The back end has it.
+    Asked,
+    /// A reader at a cache has read its clock before the request comes: a planted error.
+    Clock(CacheId, u64),
+    /// A reader at a cache has the value of a copy.
+    Looked(CacheId, CacheSession, Written),
+    Answered,
+    /// Its client knows only that it does not know.
+    Unknown,
+}
+
+/// Parts that many states share.
+#[derive(Debug, Default)]
+pub struct TierPool {
+    back_ends: Parts<BackEndNode>,
+    caches: Parts<CacheNode>,
+    judges: Parts<Vec<Linearizable>>,
+}
+
+impl TierPool {
+    pub(super) fn sweep(&self) {
+        self.back_ends.sweep();
+        self.caches.sweep();
+        self.judges.sweep();
+    }
+}
+
+impl TierWorld {
+    pub(super) fn cache(&self, id: CacheId) -> &CacheNode {
+        &self.caches[usize::from(id.0)]
+    }
+
+    pub(super) fn edit_cache(&mut self, id: CacheId) -> &mut CacheNode {
+        self.caches[usize::from(id.0)].edit()
+    }
+
+    pub(super) fn post(&mut self, parcel: TierParcel) {
+        let at = self.parcels.partition_point(|other| *other <= parcel);
+        self.parcels.insert(at, parcel);
+    }
+
+    pub(super) fn seal(&mut self) {
+        self.back_end.seal();
+        self.caches.iter_mut().for_each(Shared::seal);
+        self.judges.seal();
+    }
+
+    pub(super) fn interned(mut self, pool: &TierPool) -> Self {
+        self.back_end = pool.back_ends.shared(&self.back_end);
+        for cache in &mut self.caches {
+            *cache = pool.caches.shared(cache);
+        }
+        self.judges = pool.judges.shared(&self.judges);
+        self.parcels.shrink_to_fit();
+        self
+    }
+
+    pub(super) fn fail(&mut self, what: &str) {
+        self.fault.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// A request is answered with `value`, which its client reads, or has left there.
+    pub(super) fn answer(&mut self, key: usize, (label, kind): (Label, Kind), value: Written) {
+        self.operations[usize::from(label.0)] = Stage::Answered;
+        if !self.judges.edit()[key].answered(label, kind, value) {
+            self.fail("an answer that no order of the requests explains");
+        }
+    }
+
+    /// A request ended without an effect.
+    pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: Option<TierRefusal>) {
+        self.operations[usize::from(label.0)] = Stage::Answered;
+        if refusal == Some(TierRefusal::Restarted) {
+            self.seen.0 |= REFUSED;
+        }
+        if !self.judges.edit()[key].had_no_effect(label) {
+            self.fail("a request took effect that was refused");
+        }
+    }
+
+    pub(super) fn note_seen(&mut self, before: &Self) {
+        let is_over = |stage: &Stage| matches!(stage, Stage::Answered | Stage::Unknown);
+        if self.operations.iter().all(is_over) {
+            self.seen.0 |= ANSWERED;
+        }
+        let (old, new) = (&before.back_end.machine, &self.back_end.machine);
+        if let (Some(old), Some(new)) = (old, new) {
+            if new.waiting().0 > old.waiting().0 {
+                self.seen.0 |= WAITED;
+            }
+            if old.lease_end().is_some() && new.lease_end().is_none() {
+                self.seen.0 |= ENDED;
+            }
+            if old.lease_end() == new.lease_end() && new.cached() < old.cached() {
+                self.seen.0 |= DROPPED;
+            }
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! The machine of a cache node: of which keys it has copies, and until when it may show them
+//! (SW-24..34).
+
+use alloc::collections::BTreeMap;
+
+use curtail_types::{Instant, RouteHash};
+
+use super::{
+    BackEndId, CacheConfig, CacheEvent, CacheHost, TierMutant,
+    message::{Generation, TierMessage},
+};
+
+/// The machine of a cache node.
+///
+/// Reads run beside it. A reader finds a copy with [`look`](Self::look), takes its value, reads the
+/// clock and asks [`shows`](Self::shows). A clock that was read before the request came will not
+/// do: the process may have stood still since, and the lease have ended. If either says no, the
+/// request goes on to the back end.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct TierCache {
+    config: CacheConfig,
+    mutant: Option<TierMutant>,
+    back_ends: BTreeMap<BackEndId, Session>,
+    /// Sessions that this incarnation has begun.
+    sessions: u64,
+}
+
+/// A number of the cache's that says which copies a reader looked at.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct CacheSession(pub u64);
+
+/// What the cache has of a back end.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+struct Session {
+    number: u64,
+    /// The back end's; 0 while there is no lease.
+    generation: Generation,
+    /// The end of the lease.
+    until: Instant,
+    renew_at: Instant,
+    /// Items with this number or a lower one are not taken for keys that have no copy.
+    floor: u64,
+    /// The keys with a copy, and the number of the message that it came with.
+    copies: BTreeMap<RouteHash, u64>,
+}
+
+/// What a step works with.
+#[derive(Clone, Copy, Debug)]
+struct Context {
+    config: CacheConfig,
+    now: Instant,
+    mutant: Option<TierMutant>,
+    from: BackEndId,
+}
+
+impl Context {
+    fn has(&self, mutant: TierMutant) -> bool {
+        cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
+    }
+}
+
+impl TierCache {
+    /// A cache without back ends, empty.
+    pub const fn new(config: CacheConfig) -> Self {
+        Self {
+            config,
+            mutant: None,
+            back_ends: BTreeMap::new(),
+            sessions: 0,
+        }
+    }
+
+    /// The same with an error planted.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: TierMutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// When [`CacheEvent::Tick`] is due at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        let sessions = self.back_ends.values();
+        let due = sessions.map(|session| match session.generation {
+            Generation(0) => session.renew_at,
+            _ => session.renew_at.min(session.until),
+        });
+        due.min()
+    }
+
+    /// The session of the copy of a key, if there is one.
+    pub fn look(&self, from: BackEndId, key: RouteHash) -> Option<CacheSession> {
+        let session = self.back_ends.get(&from)?;
+        session
+            .copies
+            .contains_key(&key)
+            .then_some(CacheSession(session.number))
+    }
+
+    /// The present session with a back end.
+    pub fn session(&self, from: BackEndId) -> Option<CacheSession> {
+        let session = self.back_ends.get(&from)?;
+        Some(CacheSession(session.number))
+    }
+
+    /// Whether a copy that was looked at in this session may be shown, by a clock that was read
+    /// after the request came.
+    pub fn shows(&self, from: BackEndId, session: CacheSession, now: Instant) -> bool {
+        let Some(own) = self.back_ends.get(&from) else {
+            return false;
+        };
+        let ignores =
+            cfg!(any(test, feature = "mutants")) && self.mutant == Some(TierMutant::LeaseIgnored);
+        own.number == session.0 && (now < own.until || ignores)
+    }
+
+    /// The end of the lease of this back end, if there is one.
+    pub fn lease_end(&self, from: BackEndId) -> Option<Instant> {
+        let session = self.back_ends.get(&from)?;
+        (session.generation != Generation(0)).then_some(session.until)
+    }
+
+    /// The keys of a back end that have a copy.
+    pub fn copies(&self, from: BackEndId) -> impl Iterator<Item = RouteHash> {
+        let session = self.back_ends.get(&from).into_iter();
+        session.flat_map(|session| session.copies.keys().copied())
+    }
+
+    /// Takes in what happened.
+    pub fn step(&mut self, event: CacheEvent<'_>, host: &mut impl CacheHost) {
+        let cx = |from| Context {
+            config: self.config,
+            now: host.now(),
+            mutant: self.mutant,
+            from,
+        };
+        match event {
+            CacheEvent::Tick => {
+                let cx = cx(BackEndId::default());
+                self.tick(&cx, host);
+            }
+            CacheEvent::Join(from) => {
+                let cx = cx(from);
+                self.join(&cx, host);
+            }
+            CacheEvent::Leave(from) => {
+                if let Some(session) = self.back_ends.remove(&from) {
+                    session
+                        .copies
+                        .keys()
+                        .for_each(|key| host.remove(from, *key));
+                }
+            }
+            CacheEvent::Message(from, message) => {
+                let cx = cx(from);
+                if self.end_if_over(&cx, host) {
+                    self.receive(&cx, host, message);
+                }
+            }
+            CacheEvent::Fetch(from, key) => {
+                let session = self.back_ends.get(&from);
+                let generation = session.map(|one| one.generation).unwrap_or_default();
+                if generation != Generation(0) {
+                    host.send(from, &TierMessage::Fetch { generation, key });
+                }
+            }
+            CacheEvent::Evict(from, key) => {
+                let cx = cx(from);
+                if let Some(session) = self.back_ends.get_mut(&from)
+                    && let Some(&number) = session.copies.get(&key)
+                {
+                    session.drop_copy(&cx, host, key, number);
+                }
+            }
+        }
+    }
+
+    // ---- sessions ----
+
+    fn join(&mut self, cx: &Context, host: &mut impl CacheHost) {
+        if !self.back_ends.contains_key(&cx.from) {
+            let session = Session::new(self.next_session(cx));
+            self.back_ends.insert(cx.from, session);
+            self.renew(cx, host);
+        }
+    }
+
+    fn next_session(&mut self, cx: &Context) -> u64 {
+        self.sessions += 1;
+        match cx.has(TierMutant::SessionReused) {
+            true => self.sessions,
+            false => (cx.config.incarnation << 32) + self.sessions,
+        }
+    }
+
+    fn tick(&mut self, cx: &Context, host: &mut impl CacheHost) {
+        let mut at = BackEndId::default();
+        while let Some((&from, session)) = self.back_ends.range(at..).next() {
+            let cx = Context { from, ..*cx };
+            let is_due = cx.now >= session.renew_at;
+            if self.end_if_over(&cx, host) && is_due {
+                self.renew(&cx, host);
+            }
+            match from.0.checked_add(1) {
+                Some(next) => at = BackEndId(next),
+                None => return,
+            }
+        }
+    }
+
+    /// Ends a session whose lease has ended; whether it goes on.
+    fn end_if_over(&mut self, cx: &Context, host: &mut impl CacheHost) -> bool {
+        let Some(session) = self.back_ends.get(&cx.from) else {
+            return false;
+        };
+        let is_over = session.generation != Generation(0) && cx.now >= session.until;
+        if is_over && !cx.has(TierMutant::LeaseIgnored) {
+            self.begin_again(cx, host);
+        }
+        !is_over
+    }
+
+    /// Drops everything of the back end and begins another session.
+    fn begin_again(&mut self, cx: &Context, host: &mut impl CacheHost) {
+        let next = Session::new(self.next_session(cx));
+        if let Some(last) = self.back_ends.insert(cx.from, next) {
+            last.copies
+                .keys()
+                .for_each(|key| host.remove(cx.from, *key));
+        }
+        self.renew(cx, host);
+    }
+
+    fn renew(&mut self, cx: &Context, host: &mut impl CacheHost) {
+        let Some(session) = self.back_ends.get_mut(&cx.from) else {
+            return;
+        };
+        session.renew_at = Instant {
+            ns: cx.now.ns.saturating_add(cx.config.renew_ns),
+        };
+        let renew = TierMessage::Renew {
+            session: session.number,
+            sent: cx.now,
+        };
+        host.send(cx.from, &renew);
+    }
+
+    // ---- messages ----
+
+    fn receive(&mut self, cx: &Context, host: &mut impl CacheHost, message: &TierMessage) {
+        if let &TierMessage::Lease {
+            session,
+            generation,
+            sent,
+        } = message
+        {
+            return self.take_lease(cx, host, (session, generation, sent));
+        }
+        let Some(session) = self.back_ends.get_mut(&cx.from) else {
+            return;
+        };
+        let own = session.generation;
+        let is_own = |generation| generation == own || cx.has(TierMutant::NoGeneration);
+        match *message {
+            TierMessage::Item {
+                generation,
+                key,
+                number,
+            } if is_own(generation) => session.take_item(cx, host, key, number),
+            TierMessage::Update {
+                generation,
+                key,
+                number,
+            } if is_own(generation) => session.take_update(cx, host, key, number),
+            TierMessage::Revoke {
+                generation,
+                key,
+                number,
+            } if is_own(generation) => {
+                let is_newer = session.copies.get(&key).is_some_and(|own| *own > number);
+                if !is_newer {
+                    session.drop_copy(cx, host, key, number);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_lease(
+        &mut self,
+        cx: &Context,
+        host: &mut impl CacheHost,
+        (number, generation, sent): (u64, Generation, Instant),
+    ) {
+        let Some(session) = self.back_ends.get_mut(&cx.from) else {
+            return;
+        };
+        if session.number != number || generation < session.generation {
+            return;
+        }
+        let is_first = session.generation == Generation(0);
+        if !is_first && generation != session.generation && !cx.has(TierMutant::NoGeneration) {
+            // The back end has begun again, and knows nothing of the copies.
+            return self.begin_again(cx, host);
+        }
+        let sent = match cx.has(TierMutant::LeaseFromReply) {
+            true => cx.now,
+            false => sent,
+        };
+        session.generation = generation;
+        session.until = session.until.max(cx.config.terms.holder_end(sent));
+    }
+}
+
+impl Session {
+    const fn new(number: u64) -> Self {
+        Self {
+            number,
+            generation: Generation(0),
+            until: Instant { ns: 0 },
+            renew_at: Instant { ns: 0 },
+            floor: 0,
+            copies: BTreeMap::new(),
+        }
+    }
+
+    fn take_item(&mut self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+        let own = self.copies.get(&key).copied();
+        if own.is_some_and(|own| own >= number) {
+            return;
+        }
+        let is_above = number > self.floor || cx.has(TierMutant::NoFloor);
+        let is_taken = own.is_some() || (is_above && host.admits(cx.from, key));
+        if is_taken && host.has_incoming() {
+            self.copies.insert(key, number);
+            host.store(cx.from, key);
+        } else {
+            self.drop_copy(cx, host, key, number);
+        }
+    }
+
+    fn take_update(
+        &mut self,
+        cx: &Context,
+        host: &mut impl CacheHost,
+        key: RouteHash,
+        number: u64,
+    ) {
+        let own = self.copies.get(&key).copied();
+        if own.is_none() && cx.has(TierMutant::AbsentApplied) {
+            return self.answer_applied(cx, host, key, number);
+        }
+        let is_newer = own.is_none_or(|own| number > own) || cx.has(TierMutant::OrderIgnored);
+        if is_newer && (own.is_none() || !host.has_incoming()) {
+            return self.drop_copy(cx, host, key, number);
+        }
+        if is_newer {
+            self.copies.insert(key, number);
+            host.store(cx.from, key);
+        }
+        self.answer_applied(cx, host, key, number);
+    }
+
+    fn answer_applied(&self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+        let generation = self.generation;
+        host.send(
+            cx.from,
+            &TierMessage::Applied {
+                generation,
+                key,
+                number,
+            },
+        );
+    }
+
+    /// There is no copy from now on, and none comes with this number or a lower one.
+    fn drop_copy(&mut self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+        if self.copies.remove(&key).is_some() {
+            host.remove(cx.from, key);
+        }
+        self.floor = self.floor.max(number);
+        let generation = self.generation;
+        host.send(
+            cx.from,
+            &TierMessage::Dropped {
+                generation,
+                key,
+                number,
+            },
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Planted errors: a checker that does not find them finds nothing.
+//!
+//! They are compiled in for tests and with the feature `mutants` only.
+
+use curtail_types::listed_enum;
+
+listed_enum! {
+    /// An error that a back end or a cache makes.
+    #[derive(Ord, PartialOrd)]
+    pub enum TierMutant {
+        /// Reads at the back end do not wait for an update that is under way (SW-26).
+        NoReadQueue,
+        /// The cache takes messages of any generation, and keeps its copies in a new one.
+        NoGeneration,
+        /// The cache counts the lease from receiving the reply.
+        LeaseFromReply,
+        /// A write is answered before the cache has acknowledged it.
+        AnswersAtOnce,
+        /// A key leaves the cached-key set whatever number was dropped.
+        DroppedAnyNumber,
+        /// The cache forgets what it dropped or declined.
+        NoFloor,
+        /// An older update replaces a later copy.
+        OrderIgnored,
+        /// Any acknowledgement of the key ends the waiting.
+        AnyAcknowledgement,
+        /// An item is sent of a key that is not put into the cached-key set.
+        Untracked,
+        /// The cache serves what it has when the lease has ended.
+        LeaseIgnored,
+        /// A restarted back end takes writes at once.
+        WritesAfterRestart,
+        /// A restarted back end answers reads at once, as the paper allows.
+        ReadsAfterRestart,
+        /// A restarted cache goes on with the session number that it had.
+        SessionReused,
+        /// A full cached-key set forgets a key before the cache has dropped it.
+        ForgetsWhenFull,
+        /// Another cache gets the lease before the last one's has ended.
+        ReassignsAtOnce,
+        /// An update is not sent again.
+        NeverResends,
+        /// The cache takes an update for a copy that it does not have as applied, and no more.
+        AbsentApplied,
+        /// What waited behind a write is forgotten with the session.
+        QueueLost,
+    }
+}

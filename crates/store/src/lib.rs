@@ -5,6 +5,7 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod by_route;
 mod config;
 mod counters;
 mod delete_and_count;
@@ -27,6 +28,7 @@ mod sync;
 mod ttl_buckets;
 mod write;
 
+pub use by_route::route_of;
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;

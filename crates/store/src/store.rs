@@ -9,9 +9,10 @@ use curtail_table::{
     Counters as IndexCounters, Hint, Index, IndexConfig, Locked, Position, Reference, Resolver,
     TableError,
 };
-use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, WriterId};
+use curtail_types::{Cas, Exptime, HybridClock, Key, KeyHash, Now, WriterId};
 
 use crate::{
+    by_route::KeyHasher,
     MemoryReport, StoreConfig, StoreCounters, StoreError,
     counters::{Count, Ledger, WriterCounters},
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
@@ -104,7 +105,7 @@ const CAS_LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 #[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) segments: Arc<Segments>,
-    seed: HashSeed,
+    hasher: KeyHasher,
 }
 
 impl Items {
@@ -121,11 +122,11 @@ impl Items {
         if meta.key_bytes() <= SHORT_KEY {
             let mut key = [0; SHORT_KEY];
             let length = item.copy_key(meta, &mut key);
-            self.seed.hash(&key[..length])
+            self.hasher.hash(&key[..length])
         } else {
             let mut key = [0; 256];
             let length = item.copy_key(meta, &mut key);
-            self.seed.hash(&key[..length])
+            self.hasher.hash(&key[..length])
         }
     }
 }
@@ -231,7 +232,7 @@ impl Store {
         let segments = Arc::new(segments);
         let items = Items {
             segments: Arc::clone(&segments),
-            seed: config.hash_seed,
+            hasher: KeyHasher::new(&config),
         };
         let slots_max = index_slots_max(limit);
         let index = Index::new(
@@ -286,7 +287,12 @@ impl Store {
     /// The hash of `key`, computed once per request and passed to every other call.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        self.config.hash_seed.hash(key)
+        self.hasher().hash(key)
+    }
+
+    #[inline]
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.index.resolver().hasher
     }
 
     /// First stage of a batch: asks the memory for both buckets of `hash`.

@@ -12,8 +12,8 @@ use curtail_table::{
 use curtail_types::{Cas, Exptime, HybridClock, Key, KeyHash, Now, WriterId};
 
 use crate::{
-    by_route::KeyHasher,
     MemoryReport, StoreConfig, StoreCounters, StoreError,
+    by_route::KeyHasher,
     counters::{Count, Ledger, WriterCounters},
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     eviction_events::EvictionRecord,

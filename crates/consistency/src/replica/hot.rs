@@ -18,11 +18,10 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
     machine::Context,
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
-use crate::symmetric::Ticket;
 
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]

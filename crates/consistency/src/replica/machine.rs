@@ -5,7 +5,8 @@ use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Ticket,
     follower::Follower,
     forwarding::Forwarding,
     hot::{HotKeys, HotWay},
@@ -15,7 +16,6 @@ use super::{
     rooms::Rooms,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
-use crate::symmetric::{Model, Ticket};
 
 /// The machine of a node, for the slices of one of its stages.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

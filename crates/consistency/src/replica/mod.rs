@@ -29,8 +29,8 @@ mod rooms;
 mod stream;
 
 pub use interface::{
-    CopyState, Gate, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal, ReplicaRequest,
-    RunResult,
+    CopyState, Gate, Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal,
+    ReplicaRequest, RunResult, Ticket,
 };
 pub use machine::Replica;
 pub use message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};

@@ -101,6 +101,14 @@ impl Replica {
         }
     }
 
+    /// Whether a holder of the slice catches up, so that a scan of it is of use.
+    pub fn catches_up(&self, slice: SliceId) -> bool {
+        match self.slices.get(&slice) {
+            Some(Role::Primary(primary)) => primary.catch_up.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether [`renumber`](Self::renumber) would change anything.
     pub fn is_numbered(&self) -> bool {
         self.rooms.is_numbered()

@@ -76,9 +76,9 @@ impl HotCopies {
         })
     }
 
-    /// The write that the copy of `key` shows.
-    pub(super) fn version(&self, key: RouteHash) -> Cas {
-        lock(&self.0).get(&key).map_or(Cas(0), |copy| copy.version)
+    /// Whether there is one, or the key is hot and its item is the copy.
+    pub(super) fn has(&self, key: RouteHash) -> bool {
+        lock(&self.0).contains_key(&key)
     }
 
     /// What readers may see from now on; with `image`, another value.

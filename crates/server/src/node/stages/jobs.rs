@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{self, ItemRequest, ReplicaItem, ReplicaPart};
 use curtail_consistency::{
-    replica::{ReplicaMessage, ReplicaRefusal, Ticket},
+    replica::{ReplicaMessage, ReplicaRefusal},
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_links::Endpoint;
@@ -60,7 +60,8 @@ pub(super) struct Carried {
 #[derive(Debug)]
 pub(in crate::node) struct Answered {
     pub(in crate::node) from: NodeId,
-    pub(in crate::node) ticket: Ticket,
+    /// Where the request waits.
+    pub(in crate::node) index: u32,
     /// Which attempt to have it carried out this answers.
     pub(in crate::node) attempt: u64,
     pub(in crate::node) end: Result<End, ReplicaRefusal>,

@@ -1,9 +1,10 @@
 //! The requests that a machine has, by their tickets: what was asked, by whom, and what it will be
 //! answered.
 
+use curtail_codec::node::{ItemAnswer, ItemRequest};
 use curtail_consistency::replica::Ticket;
 use curtail_store::Image;
-use curtail_types::{Access, Cas, NodeId, RouteHash};
+use curtail_types::{Access, Cas, NodeId, Outcome, RouteHash};
 
 use super::jobs::{End, Origin};
 
@@ -40,8 +41,62 @@ pub(super) struct Waiting {
     pub(super) sent: Option<(NodeId, u64)>,
     /// What it wrote to the copy of a hot key, without the value.
     pub(super) written: Option<Image>,
-    /// Its write was refused; what is there goes as well, and this is told then.
-    pub(super) refused: Option<End>,
+    /// What becomes of it when the machine has its answer.
+    pub(super) next: Next,
+}
+
+/// What becomes of a request whose answer the machine lets go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Next {
+    /// Whoever asked is told.
+    Answer,
+    /// It did not run, because the item had grown: it is given to the machine again.
+    Again,
+    /// It removed what was there, because the write before it found no room: that is told.
+    Refused(Outcome),
+}
+
+impl Waiting {
+    pub(super) fn new(
+        origin: Origin,
+        (key, access): (RouteHash, Access),
+        bytes: Vec<u8>,
+        value: Vec<u8>,
+    ) -> Self {
+        Self {
+            origin,
+            key,
+            access,
+            bytes,
+            end: End::Elsewhere,
+            value,
+            shown: Cas(0),
+            size: 0,
+            sent: None,
+            written: None,
+            next: Next::Answer,
+        }
+    }
+
+    /// The flush of a slice.
+    pub(super) fn flush(origin: Origin) -> Self {
+        let of = (RouteHash(0), Access::Update);
+        Self {
+            end: End::Done(None),
+            ..Self::new(origin, of, Vec::new(), Vec::new())
+        }
+    }
+
+    /// Whether a reply is of the request's kind: another would corrupt the client's reply stream.
+    pub(super) fn is_answered_by(&self, end: &End, value: &[u8]) -> bool {
+        let End::Answered(outcome) = *end else {
+            return true;
+        };
+        let request = ItemRequest::decode(&self.bytes);
+        request.zip(outcome).is_some_and(|(request, outcome)| {
+            request.is_answered_by(&ItemAnswer { outcome, value })
+        })
+    }
 }
 
 impl WaitingRequests {
@@ -59,6 +114,13 @@ impl WaitingRequests {
 
     pub(super) fn get(&mut self, ticket: Ticket) -> Option<&mut Waiting> {
         self.place(ticket)?.waiting.as_mut()
+    }
+
+    /// The request at a place.
+    pub(super) fn at(&mut self, index: u32) -> Option<(Ticket, &mut Waiting)> {
+        let place = self.places.get_mut(index as usize)?;
+        let ticket = Ticket(u64::from(place.uses) << 32 | u64::from(index));
+        Some((ticket, place.waiting.as_mut()?))
     }
 
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
@@ -94,22 +156,11 @@ mod tests {
     use crate::node::stages::jobs::Asker;
 
     fn waiting(key: u64) -> Waiting {
-        Waiting {
-            origin: Origin {
-                worker: 0,
-                asker: Asker::Nobody,
-            },
-            key: RouteHash(key),
-            access: Access::Read,
-            bytes: Vec::new(),
-            end: End::Elsewhere,
-            value: Vec::new(),
-            shown: Cas(0),
-            size: 0,
-            sent: None,
-            written: None,
-            refused: None,
-        }
+        let origin = Origin {
+            worker: 0,
+            asker: Asker::Nobody,
+        };
+        Waiting::new(origin, (RouteHash(key), Access::Read), Vec::new(), Vec::new())
     }
 
     #[test]

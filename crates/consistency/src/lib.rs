@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod byte_reader;
 pub mod cluster_clock;
 pub mod hot_set;
 pub mod membership;

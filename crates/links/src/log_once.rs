@@ -33,7 +33,8 @@ impl Complaints {
         self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => {
-                "it speaks no common version; upgrade by way of one that speaks both"
+                "it speaks no common version of the node protocol; run the same curtail on all \
+                 nodes, and stop them all before the upgrade"
             }
             RefusalReason::Cluster => "its cluster has another name",
             RefusalReason::Secret => "its secret differs; give every node the same file",

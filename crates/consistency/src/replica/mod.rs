@@ -27,6 +27,7 @@ mod mutant;
 mod primary;
 mod rooms;
 mod stream;
+mod wire;
 
 pub use interface::{
     CopyState, Gate, Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal,

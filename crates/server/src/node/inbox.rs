@@ -118,6 +118,8 @@ impl Inbox {
                     (ask.route, asked)
                 }));
             }
+            // Nobody sends what a replica says yet.
+            Body::Replica(..) => {}
             Body::MovesAck(..) | Body::Heartbeat { .. } | Body::Resume { .. } | Body::Credit => {}
         }
     }
@@ -155,6 +157,7 @@ impl Answered {
         let mut value: &[u8] = &[];
         let end = match answer.status {
             AnswerStatus::Moved => End::Elsewhere,
+            AnswerStatus::Refused => End::Failed(Failure::NodeLost),
             AnswerStatus::Failed => {
                 let failure = bytes
                     .first()

@@ -15,9 +15,9 @@ use std::{
     time::Duration,
 };
 
-use curtail_consistency::membership::{
-    self, Change, Heartbeat, Incarnation, Input, Membership, Output,
-};
+use curtail_consistency::{members::{Heartbeat, Incarnation}, membership::{
+    self, Change, Input, Membership, Output,
+}};
 use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
 
@@ -44,6 +44,9 @@ pub trait Observer: Send + 'static {
 
     /// The node may serve until later than it might before.
     fn lease_extended(&mut self);
+
+    /// Shim.
+    fn proposals(&mut self, _: NodeId, _: &[curtail_consistency::slice_view::RowChange]) {}
 
     /// For the log and reports; some of them ask for something, see [`MemberEvent`].
     fn event(&mut self, event: &MemberEvent);
@@ -163,6 +166,11 @@ impl MemberHandle {
     pub fn moves_done(&self, from: NodeId, view: ViewNumber) {
         self.tell(Told::MovesDone(from, view));
     }
+
+    /// Shim.
+    pub fn propose(&self, _: curtail_consistency::slice_view::RowChange) {}
+    /// Shim.
+    pub fn proposed(&self, _: NodeId, _: Vec<curtail_consistency::slice_view::RowChange>) {}
 
     /// Leave without loss; ends with [`MemberEvent::Departed`].
     pub fn leave(&self) {

@@ -21,6 +21,8 @@ pub struct Roster {
     /// Who takes part, and how.
     pub members: Members,
     nodes: BTreeMap<NodeId, Node>,
+    /// Shim.
+    pub record: curtail_consistency::members::ClusterRecord,
 }
 
 /// What all nodes of a cluster must agree on.
@@ -74,9 +76,14 @@ impl Roster {
             settings,
             members: Members::NOBODY,
             nodes: BTreeMap::new(),
+            record: curtail_consistency::members::ClusterRecord::NOBODY,
         }
     }
 
+    /// Shim.
+    pub fn slices(&self) -> Option<&std::sync::Arc<curtail_consistency::slice_view::SliceView>> { None }
+    /// Shim.
+    pub fn goal(&self) -> curtail_consistency::placement_plan::PlacementGoal { todo!() }
     /// Who takes part, and how.
     pub fn view(&self) -> &View {
         &self.members.view
@@ -137,6 +144,7 @@ impl Roster {
             settings: self.settings,
             members,
             nodes,
+            record: curtail_consistency::members::ClusterRecord::NOBODY,
         })
     }
 
@@ -303,6 +311,7 @@ impl WireRoster {
             },
             members,
             nodes,
+            record: curtail_consistency::members::ClusterRecord::NOBODY,
         })
     }
 }

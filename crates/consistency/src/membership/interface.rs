@@ -40,26 +40,7 @@ impl Config {
     }
 }
 
-/// What one node tells another several times in a lease.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Heartbeat {
-    /// Which life of the sender this is.
-    pub life: Incarnation,
-    /// The newest view that it knows of.
-    pub view: ViewNumber,
-    /// The view in force there: whoever was taken out before has stopped serving.
-    pub adopted: ViewNumber,
-    /// What the sender's clock shows.
-    pub sent: Instant,
-    /// Which life of the receiver it is for.
-    pub to_life: Incarnation,
-    /// The newest `sent` of that life that the sender has taken in; 0 if none. The receiver may
-    /// serve for a lease from then, as far as the sender is concerned.
-    pub answers: Instant,
-    /// The members that it has heard of late. Whom most of the others hear is not removed at once
-    /// by one node that does not.
-    pub hears: NodeSet,
-}
+pub use crate::members::Heartbeat;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use curtail_types::{LoadReport, Now};
 use crate::{
     log::Limit,
     metrics::counters::Counts,
-    node::{Completed, MoveAsked, Moved, Proposal, Waiter},
+    node::Completed,
     store_context::StoreContext,
     test_faults::Fault,
 };
@@ -18,16 +18,8 @@ use crate::{
 pub(crate) enum NodeArrival {
     /// A link to another node.
     Link(Box<curtail_links::NewLink>),
-    /// A request for a key of the worker's slices that may still have to come to this node.
-    Waiter(Box<Waiter>),
-    /// Such a key.
-    MovedKey(Box<Moved>),
-    /// Another node wants one.
-    MoveAsked(Box<MoveAsked>),
-    /// What the coordinator proposes.
-    Proposal(Box<Proposal>),
-    /// Something was left for a slice of the worker.
-    Wake(usize),
+    /// Something was left for a stage of the worker.
+    Wake,
     /// A request that was completed for one that waits there.
     Completed(Box<Completed>),
 }

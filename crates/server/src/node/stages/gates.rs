@@ -34,7 +34,7 @@ impl Gates {
     }
 
     /// Only the worker that owns the slice's machine calls this. Returns the gate before.
-    pub(super) fn set(&self, slice: SliceId, gate: Gate) -> Gate {
+    pub(in crate::node) fn set(&self, slice: SliceId, gate: Gate) -> Gate {
         let (before, _) = self.look(slice);
         let state = match gate {
             Gate::Closed => 0,

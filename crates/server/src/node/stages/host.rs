@@ -11,7 +11,7 @@ use curtail_consistency::{
 use curtail_dispatch::SharedState;
 use curtail_store::{Change, Image};
 use curtail_types::{
-    Access, Cas, Delete, Exptime, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation,
+    Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation,
     Outcome, RouteHash, Set, SetOutcome,
 };
 
@@ -34,15 +34,15 @@ pub(super) struct StageHost<'a, 'c, 'n> {
 /// An hour of the version clock: no node's clock runs further ahead of another's.
 const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 
-impl StageHost<'_, '_, '_> {
+impl<'a> StageHost<'a, '_, '_> {
     fn copies(&self) -> Option<&HotCopies> {
         let inbox = self.stage_cx.cluster.stages.get(usize::from(self.state.number));
         inbox.map(|inbox| &inbox.copies)
     }
 
     /// The incoming item, if it is the one of `key`.
-    fn incoming_of(&self, key: RouteHash) -> Option<&Carried> {
-        let is_it = |item: &&Carried| curtail_store::route_of(item.key()) == key;
+    fn incoming_of(&self, key: RouteHash) -> Option<&'a Carried> {
+        let is_it = |item: &&'a Carried| curtail_store::route_of(item.key()) == key;
         self.incoming.filter(is_it)
     }
 
@@ -71,11 +71,15 @@ impl StageHost<'_, '_, '_> {
             };
         }
         let shows = request.shows != curtail_codec::node::Shows::Nothing;
-        if waiting.next == Next::Answer {
-            let counts = &mut self.stage_cx.cx.counts;
-            counts.add_outcome(&request.operation, shows, &outcome);
+        let counts = &mut self.stage_cx.cx.counts;
+        match outcome {
+            Some(outcome) if waiting.next == Next::Answer => {
+                counts.add_outcome(&request.operation, shows, &outcome);
+            }
+            _ => {}
         }
-        waiting.end = End::Done(Some(outcome));
+        let ended = outcome.ok_or(Failure::OutOfMemory);
+        waiting.end = End::of(ended);
         waiting.shown = version;
         match change {
             Change::Stored(bytes) => RunResult::Stored(bytes),
@@ -403,7 +407,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 /// The write of a request that sets a value whatever is there, and for some time to come.
 fn plain_set(request: &ItemRequest<'_>) -> Option<(Set, usize)> {
     match request.operation {
-        Operation::Set(set) if set.exptime >= Exptime(0) && !set.invalidate => {
+        Operation::Set(set) if set.exptime.0 >= 0 && !set.invalidate => {
             Some((set, request.value.len()))
         }
         _ => None,

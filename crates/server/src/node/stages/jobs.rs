@@ -89,8 +89,10 @@ pub(in crate::node) enum Asker {
         delegated: u64,
         number: u32,
     },
-    /// A flush of the worker, with this number.
-    Flush(u64),
+    /// A flush of the worker's slices, with this number: one of them.
+    Flush(u64, SliceId),
+    /// A flush that a client of the worker ordered, with this number.
+    Order(u64),
     /// Nobody: the node itself wants it done.
     Nobody,
 }

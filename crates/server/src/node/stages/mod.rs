@@ -40,13 +40,15 @@ use curtail_types::{
 use crate::{
     metrics::counters::Count,
     node::{Cluster, host::NodeContext},
-    sync::{AtomicU64, Mutex, Relaxed, lock},
+    sync::{Mutex, lock},
 };
 
 pub(crate) use copies::HotCopies;
 pub(crate) use gates::Gates;
 pub(super) use jobs::{Answered, Asker, End, Job, Origin, Said, Spare};
-pub(crate) use jobs::{Completed, Told};
+pub(super) use scans::SliceScans;
+pub(super) use sending::forwarded;
+pub(crate) use jobs::Completed;
 use host::StageHost;
 use sending::Unsent;
 use waiting::{Waiting, WaitingRequests};

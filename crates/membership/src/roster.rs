@@ -23,6 +23,7 @@ pub struct Roster {
     nodes: BTreeMap<NodeId, Node>,
     /// Shim.
     pub record: curtail_consistency::members::ClusterRecord,
+    shim: std::sync::OnceLock<Option<std::sync::Arc<curtail_consistency::slice_view::SliceView>>>,
 }
 
 /// What all nodes of a cluster must agree on.
@@ -76,14 +77,19 @@ impl Roster {
             settings,
             members: Members::NOBODY,
             nodes: BTreeMap::new(),
-            record: curtail_consistency::members::ClusterRecord::NOBODY,
+            record: curtail_consistency::members::ClusterRecord::NOBODY, shim: Default::default(),
         }
     }
 
     /// Shim.
-    pub fn slices(&self) -> Option<&std::sync::Arc<curtail_consistency::slice_view::SliceView>> { None }
+    pub fn slices(&self) -> Option<&std::sync::Arc<curtail_consistency::slice_view::SliceView>> {
+        self.shim.get_or_init(|| {
+            let live = self.members.view.live;
+            (!live.is_empty()).then(|| std::sync::Arc::new(curtail_consistency::slice_view::SliceView::first(self.number(), live, curtail_consistency::slice_view::SLICES, self.settings.replicas)))
+        }).as_ref()
+    }
     /// Shim.
-    pub fn goal(&self) -> curtail_consistency::placement_plan::PlacementGoal { todo!() }
+    pub fn goal(&self) -> curtail_consistency::placement_plan::PlacementGoal { curtail_consistency::placement_plan::PlacementGoal::replicas(self.settings.replicas) }
     /// Who takes part, and how.
     pub fn view(&self) -> &View {
         &self.members.view
@@ -144,7 +150,7 @@ impl Roster {
             settings: self.settings,
             members,
             nodes,
-            record: curtail_consistency::members::ClusterRecord::NOBODY,
+            record: curtail_consistency::members::ClusterRecord::NOBODY, shim: Default::default(),
         })
     }
 
@@ -154,6 +160,7 @@ impl Roster {
         let members = self.members.after(drain, node, self.settings.replicas)?;
         Some(Self {
             members,
+            shim: Default::default(),
             ..self.clone()
         })
     }
@@ -311,7 +318,7 @@ impl WireRoster {
             },
             members,
             nodes,
-            record: curtail_consistency::members::ClusterRecord::NOBODY,
+            record: curtail_consistency::members::ClusterRecord::NOBODY, shim: Default::default(),
         })
     }
 }

@@ -17,7 +17,6 @@ mod item;
 mod item_view;
 mod key_listing;
 mod large_values;
-mod node_shim;
 mod open_segments;
 mod read;
 mod reclaim;
@@ -30,7 +29,6 @@ mod ttl_buckets;
 mod write;
 
 pub use by_route::route_of;
-pub use node_shim::{Change, ScanCursor};
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;

@@ -194,7 +194,8 @@ impl Observer for Watcher {
         let me = self.cluster.me;
         if let Some(host) = self.host.upgrade() {
             let now = host.clock().now().instant;
-            let is_lowest = roster.record.members().first() == Some(me);
+            let members = roster.slices().map(|slices| slices.members);
+            let is_lowest = members.and_then(|members| members.first()) == Some(me);
             self.cluster
                 .clock
                 .note_view(now, roster.number(), is_lowest);

@@ -601,6 +601,8 @@ fn open_store(
         item_bytes_max: config.item_bytes_max,
         evict: config.evict,
         hash_seed: seed.unwrap_or(drawn),
+        // Nodes name keys by their route hashes.
+        hash_by_route: config.node.is_some(),
         writers_max: threads(config) + NATIVE_THREADS,
         huge_pages: config.huge_pages,
         ..StoreConfig::default()

@@ -16,6 +16,8 @@ mod item;
 mod item_view;
 mod key_listing;
 mod large_values;
+#[cfg(test)]
+mod node_tests;
 mod open_segments;
 mod promises;
 mod read;

@@ -22,6 +22,7 @@ use crate::{
     COPY_BYTES_MAX, Store,
     item::HEADER_WORDS,
     open_segments::RESERVE,
+    slices::Bug,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock},
 };
 
@@ -152,14 +153,22 @@ impl Store {
     /// Segments that are kept for so many promised bytes.
     fn segments_for(&self, bytes: u64) -> usize {
         match bytes {
+            _ if self.plants(Bug::KeepsNothing) => 0,
             0 => 0,
+            bytes if self.plants(Bug::KeepsNoOpenSegments) => {
+                bytes.div_ceil(self.usable_bytes()) as usize
+            }
             bytes => bytes.div_ceil(self.usable_bytes()) as usize + self.room.promised_slots(),
         }
     }
 
     /// How many bytes may be promised if so many segments are kept.
     fn bytes_kept_in(&self, segments: usize) -> u64 {
-        segments.saturating_sub(self.room.promised_slots()) as u64 * self.usable_bytes()
+        let open = match self.plants(Bug::KeepsNoOpenSegments) {
+            true => 0,
+            false => self.room.promised_slots(),
+        };
+        segments.saturating_sub(open) as u64 * self.usable_bytes()
     }
 
     /// Bytes of a segment that are surely used before the next one is opened.

@@ -17,6 +17,7 @@ use curtail_types::{Cas, KeyHash, Now};
 use crate::{
     Store, Writer,
     item::{INCARNATIONS, Kind},
+    slices::Bug,
     store::{Found, Presence},
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock},
 };
@@ -100,7 +101,8 @@ impl Cleared {
     }
 
     /// Begins another incarnation; false if every one may be in use.
-    fn begin(&self, made: u64, before: Option<Cas>) -> bool {
+    fn begin(&self, made: u64, before: Option<Cas>, plants: bool) -> bool {
+        let now = self.incarnation.load(Ordering::Relaxed);
         let used = self.used.load(Ordering::Relaxed);
         let next = (!used).trailing_zeros() as usize;
         if next >= INCARNATIONS {
@@ -108,7 +110,8 @@ impl Cleared {
         }
         let before = before.map_or(u64::MAX, |before| before.0);
         for (incarnation, bound) in self.bounds.iter().enumerate() {
-            if used >> incarnation & 1 == 1 {
+            let is_meant = !plants || incarnation == usize::from(now);
+            if used >> incarnation & 1 == 1 && is_meant {
                 bound.fetch_max(before, Ordering::Release);
             }
         }
@@ -143,13 +146,14 @@ impl Store {
         if !cleared.is_written.load(Ordering::Relaxed) {
             return;
         }
+        let plants = self.plants(Bug::ClearsLastIncarnation);
         loop {
             let mut made = lock(&clears.made);
             self.room.note_cleared(true);
             if before.is_none() {
                 cleared.is_written.store(false, Ordering::Relaxed);
             }
-            if cleared.begin(*made + 1, before) {
+            if cleared.begin(*made + 1, before, plants) {
                 *made += 1;
                 break;
             }
@@ -237,7 +241,7 @@ impl Store {
         for cleared in &clears.slices {
             match cleared.last.load(Ordering::Relaxed) {
                 0 => {}
-                last if last <= made => cleared.end(),
+                last if last <= made || self.plants(Bug::SweepEndsAll) => cleared.end(),
                 _ => is_left = true,
             }
         }

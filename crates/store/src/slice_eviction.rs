@@ -19,7 +19,7 @@ use crate::{
     item::Kind,
     open_segments::NoSegment,
     reclaim::{ITEMS_A_TURN, Progress},
-    slices::{Condemned, Slices},
+    slices::{Bug, Condemned, Slices},
     store::{Found, Items, Presence},
     sync::Ordering,
 };
@@ -137,7 +137,7 @@ impl Store {
             slice,
             mark,
         };
-        if slices.is_free(slice) {
+        if slices.is_free(slice) || slices.planted(Bug::EvictsUnasked) {
             Verdict::Drop
         } else if slices.condemn(condemned) {
             Verdict::Waits
@@ -181,7 +181,8 @@ impl Store {
         }
         let queue = self.queue_of(reference);
         let mark = locked.mark(position);
-        let is_read = mark > condemned.mark || self.is_kept(hash);
+        let is_read = mark > condemned.mark && !self.plants(Bug::ReadsIgnored);
+        let is_read = is_read || self.is_kept(hash);
         if is_read || !may_evict(slice) {
             self.spare(writer, now, &mut locked, found, (queue, is_read));
             return 0;

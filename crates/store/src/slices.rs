@@ -37,6 +37,8 @@ pub(crate) struct Slices {
     condemned: Box<[Stage]>,
     pub(crate) clears: Clears,
     pub(crate) promises: Promises,
+    #[cfg(test)]
+    pub(crate) bug: Bug,
 }
 
 /// What waits for one stage.
@@ -59,6 +61,32 @@ pub(crate) struct Condemned {
     pub(crate) mark: u8,
 }
 
+/// Errors that a test plants and must catch.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[cfg_attr(not(test), allow(dead_code))] // Named in the code that would have them, made by tests.
+pub(crate) enum Bug {
+    #[default]
+    None,
+    /// Segments are not kept for what is promised.
+    KeepsNothing,
+    /// No segments are kept for open ones that are full.
+    KeepsNoOpenSegments,
+    /// What is promised goes to open segments that others write to.
+    SharesSegments,
+    /// The store evicts of its own accord from slices that are not free.
+    EvictsUnasked,
+    /// Who has read an item since it was judged is not looked at.
+    ReadsIgnored,
+    /// What belongs to another stage is not kept for it, but stays.
+    OtherStagesStay,
+    /// A clear does not concern what earlier clears have left.
+    ClearsLastIncarnation,
+    /// A sweep ends clears that were made after it began.
+    SweepEndsAll,
+    /// What is written after a clear is of the incarnation before it.
+    WritesFormerIncarnation,
+}
+
 /// Items that may wait for one stage. A stage that does not ask for them keeps them.
 const CONDEMNED_MAX: usize = 1024;
 
@@ -73,6 +101,26 @@ impl Slices {
             condemned: (0..stages).map(|_| Stage::default()).collect(),
             clears: Clears::new(count),
             promises: Promises::new(),
+            #[cfg(test)]
+            bug: Bug::None,
+        }
+    }
+
+    /// The same with an error planted.
+    #[cfg(test)]
+    pub(crate) fn with_bug(count: u16, stages: u16, bug: Bug) -> Self {
+        let slices = Self::new(count, stages);
+        Self { bug, ..slices }
+    }
+
+    #[inline(always)]
+    pub(crate) fn planted(&self, bug: Bug) -> bool {
+        #[cfg(test)]
+        return self.bug == bug;
+        #[cfg(not(test))]
+        {
+            let _ = bug;
+            false
         }
     }
 
@@ -107,6 +155,9 @@ impl Slices {
 
     /// Has an item wait for the stage of its slice; whether it may.
     pub(crate) fn condemn(&self, condemned: Condemned) -> bool {
+        if condemned.slice % self.stages != 0 && self.planted(Bug::OtherStagesStay) {
+            return false;
+        }
         let stage = self.stage(condemned.slice % self.stages);
         let mut items = lock(&stage.items);
         let is_room = items.len() < CONDEMNED_MAX;
@@ -156,6 +207,10 @@ impl Store {
         }
     }
 
+    pub(crate) fn plants(&self, bug: Bug) -> bool {
+        self.slices.get().is_some_and(|slices| slices.planted(bug))
+    }
+
     /// The meta word of an item of `key` that is written now.
     #[inline]
     pub(crate) fn in_slice(&self, meta: Meta, key: Key<'_>) -> Meta {
@@ -163,6 +218,9 @@ impl Store {
             None => meta,
             Some(slices) => {
                 let slice = slices.of(route_of(key.bytes()));
+                if slices.planted(Bug::WritesFormerIncarnation) {
+                    return meta;
+                }
                 meta.with_incarnation(slices.clears.incarnation(slice))
             }
         }

@@ -17,6 +17,7 @@ use crate::{
     large_values::{Chain, Plan, Value, give_up},
     open_segments::{NoSegment, RESERVE, Slot},
     reclaim::ITEMS_A_TURN,
+    slices::Bug,
     store::{Found, Items},
     ttl_buckets::expiry_note,
 };
@@ -363,6 +364,9 @@ impl Store {
     ) -> Slot {
         match taker {
             Taker::Writer => self.room.slot(writer.group(), queue, expiry, now),
+            Taker::Promised if self.plants(Bug::SharesSegments) => {
+                self.room.slot(writer.group(), queue, expiry, now)
+            }
             Taker::Promised => self.room.promised_slot(queue, expiry, now),
         }
     }

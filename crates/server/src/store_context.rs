@@ -132,7 +132,13 @@ impl StoreContext {
     ) -> bool {
         let (writer, now) = (&mut self.writer, self.now);
         self.store
-            .put_promised(writer, now, key, hash, image, value, account, room)
+            .put_promised(writer, now, key, hash, (image, value), account, room)
+    }
+
+    /// Removes everything in a slice that is older than `before`; everything if that is `None`.
+    pub(crate) fn clear_slice(&mut self, slice: u16, before: Option<Cas>) {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.clear_slice(writer, now, slice, before);
     }
 
     /// Puts an item in if there is room without eviction; the bytes that it takes then.

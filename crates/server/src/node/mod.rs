@@ -41,7 +41,7 @@ use curtail_consistency::{
     cluster_clock::Reading,
     members::Heartbeat,
     replica::{Gate, Model, ReplicaConfig},
-    slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
+    slice_view::{RowChange, SliceId, SliceRow, slice_of},
 };
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
@@ -62,7 +62,7 @@ use crate::{
         event_history::Journal,
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
-        stages::{Gates, STAGES, Stage, StageInbox, stage_of},
+        stages::{Gates, Stage, StageInbox, stage_of},
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::{Fault, TestFaults},
@@ -73,9 +73,10 @@ pub(crate) use crate::node::{
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
-    stages::Completed,
+    stages::{Completed, STAGES},
     worker::NodeWorker,
 };
+pub(crate) use curtail_consistency::slice_view::SLICES;
 
 /// A longer value travels on a connection of its own.
 const LARGE_BYTES: usize = 4 << 10;

@@ -258,7 +258,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn clear(&mut self, slice: SliceId, before: Option<Cas>) {
-        self.stage_cx.cx.store_cx.store.clear_slice(slice.0, before);
+        self.stage_cx.cx.store_cx.clear_slice(slice.0, before);
         self.saw(before.unwrap_or_default());
     }
 

@@ -95,7 +95,8 @@ impl SliceScans {
                 member.keys.push((key, bytes));
             }
         };
-        let cursor = store_cx.store.scan_slices(cursor, BUCKETS_PER_STEP, &mut found);
+        let (store, now) = (&store_cx.store, store_cx.now);
+        let cursor = store.scan(now, cursor, BUCKETS_PER_STEP, &mut found);
         let is_done = cursor.is_end();
         self.cursor = Some(cursor).filter(|_| !is_done);
         for member in &mut self.members {

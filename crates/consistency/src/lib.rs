@@ -17,6 +17,7 @@ extern crate alloc;
 mod byte_reader;
 pub mod cluster_clock;
 pub mod hot_set;
+pub mod members;
 pub mod membership;
 pub mod moves;
 pub mod placement;

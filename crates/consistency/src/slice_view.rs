@@ -70,6 +70,10 @@ pub enum RowStep {
     HandOver(NodeId),
 }
 
+/// How many slices a cluster has: a constant of every cluster, written in its view. Enough to
+/// share evenly among 64 nodes, few enough to be written as a whole.
+pub const SLICES: u16 = 256;
+
 impl RowStep {
     /// The node that it is about.
     pub const fn node(self) -> NodeId {
@@ -227,17 +231,27 @@ impl SliceView {
         slice_of(key, self.slices())
     }
 
+    /// The same rows and members, as another view.
+    #[must_use]
+    pub fn renumbered(&self, number: ViewNumber) -> Self {
+        Self {
+            number,
+            ..self.clone()
+        }
+    }
+
     /// The next view, with those of `changes` that still apply, `joining` as members without
-    /// slices, and without `dead`; `None` if that is what it is.
+    /// slices, and without `dead`; `None` if that is what it is. A node that is both has started
+    /// again: it is a member under a new life, and holds nothing.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
         let mut joined = self.joined.to_vec();
-        for node in joining.difference(self.members) {
+        for node in joining.difference(self.members.difference(dead)) {
             note_joined(&mut joined, node, number);
         }
         let mut next = Self {
             number,
-            members: self.members.union(joining).difference(dead),
+            members: self.members.difference(dead).union(joining),
             joined: joined.into(),
             rows: self.rows.clone(),
         };
@@ -253,7 +267,8 @@ impl SliceView {
                 *row = row.after(change.step, number).unwrap_or(*row);
             }
         }
-        let changes = next.members != self.members || next.rows != self.rows;
+        let restarted = !joining.intersection(dead).is_empty();
+        let changes = restarted || next.members != self.members || next.rows != self.rows;
         changes.then_some(next)
     }
 
@@ -369,6 +384,26 @@ mod tests {
         let row = after.row(SliceId(1)).unwrap();
         assert_eq!((row.term, row.born), (after.number, after.number));
         assert!(after.members.contains(row.primary));
+    }
+
+    #[test]
+    fn a_node_that_started_again_is_another_life_without_slices() {
+        let view = SliceView::first(ViewNumber(1), nodes(2), 2, 2);
+        let after = view
+            .next(&[], NodeSet::only(N[1]), NodeSet::only(N[1]))
+            .unwrap();
+        assert_eq!(after.members, nodes(2));
+        assert_eq!(after.joined(N[1]), Some(after.number));
+        assert_eq!(after.lasting(&view), NodeSet::only(N[0]));
+        assert!(
+            after
+                .rows()
+                .all(|(_, row)| row.holders == NodeSet::only(N[0]))
+        );
+        let alone = SliceView::first(ViewNumber(1), nodes(1), 1, 1);
+        let after = alone.next(&[], nodes(1), nodes(1)).unwrap();
+        let row = after.row(SliceId(0)).unwrap();
+        assert_eq!((row.primary, row.born), (N[0], after.number));
     }
 
     #[test]

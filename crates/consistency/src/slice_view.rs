@@ -245,13 +245,15 @@ impl SliceView {
     /// again: it is a member under a new life, and holds nothing.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
-        let mut joined = self.joined.to_vec();
-        for node in joining.difference(self.members.difference(dead)) {
-            note_joined(&mut joined, node, number);
+        let stays = self.members.difference(dead);
+        let mut joined = Vec::new();
+        for node in stays.union(joining) {
+            let view = self.joined(node).filter(|_| stays.contains(node));
+            note_joined(&mut joined, node, view.unwrap_or(number));
         }
         let mut next = Self {
             number,
-            members: self.members.difference(dead).union(joining),
+            members: stays.union(joining),
             joined: joined.into(),
             rows: self.rows.clone(),
         };

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use curtail_membership::{Node, Roster};
+use curtail_membership::{Node, old::Roster};
 use curtail_types::{KeyName, NodeId};
 use tracing::info;
 

@@ -15,7 +15,10 @@ use std::{
 
 use curtail_consistency::membership::{Change, Heartbeat, Incarnation};
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
-use curtail_membership::{Addresses, Member, MemberEvent, NodeConfig, Observer, Roster};
+use curtail_membership::{
+    Addresses, NodeConfig,
+    old::{Member, MemberEvent, Observer, Roster},
+};
 use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
 use tracing::{debug, error, info, warn};
 

@@ -48,7 +48,7 @@ use curtail_consistency::{
 };
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
-use curtail_membership::{MemberHandle, StoreAsked};
+use curtail_membership::{StoreAsked, old::MemberHandle};
 use curtail_types::{Access, Instant, NodeId, Now, RouteHash, ViewNumber, WriterId};
 use tracing::warn;
 

@@ -19,7 +19,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use curtail_membership::ClusterFile;
+use curtail_membership::{ClusterFile, old};
 
 use control_socket::Request;
 use trial_folder::Folder;
@@ -162,7 +162,7 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
         None => control_socket::processes(&target.trial.folder())?,
     };
     let cluster = target.load()?;
-    let stored = cluster.open_store().read()?;
+    let stored = old::read(cluster.open_store().as_mut())?;
     let report = report::Report::new(&cluster, stored.map(|stored| stored.roster), processes);
     let text = match json {
         true => serde_json::to_string_pretty(&report)? + "\n",
@@ -181,7 +181,7 @@ fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<
 
 fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
     let folder = trial.folder();
-    let before = trial.load()?.open_store().read()?;
+    let before = old::read(trial.load()?.open_store().as_mut())?;
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
@@ -203,8 +203,8 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         .find(node)
         .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
-    if !curtail_membership::drain(store.as_mut(), entry.id)? {
-        let stored = store.read()?;
+    if !old::drain(store.as_mut(), entry.id)? {
+        let stored = old::read(store.as_mut())?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is no member", entry.name);
     }

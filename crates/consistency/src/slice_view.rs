@@ -245,13 +245,15 @@ impl SliceView {
     /// again: it is a member under a new life, and holds nothing.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
-        let mut joined = self.joined.to_vec();
-        for node in joining.difference(self.members.difference(dead)) {
-            note_joined(&mut joined, node, number);
+        let stays = self.members.difference(dead);
+        let mut joined = Vec::new();
+        for node in stays.union(joining) {
+            let view = self.joined(node).filter(|_| stays.contains(node));
+            note_joined(&mut joined, node, view.unwrap_or(number));
         }
         let mut next = Self {
             number,
-            members: self.members.difference(dead).union(joining),
+            members: stays.union(joining),
             joined: joined.into(),
             rows: self.rows.clone(),
         };
@@ -389,11 +391,17 @@ mod tests {
     #[test]
     fn a_node_that_started_again_is_another_life_without_slices() {
         let view = SliceView::first(ViewNumber(1), nodes(2), 2, 2);
-        let after = view.next(&[], NodeSet::only(N[1]), NodeSet::only(N[1])).unwrap();
+        let after = view
+            .next(&[], NodeSet::only(N[1]), NodeSet::only(N[1]))
+            .unwrap();
         assert_eq!(after.members, nodes(2));
         assert_eq!(after.joined(N[1]), Some(after.number));
         assert_eq!(after.lasting(&view), NodeSet::only(N[0]));
-        assert!(after.rows().all(|(_, row)| row.holders == NodeSet::only(N[0])));
+        assert!(
+            after
+                .rows()
+                .all(|(_, row)| row.holders == NodeSet::only(N[0]))
+        );
         let alone = SliceView::first(ViewNumber(1), nodes(1), 1, 1);
         let after = alone.next(&[], nodes(1), nodes(1)).unwrap();
         let row = after.row(SliceId(0)).unwrap();

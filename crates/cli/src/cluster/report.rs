@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use curtail_membership::{ClusterFile, Roster};
+use curtail_membership::{ClusterFile, old::Roster};
 use curtail_types::NodeId;
 use serde::Serialize;
 

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use curtail_membership::{ClusterFile, ViewStore};
+use curtail_membership::{ClusterFile, ViewStore, old};
 use curtail_runtime::{ControlEvent, Controls};
 
 use super::{
@@ -204,7 +204,7 @@ impl Trial {
         if self.greeted {
             return;
         }
-        let Ok(Some(stored)) = self.store.read() else {
+        let Ok(Some(stored)) = old::read(self.store.as_mut()) else {
             return;
         };
         let running = self.nodes.iter().filter(|node| node.runs()).count();

@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use curtail_membership::{ClusterFile, Incarnation, Roster};
+use curtail_membership::{
+    ClusterFile, Incarnation,
+    old::{self, Roster},
+};
 use curtail_types::NodeId;
 
 /// Waits until keys are placed on every node that stays and none is on its way; says what is
@@ -72,7 +75,7 @@ fn until(
     let mut store = cluster.open_store();
     let mut told = String::new();
     loop {
-        let Some(stored) = store.read()? else {
+        let Some(stored) = old::read(store.as_mut())? else {
             ensure!(start.elapsed() < patience, "no node has joined yet");
             thread::sleep(PAUSE);
             continue;

@@ -13,9 +13,7 @@ impl MemberMachine {
             .or_else(|| self.change_for_all())
             .or_else(|| self.stance_of_member())
             .or_else(|| self.changes_of_rows())?;
-        let next = self
-            .known
-            .after(&change, self.config.me, self.config.plan);
+        let next = self.known.after(&change, self.config.me, self.config.plan);
         next.map(|_| change)
     }
 

@@ -11,9 +11,9 @@
 //! while they follow different views is fenced by the view's number in each message.
 //!
 //! ```text
-//!   outside --Join--> member, without slices --> with slices --Drain--> leaving --Depart--> outside
-//!      ^                         |                    |                    |
-//!      +---- Removed ------------+--------------------+--------------------+
+//!   outside --Join--> member without slices --> with slices --Drain--> leaving --Depart--> outside
+//!      ^                        |                    |                    |
+//!      +---- Removed -----------+--------------------+--------------------+
 //! ```
 //!
 //! A node reads the store, or has one proposal there, or both: a proposal that a busy store takes
@@ -32,9 +32,10 @@ use alloc::vec::Vec;
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
-use crate::slice_view::SliceRow;
 use pair_leases::Pairs;
 use proposals::Proposals;
+
+use crate::slice_view::SliceRow;
 
 pub use interface::{Heartbeat, MemberConfig, MemberInput, MemberNotice, MemberOutput};
 pub use proposals::{CHANGES_MAX, decode_changes, encode_changes};
@@ -102,7 +103,8 @@ enum Aim {
 }
 
 impl MemberMachine {
-    /// A node that is no member yet and knows nothing; [`MemberInput::Join`] makes it want to be one.
+    /// A node that is no member yet and knows nothing; [`MemberInput::Join`] makes it want to be
+    /// one.
     pub fn new(config: MemberConfig) -> Self {
         Self {
             config,
@@ -196,7 +198,12 @@ impl MemberMachine {
     }
 
     /// Takes note of `input` and says what to do. `now` never goes back.
-    pub fn step(&mut self, now: Instant, input: MemberInput<'_>, mut emit: impl FnMut(MemberOutput)) {
+    pub fn step(
+        &mut self,
+        now: Instant,
+        input: MemberInput<'_>,
+        mut emit: impl FnMut(MemberOutput),
+    ) {
         let emit = &mut emit;
         let numbers = |machine: &Self| (machine.known.number, machine.adopted.number);
         let before = numbers(self);
@@ -312,12 +319,7 @@ impl MemberMachine {
     }
 
     /// Takes in what the store holds.
-    fn learn(
-        &mut self,
-        now: Instant,
-        record: &ClusterRecord,
-        emit: &mut impl FnMut(MemberOutput),
-    ) {
+    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
         let before = core::mem::replace(&mut self.known, record.clone());
         if record.number == before.number {
             return;
@@ -416,10 +418,7 @@ impl MemberMachine {
             return;
         }
         self.overtaken = self.reading;
-        if let Some(next) = self
-            .known
-            .after(&change, self.config.me, self.config.plan)
-        {
+        if let Some(next) = self.known.after(&change, self.config.me, self.config.plan) {
             self.revision = revision;
             self.read_since_proposal = true;
             self.learn(now, &next, emit);
@@ -501,7 +500,7 @@ impl MemberMachine {
         }
     }
 
-    /// Tells what became of the slices of nodes that were taken out since the view that was in force
+    /// Tells what became of slices of nodes that were taken out since the view that was in force
     /// before, or since this node joined.
     fn tell_of_heirs(&self, before: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
         let Some(now) = self.adopted.slices() else {

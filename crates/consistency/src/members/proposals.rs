@@ -129,7 +129,10 @@ impl MemberMachine {
     /// What this node writes now of what was gathered.
     pub(super) fn changes_of_rows(&self) -> Option<RecordChange> {
         let is_member = self.known.has(self.config.me, self.incarnation);
-        let is_due = self.proposals.write_at().is_some_and(|at| at <= self.stepped);
+        let is_due = self
+            .proposals
+            .write_at()
+            .is_some_and(|at| at <= self.stepped);
         let changes = || self.proposals.gathered.iter().copied().collect();
         (is_member && is_due).then(|| RecordChange::Rows(changes()))
     }

@@ -180,7 +180,11 @@ impl ClusterRecord {
             RecordChange::Form => next.form(plan)?,
             RecordChange::Rows(changes) => {
                 let view = self.slices.as_ref()?;
-                next.slices = Some(Arc::new(view.next(changes, NodeSet::NONE, NodeSet::NONE)?));
+                next.slices = Some(Arc::new(view.next(
+                    changes,
+                    NodeSet::NONE,
+                    NodeSet::NONE,
+                )?));
             }
             RecordChange::Drain(node) => {
                 next.leaving = next.leaving.with(*node).intersection(next.members());
@@ -362,7 +366,12 @@ mod tests {
         let change = RecordChange::Rows(two.into());
         let next = changed(&three, &change, 2);
         let behind = next.slices().unwrap().rows();
-        assert_eq!(behind.filter(|(_, row)| !row.catching_up().is_empty()).count(), 2);
+        assert_eq!(
+            behind
+                .filter(|(_, row)| !row.catching_up().is_empty())
+                .count(),
+            2
+        );
         assert_eq!(next.after(&change, NodeId(2), PLAN), None);
     }
 
@@ -378,7 +387,13 @@ mod tests {
         record = joined(&record, 1, 7);
         assert!(record.serving().is_empty());
         let again = changed(&record, &RecordChange::Form, 1);
-        assert!(again.slices().unwrap().rows().all(|(_, row)| row.born == again.number));
+        assert!(
+            again
+                .slices()
+                .unwrap()
+                .rows()
+                .all(|(_, row)| row.born == again.number)
+        );
     }
 
     /// A slice whose only holder starts again begins empty, and is counted by its birth.
@@ -387,7 +402,13 @@ mod tests {
         let alone = formed(0b1);
         let again = joined(&alone, 0, 9);
         assert!(again.has(NodeId(0), Incarnation(9)));
-        assert!(again.slices().unwrap().rows().all(|(_, row)| row.born == again.number));
+        assert!(
+            again
+                .slices()
+                .unwrap()
+                .rows()
+                .all(|(_, row)| row.born == again.number)
+        );
         assert_eq!(again.removal, again.number);
     }
 }

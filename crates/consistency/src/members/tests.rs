@@ -3,7 +3,6 @@
 mod rows;
 mod world;
 
-
 use alloc::vec::Vec;
 
 use super::*;
@@ -192,10 +191,7 @@ impl Desk {
     }
 }
 
-fn position(
-    outputs: &[MemberOutput],
-    is_it: impl FnMut(&MemberOutput) -> bool,
-) -> Option<usize> {
+fn position(outputs: &[MemberOutput], is_it: impl FnMut(&MemberOutput) -> bool) -> Option<usize> {
     outputs.iter().position(is_it)
 }
 
@@ -236,7 +232,10 @@ fn a_lonely_node_forms_a_cluster_and_serves() {
     let outputs = desk.run(LEASE);
     assert!(serving(&outputs));
     assert_eq!(desk.machine.adopted().members(), NodeSet::only(NodeId(0)));
-    assert!(!outputs.contains(&MemberOutput::StopServing), "readings renew it");
+    assert!(
+        !outputs.contains(&MemberOutput::StopServing),
+        "readings renew it"
+    );
 }
 
 #[test]
@@ -340,7 +339,11 @@ fn a_reading_that_was_overtaken_is_made_again() {
         record: &before.0,
     });
     assert!(!outputs.contains(&MemberOutput::Event(MemberNotice::StoreWentBack)));
-    assert_eq!(desk.take_asked(), Some(MemberOutput::Read), "again, at once");
+    assert_eq!(
+        desk.take_asked(),
+        Some(MemberOutput::Read),
+        "again, at once"
+    );
     assert_eq!(*desk.machine.known(), desk.record);
     let outputs = desk.step(MemberInput::Read {
         started,
@@ -497,9 +500,15 @@ fn who_does_not_know_this_node_is_not_counted_on() {
         desk.others(RecordChange::Remove(NodeSet::only(NodeId(2))), 1);
         desk.hear(1);
         desk.run_among(&[0, 1], &[], wait - MS);
-        assert!(desk.machine.adopted().members().contains(NodeId(2)), "{knows}");
+        assert!(
+            desk.machine.adopted().members().contains(NodeId(2)),
+            "{knows}"
+        );
         desk.run(2 * MS);
-        assert!(!desk.machine.adopted().members().contains(NodeId(2)), "{knows}");
+        assert!(
+            !desk.machine.adopted().members().contains(NodeId(2)),
+            "{knows}"
+        );
     }
 }
 
@@ -520,11 +529,7 @@ fn the_lowest_who_is_heard_removes_the_silent() {
     assert_eq!(desk.record.members().to_bits(), 0b011);
     let mut desk = three(1);
     desk.run_hearing(0, LEASE * 7 / 10);
-    assert_eq!(
-        desk.record.members().to_bits(),
-        0b111,
-        "that is for node 0"
-    );
+    assert_eq!(desk.record.members().to_bits(), 0b111, "that is for node 0");
     desk.run_hearing(0, LEASE / 5);
     assert_eq!(desk.record.members().to_bits(), 0b011, "which is slow");
     assert_eq!(desk.record.detached, NodeSet::NONE);

@@ -4,6 +4,8 @@ use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 
 use super::{Change, Incarnation, Members};
 
+pub use crate::members::Heartbeat;
+
 /// What a machine is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Config {
@@ -39,8 +41,6 @@ impl Config {
         }
     }
 }
-
-pub use crate::members::Heartbeat;
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use curtail_consistency::{
-    members::{Heartbeat, Incarnation},
+    members::{Heartbeat, Incarnation, RecordChange},
     slice_view::RowChange,
 };
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
@@ -290,7 +290,7 @@ fn log_event(me: NodeId, event: &MemberEvent) {
         MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Changed(curtail_consistency::membership::Change::Detach) => warn!(target: component::CLUSTER, node, "{event}"),
+        MemberEvent::Changed(RecordChange::Detach) => warn!(target: component::CLUSTER, node, "{event}"),
         MemberEvent::Resumed
         | MemberEvent::Departed
         | MemberEvent::Changed(_)

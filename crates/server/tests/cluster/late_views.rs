@@ -3,7 +3,7 @@
 use std::{fs, thread, time::Duration};
 
 use curtail_consistency::placement::Placement;
-use curtail_membership::Roster;
+use curtail_membership::old::Roster;
 use curtail_server::Fault;
 use curtail_testing::{Client, eventually};
 use curtail_types::{NodeId, NodeSet};

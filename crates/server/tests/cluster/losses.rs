@@ -8,7 +8,7 @@ use std::{ops::RangeInclusive, sync::Arc};
 
 use curtail_consistency::placement::Placement;
 use curtail_history::{Action, Entry, Numbered};
-use curtail_membership::Roster;
+use curtail_membership::old::Roster;
 use curtail_types::{Instant, NodeId, NodeSet};
 
 use crate::support::route;

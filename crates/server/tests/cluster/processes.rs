@@ -16,7 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_membership::{ClusterFile, NodeConfig, Roster};
+use curtail_membership::{
+    ClusterFile, NodeConfig,
+    old::{self, Roster},
+};
 use curtail_server::{
     Config, Fault, Listen, Server,
     log::{self, LogOptions},
@@ -175,7 +178,7 @@ impl Processes {
     /// What the nodes agree on now.
     pub(crate) fn roster(&self) -> Option<Roster> {
         let cluster = ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap();
-        let stored = cluster.open_store().read().unwrap();
+        let stored = old::read(cluster.open_store().as_mut()).unwrap();
         stored.map(|stored| stored.roster)
     }
 

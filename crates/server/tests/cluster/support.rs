@@ -9,7 +9,7 @@ use std::{
 };
 
 use curtail_consistency::membership::Change;
-use curtail_membership::{ClusterFile, NodeConfig};
+use curtail_membership::{ClusterFile, NodeConfig, old};
 use curtail_server::{Config, Fault, Server};
 use curtail_testing::{Client, PATIENCE, config, eventually, start};
 use curtail_types::{NodeId, NodeSet, RouteHash};
@@ -177,11 +177,14 @@ impl Cluster {
         let mut store = file.open_store();
         let (other, gone) = (NodeId((id + 1) as u8 % 3), NodeSet::only(NodeId(id as u8)));
         loop {
-            let stored = store.read().unwrap().unwrap();
+            let stored = old::read(store.as_mut()).unwrap().unwrap();
             let own = stored.roster.node(other).unwrap().clone();
             let next = stored.roster.after(Change::Remove(gone), other, &own);
             let next = next.expect("it is a member");
-            if store.replace(stored.revision, &next).unwrap().is_some() {
+            if old::replace(store.as_mut(), stored.revision, &next)
+                .unwrap()
+                .is_some()
+            {
                 return;
             }
         }

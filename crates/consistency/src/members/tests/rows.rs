@@ -49,7 +49,11 @@ fn the_lowest_node_writes_the_changes_of_all_together() {
     assert_eq!(written(&outputs), [3]);
     assert_eq!(forwarded(&outputs), []);
     assert_eq!(desk.record.number.0, before.0 + 1);
-    assert!([own, of_one, of_two].iter().all(|change| holds(&desk, change)));
+    assert!(
+        [own, of_one, of_two]
+            .iter()
+            .all(|change| holds(&desk, change))
+    );
     assert!(!holds(&desk, &usurped));
     // Of another view they are void.
     let late = desk.propose(NodeId(1), usurped);
@@ -98,7 +102,11 @@ fn changes_are_sent_to_the_node_that_writes_until_the_view_changes() {
     assert_eq!(forwarded(&outputs), [(0, 2); 3]);
     assert_eq!(written(&outputs), []);
     let outputs = desk.run_among(&[1], &[], LEASE * 3 / 5);
-    assert!(forwarded(&outputs).ends_with(&[(1, 2)]), "{:?}", forwarded(&outputs));
+    assert!(
+        forwarded(&outputs).ends_with(&[(1, 2)]),
+        "{:?}",
+        forwarded(&outputs)
+    );
     desk.others(RecordChange::Drain(NodeId(1)), 1);
     desk.hear(1);
     let outputs = desk.run_among(&[0, 1], &[], 300 * MS);

@@ -1,0 +1,30 @@
+//! Asks a node to leave, from outside it.
+
+use curtail_types::NodeId;
+
+use super::roster::{read, replace};
+use crate::{ViewStore, ViewStoreError};
+
+/// Notes in the store that `node` is to leave, as often as others come first. The node finds it
+/// there and leaves without loss. False if it is no member, or is leaving already.
+///
+/// # Errors
+/// When the store cannot be used.
+pub fn drain(store: &mut dyn ViewStore, node: NodeId) -> Result<bool, ViewStoreError> {
+    for _ in 0..TRIES_MAX {
+        let Some(stored) = read(store)? else {
+            return Ok(false);
+        };
+        let Some(next) = stored.roster.draining(node) else {
+            return Ok(false);
+        };
+        if replace(store, stored.revision, &next)?.is_some() {
+            return Ok(true);
+        }
+    }
+    Err(ViewStoreError::Unreachable(format!(
+        "the view changed {TRIES_MAX} times meanwhile; try again"
+    )))
+}
+
+const TRIES_MAX: usize = 20;

@@ -1,0 +1,169 @@
+//! The events that a membership reports to operators.
+
+use std::{fmt, time::Duration};
+
+use curtail_consistency::membership::{self, Change};
+use curtail_types::{NodeId, NodeSet};
+
+use crate::StoreAsked;
+
+/// Something that an operator should be able to find in the log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum MemberEvent {
+    /// A lease has ended; nothing is served until the store, or the other nodes, answer.
+    Fenced,
+    /// The lease holds again.
+    Resumed,
+    /// The others removed this node. What it holds is worth nothing any more: throw it away, then
+    /// [`rejoin`](super::MemberHandle::rejoin).
+    Removed,
+    /// Another process has joined as this node: this one has to end.
+    Replaced,
+    /// This node has left, as asked, and may end.
+    Departed,
+    /// A node has been silent for too long.
+    Suspected(NodeId),
+    /// Its heartbeats arrive again.
+    Heard(NodeId),
+    /// This node changed the view.
+    Changed(Change),
+    /// This node wanted to change the view; another was first, or nobody knows.
+    Beaten(Change),
+    /// The store holds an older view than before and is not believed.
+    StoreWentBack,
+    /// The store holds no view any more, though there was one: it was removed or emptied.
+    StoreEmpty,
+    /// The store does not answer; reported once.
+    StoreFailed(String),
+    /// It answers again.
+    StoreAnswers,
+    /// It took more than a sixth of a lease to answer; reported for the first of several in a row.
+    StoreSlow {
+        /// What it was asked.
+        asked: StoreAsked,
+        /// How long it took.
+        took: Duration,
+    },
+    /// This node's file is not that of the cluster: it takes no part.
+    Mismatch(String),
+}
+
+impl From<membership::MembershipEvent> for MemberEvent {
+    fn from(event: membership::MembershipEvent) -> Self {
+        match event {
+            membership::MembershipEvent::Fenced => Self::Fenced,
+            membership::MembershipEvent::Resumed => Self::Resumed,
+            membership::MembershipEvent::Removed => Self::Removed,
+            membership::MembershipEvent::Replaced => Self::Replaced,
+            membership::MembershipEvent::Departed => Self::Departed,
+            membership::MembershipEvent::Suspected(node) => Self::Suspected(node),
+            membership::MembershipEvent::Heard(node) => Self::Heard(node),
+            membership::MembershipEvent::Proposed(change) => Self::Changed(change),
+            membership::MembershipEvent::Beaten(change) => Self::Beaten(change),
+            membership::MembershipEvent::StoreWentBack => Self::StoreWentBack,
+        }
+    }
+}
+
+impl fmt::Display for MemberEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fenced => f.write_str(
+                "the lease of this node has ended, because the store of the view or another node \
+                 did not answer in time: requests are refused",
+            ),
+            Self::Resumed => f.write_str("this node has its lease again: it answers requests"),
+            Self::Removed => {
+                f.write_str("the other nodes removed this node; it drops its contents and rejoins")
+            }
+            Self::Replaced => f.write_str(
+                "another process joined as this node and replaced it: end this process, which \
+                     refuses all requests",
+            ),
+            Self::Departed => f.write_str("this node has left the cluster"),
+            Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
+            Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
+            Self::Changed(change) => write!(f, "this node changed the view: {}", Told(change)),
+            Self::Beaten(change) => {
+                write!(
+                    f,
+                    "this change of the view may not have been written: {}",
+                    Told(change)
+                )
+            }
+            Self::StoreWentBack => f.write_str(
+                "the store holds an older view than before, which this node ignores: it was \
+                     restored from a backup, or another cluster writes to it; restore the newest \
+                     view, or stop all nodes and start them again",
+            ),
+            Self::StoreEmpty => f.write_str(
+                "the view file or key was removed from the store; restore it, or stop all nodes \
+                 and start them again",
+            ),
+            Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
+            Self::StoreSlow { asked, took } => {
+                let what = match asked {
+                    StoreAsked::Reading => "answer",
+                    StoreAsked::Change => "change",
+                };
+                let ms = took.as_millis();
+                write!(
+                    f,
+                    "the store of the view took {ms} ms to {what}: failover can take longer than \
+                     a lease; move the store off a busy disk or machine, or raise lease_ms"
+                )
+            }
+            Self::StoreAnswers => f.write_str("the store of the view answers again"),
+        }
+    }
+}
+
+struct Told<'a>(&'a Change);
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Change::Join(_) => f.write_str("this node joins"),
+            Change::Form => f.write_str("the waiting nodes form the cluster"),
+            Change::Live => f.write_str("this node is live"),
+            Change::Place => f.write_str("keys get a new placement"),
+            Change::Settle => f.write_str("all keys have moved"),
+            Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
+            Change::Depart => f.write_str("this node has left"),
+            Change::Detach => f.write_str(
+                "some node does not answer this one, which continues to serve; if this node dies, \
+                 failover takes up to two leases; check the links between the nodes",
+            ),
+            Change::Attach => f.write_str("all nodes answer this node again"),
+            Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
+        }
+    }
+}
+
+struct Numbers(NodeSet);
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.0.into_iter().enumerate() {
+            let before = if index == 0 { "node " } else { ", node " };
+            write!(f, "{before}{}", node.0)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_a_sentence() {
+        let nodes = NodeSet::from_bits(0b101);
+        let event = MemberEvent::Changed(Change::Remove(nodes));
+        assert_eq!(
+            event.to_string(),
+            "this node changed the view: removed node 0, node 2"
+        );
+    }
+}

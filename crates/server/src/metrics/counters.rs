@@ -108,6 +108,7 @@ counters! {
             ClusterRelayed = "cluster_relayed",
             ClusterAnswered = "cluster_answered",
             ClusterProtocol = "cluster_protocol",
+            ClusterKeysSent = "cluster_keys_sent",
             ClusterFramesSent = "cluster_frames_sent",
             ClusterPartsSent = "cluster_parts_sent",
             ClusterMessagesSent = "cluster_messages_sent",

@@ -119,7 +119,11 @@ impl NodeWorker {
         let now = cx.store_cx.now;
         let due = at.expiry(now);
         let is_later = !due.is_never() && !due.is_past(now);
-        let due = if is_later { u64::from(due.to_bits()) } else { 0 };
+        let due = if is_later {
+            u64::from(due.to_bits())
+        } else {
+            0
+        };
         self.cluster.flush_at.store(due, Relaxed);
         let Some(in_force) = self.in_force.clone().filter(|_| self.serves) else {
             let elsewhere = Completed::without_value(origin, bytes, End::Elsewhere);
@@ -139,7 +143,10 @@ impl NodeWorker {
             again: Vec::new(),
             begun_ns: self.now_ns,
         };
-        let own = in_force.slices.rows().filter(|(_, row)| row.primary == self.cluster.me);
+        let own = in_force
+            .slices
+            .rows()
+            .filter(|(_, row)| row.primary == self.cluster.me);
         run.again = own.map(|(slice, _)| (slice, 0)).collect();
         run.left = run.again.len();
         self.flushes.runs.push(run);

@@ -2,16 +2,9 @@
 //! clients may connect.
 
 use curtail_runtime::Clock;
-use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
 
-use crate::{
-    log::Limit,
-    metrics::counters::Counts,
-    node::Completed,
-    store_context::StoreContext,
-    test_faults::Fault,
-};
+use crate::{log::Limit, metrics::counters::Counts, node::Completed, store_context::StoreContext};
 
 /// Something of the cluster that a worker takes in: another one received or completed it.
 #[derive(Debug)]
@@ -29,17 +22,11 @@ pub(crate) trait NodeHost: Send + Sync {
     /// The clock of this machine.
     fn clock(&self) -> Clock;
 
-    /// The time, as items see it.
-    fn now(&self) -> Now;
-
     /// Seconds since the server started.
     fn uptime_seconds(&self) -> u64;
 
     /// When the server started.
     fn started(&self) -> Now;
-
-    /// The items.
-    fn store(&self) -> &Store;
 
     /// Leaves something for a worker, and wakes it.
     fn send(&self, worker: usize, arrival: NodeArrival);
@@ -55,9 +42,6 @@ pub(crate) trait NodeHost: Send + Sync {
 
     /// The bound for log lines about commands.
     fn admin_lines(&self) -> &Limit;
-
-    /// Whether the server of a test does this wrong.
-    fn has(&self, fault: Fault) -> bool;
 }
 
 /// What a worker lends its part of the node for a step.

@@ -290,7 +290,9 @@ fn log_event(me: NodeId, event: &MemberEvent) {
         MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Changed(RecordChange::Detach) => warn!(target: component::CLUSTER, node, "{event}"),
+        MemberEvent::Changed(RecordChange::Detach) => {
+            warn!(target: component::CLUSTER, node, "{event}")
+        }
         MemberEvent::Resumed
         | MemberEvent::Departed
         | MemberEvent::Changed(_)

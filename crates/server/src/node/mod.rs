@@ -322,24 +322,35 @@ impl Cluster {
         let in_force = self.views.current();
         let slices = in_force.as_ref().map(|now| &*now.slices);
         let rows = || slices.into_iter().flat_map(|slices| slices.rows());
-        let count = |is: &dyn Fn(&SliceRow) -> bool| {
-            rows().filter(|(_, row)| is(row)).count() as u64
-        };
+        let count =
+            |is: &dyn Fn(&SliceRow) -> bool| rows().filter(|(_, row)| is(row)).count() as u64;
         let (me, replicas) = (self.me, self.replicas);
         let members = slices.map_or(NodeSet::NONE, |slices| slices.members);
         let holders = rows().fold(NodeSet::NONE, |all, (_, row)| all.union(row.holders));
         let wanted = replicas.min(members.len().max(1));
         let moving = in_force.as_ref().is_some_and(|now| !now.is_settled());
         stat("cluster_node", u64::from(me.0));
-        stat("cluster_view", slices.map_or(0, |slices| u64::from(slices.number.0)));
+        stat(
+            "cluster_view",
+            slices.map_or(0, |slices| u64::from(slices.number.0)),
+        );
         stat("cluster_nodes_live", members.len() as u64);
         stat("cluster_nodes_placed", holders.len() as u64);
         stat("cluster_moves", u64::from(moving));
         stat("cluster_slices", rows().count() as u64);
         stat("cluster_slices_primary", count(&|row| row.primary == me));
-        stat("cluster_slices_held", count(&|row| row.holders.contains(me)));
-        stat("cluster_slices_catching_up", count(&|row| !row.catching_up().is_empty()));
-        stat("cluster_slices_under_replicated", count(&|row| row.in_sync.len() < wanted));
+        stat(
+            "cluster_slices_held",
+            count(&|row| row.holders.contains(me)),
+        );
+        stat(
+            "cluster_slices_catching_up",
+            count(&|row| !row.catching_up().is_empty()),
+        );
+        stat(
+            "cluster_slices_under_replicated",
+            count(&|row| row.in_sync.len() < wanted),
+        );
         stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);

@@ -103,7 +103,10 @@ impl NodeWorker {
 
     /// Tells the machines what the placement lacks of the slices of this primary.
     pub(super) fn plan(&mut self) {
-        let Some(in_force) = self.in_force.clone().filter(|_| self.index == 0 && self.serves)
+        let Some(in_force) = self
+            .in_force
+            .clone()
+            .filter(|_| self.index == 0 && self.serves)
         else {
             return;
         };

@@ -122,7 +122,6 @@ impl NodeWorker {
             asker: Asker::Client(token),
         }
     }
-
 }
 
 #[cfg(test)]

@@ -149,10 +149,7 @@ impl NodeWorker {
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
-        self.links.wants_turn()
-            || self.woken != 0
-            || !self.done.is_empty()
-            || self.scans.is_ready()
+        self.links.wants_turn() || self.woken != 0 || !self.done.is_empty() || self.scans.is_ready()
     }
 
     /// When there will be something to do.
@@ -168,7 +165,10 @@ impl NodeWorker {
         let again = waits.then_some(self.now_ns + AGAIN_NS);
         let again = [again, self.plan_due_ns()].into_iter().flatten().min();
         let again = again.map(|ns| Instant { ns });
-        [stages, again, self.links.due()].into_iter().flatten().min()
+        [stages, again, self.links.due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Everything of a turn that clients have no part in; fills `filled` with what has been

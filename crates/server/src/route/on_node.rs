@@ -315,12 +315,7 @@ fn run_looked(
 }
 
 /// Shows the copy of a hot key, if it may be shown; whether it did.
-fn show_copy(
-    worker: &mut Worker,
-    node: &NodeWorker,
-    entry: &Entry<'_>,
-    route: RouteHash,
-) -> bool {
+fn show_copy(worker: &mut Worker, node: &NodeWorker, entry: &Entry<'_>, route: RouteHash) -> bool {
     let Work::Request(Request::Item {
         key,
         operation: Operation::Get(get),

@@ -118,6 +118,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_protocol_requests_total
         "Requests executed through the consistency protocol.":
         of(ClusterProtocol);
+    Counter curtail_cluster_keys_sent_total "Keys sent to nodes that become holders of their slices.":
+        of(ClusterKeysSent);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);
     Counter curtail_cluster_link_parts_total

@@ -68,7 +68,9 @@ impl HotCopies {
         show: impl FnOnce(Outcome, &[u8]) -> T,
     ) -> Option<T> {
         let copies = lock(&self.0);
-        let copy = copies.get(&key).filter(|copy| copy.state == CopyState::Valid)?;
+        let copy = copies
+            .get(&key)
+            .filter(|copy| copy.state == CopyState::Valid)?;
         let item = copy.image.as_ref()?;
         Some(match item.status(now) {
             Some(status) => show(Outcome::Found(status), &item.value),
@@ -150,7 +152,9 @@ mod tests {
     }
 
     fn shown(copies: &HotCopies, seconds: u64) -> Option<(Outcome, Vec<u8>)> {
-        copies.read(now(seconds), KEY, |outcome, value| (outcome, value.to_vec()))
+        copies.read(now(seconds), KEY, |outcome, value| {
+            (outcome, value.to_vec())
+        })
     }
 
     #[test]

@@ -11,8 +11,8 @@ use curtail_consistency::{
 use curtail_dispatch::SharedState;
 use curtail_store::{Change, Image};
 use curtail_types::{
-    Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation,
-    Outcome, RouteHash, Set, SetOutcome,
+    Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation, Outcome,
+    RouteHash, Set, SetOutcome,
 };
 
 use super::{
@@ -36,7 +36,11 @@ const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 
 impl<'a> StageHost<'a, '_, '_> {
     fn copies(&self) -> Option<&HotCopies> {
-        let inbox = self.stage_cx.cluster.stages.get(usize::from(self.state.number));
+        let inbox = self
+            .stage_cx
+            .cluster
+            .stages
+            .get(usize::from(self.state.number));
         inbox.map(|inbox| &inbox.copies)
     }
 
@@ -99,7 +103,10 @@ impl<'a> StageHost<'a, '_, '_> {
         let hash = cx.store_cx.store.hash(request.key.bytes());
         waiting.value.clear();
         waiting.end = End::of(execute(cx, &request, hash, &mut waiting.value));
-        waiting.shown = cx.store_cx.version_of(request.key, hash).unwrap_or_default();
+        waiting.shown = cx
+            .store_cx
+            .version_of(request.key, hash)
+            .unwrap_or_default();
     }
 
     /// Whoever asked is told how it ended.
@@ -122,7 +129,9 @@ impl<'a> StageHost<'a, '_, '_> {
     fn find(&mut self, key: RouteHash) -> Option<curtail_types::KeyHash> {
         let store_cx = &mut *self.stage_cx.cx.store_cx;
         let hash = store_cx.store.hash_of_route(key);
-        let is_there = store_cx.store.key_of(store_cx.now, hash, &mut self.state.key);
+        let is_there = store_cx
+            .store
+            .key_of(store_cx.now, hash, &mut self.state.key);
         is_there.then_some(hash)
     }
 
@@ -309,8 +318,15 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             Some(item) => (Some(item.image), item.value()),
             None => (None, &[][..]),
         });
-        if let Some(inbox) = self.stage_cx.cluster.stages.get(usize::from(self.state.number)) {
-            inbox.copies.show(key, (version, state), incoming.or(written));
+        if let Some(inbox) = self
+            .stage_cx
+            .cluster
+            .stages
+            .get(usize::from(self.state.number))
+        {
+            inbox
+                .copies
+                .show(key, (version, state), incoming.or(written));
         }
         match state {
             CopyState::Valid => keys.settle(key, SharedState::Valid),
@@ -338,7 +354,9 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             }
             outcome
         });
-        *end = read.map_or(End::Failed(Failure::Busy), |outcome| End::Done(Some(outcome)));
+        *end = read.map_or(End::Failed(Failure::Busy), |outcome| {
+            End::Done(Some(outcome))
+        });
         self.stage_cx.cx.counts.add(Count::ClusterHot, 1);
     }
 
@@ -362,7 +380,9 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         });
         waiting.end = End::Done(Some(Outcome::Set(SetOutcome::Stored(version))));
         waiting.shown = version;
-        self.state.writes.push((request.key, version, request.ticket));
+        self.state
+            .writes
+            .push((request.key, version, request.ticket));
         self.saw(version);
         true
     }

@@ -23,6 +23,7 @@ mod waiting;
 
 use std::{collections::VecDeque, sync::Arc};
 
+use curtail_codec::node::ItemRequest;
 use curtail_consistency::{
     replica::{
         Replica, ReplicaConfig, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
@@ -30,7 +31,6 @@ use curtail_consistency::{
     },
     slice_view::{SLICES, SliceId, SliceView},
 };
-use curtail_codec::node::ItemRequest;
 use curtail_links::Links;
 use curtail_store::Image;
 use curtail_types::{
@@ -45,12 +45,12 @@ use crate::{
 
 pub(crate) use copies::HotCopies;
 pub(crate) use gates::Gates;
+use host::StageHost;
+pub(crate) use jobs::Completed;
 pub(super) use jobs::{Answered, Asker, End, Job, Origin, Said, Spare};
 pub(super) use scans::SliceScans;
-pub(super) use sending::forwarded;
-pub(crate) use jobs::Completed;
-use host::StageHost;
 use sending::Unsent;
+pub(super) use sending::forwarded;
 use waiting::{Waiting, WaitingRequests};
 
 /// Machines that a node divides its slices among; slice `s` belongs to stage `s` modulo this.
@@ -263,7 +263,8 @@ impl Stage {
             state: &mut self.state,
             incoming: item.as_ref(),
         };
-        self.machine.step(ReplicaEvent::Message(from, &message), host);
+        self.machine
+            .step(ReplicaEvent::Message(from, &message), host);
         if let Some(item) = item {
             stage_cx.spare.give(item.into_bytes());
         }

@@ -10,6 +10,7 @@ use curtail_types::RouteHash;
 
 use crate::{
     limits::BUCKETS_PER_STEP,
+    metrics::counters::Count,
     node::stages::{STAGES, Stage, StageContext, stage_of},
 };
 
@@ -69,7 +70,8 @@ impl SliceScans {
             let stage = stages.get(stage_of(slice)).and_then(Option::as_ref);
             stage.is_some_and(|stage| stage.scans(slice))
         };
-        self.members.retain(|member| catches_up(stages, member.slice));
+        self.members
+            .retain(|member| catches_up(stages, member.slice));
         if self.members.is_empty() {
             self.cursor = None;
         }
@@ -104,6 +106,8 @@ impl SliceScans {
                 continue;
             }
             member.is_ready = false;
+            let sent = member.keys.len() as u64;
+            stage_cx.cx.counts.add(Count::ClusterKeysSent, sent);
             let stage = stages.get_mut(stage_of(member.slice));
             if let Some(Some(stage)) = stage {
                 stage.take_scanned(stage_cx, (member.slice, &member.keys), is_done);

@@ -160,7 +160,12 @@ mod tests {
             worker: 0,
             asker: Asker::Nobody,
         };
-        Waiting::new(origin, (RouteHash(key), Access::Read), Vec::new(), Vec::new())
+        Waiting::new(
+            origin,
+            (RouteHash(key), Access::Read),
+            Vec::new(),
+            Vec::new(),
+        )
     }
 
     #[test]

@@ -23,7 +23,8 @@ impl HotState {
 impl Cluster {
     /// Has `key` become hot, or cease to be, if this node is its primary.
     pub(crate) fn change_hot(&self, host: &dyn NodeHost, key: &[u8], hot: bool) {
-        let Some(in_force) = self.views.current() else {
+        let in_force = self.views.current();
+        let Some(in_force) = in_force.filter(|now| now.is_settled || !hot) else {
             return;
         };
         let route = route_of(key);

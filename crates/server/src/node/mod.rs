@@ -328,7 +328,7 @@ impl Cluster {
         let members = slices.map_or(NodeSet::NONE, |slices| slices.members);
         let holders = rows().fold(NodeSet::NONE, |all, (_, row)| all.union(row.holders));
         let wanted = replicas.min(members.len().max(1));
-        let moving = in_force.as_ref().is_some_and(|now| !now.is_settled());
+        let moving = in_force.as_ref().is_some_and(|now| !now.is_settled);
         stat("cluster_node", u64::from(me.0));
         stat(
             "cluster_view",

@@ -1,8 +1,12 @@
 //! What becomes of items in full nodes when a node dies or leaves (CL-3, CL-5..8).
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
 
-use curtail_testing::{Client, eventually};
+use curtail_testing::{Client, PATIENCE};
 use curtail_types::NodeId;
 
 use crate::{
@@ -86,13 +90,19 @@ fn remove(cluster: &mut Processes, id: usize, kills: bool) {
         false => cluster.leave(id),
     }
     let others = cluster.shape.nodes - 1;
-    eventually("a node is removed", || {
+    let is_removed = |cluster: &Processes| {
         let roster = cluster.roster();
         let slices = roster.as_ref().and_then(|roster| roster.slices());
         slices.is_some_and(|slices| {
             slices.members.len() == others && !slices.members.contains(NodeId(id as u8))
         })
-    });
+    };
+    let started = Instant::now();
+    while !is_removed(cluster) {
+        assert!(started.elapsed() < 6 * PATIENCE, "the node is not removed");
+        thread::sleep(Duration::from_millis(20));
+    }
+    println!("removed after {:?}", started.elapsed());
 }
 
 /// Goal: with two copies, a full cache loses none of its popular keys with a node, and nothing
@@ -180,7 +190,7 @@ fn a_removal_drops_nothing_where_nothing_may_be_evicted() {
     assert!(more.len() < 30_000, "the nodes are not full");
     stored.extend(more);
     cluster.leave(1);
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(3));
     let told = client.stat("curtail", "cluster_items_lost");
     let lost = stored.len() - found(&mut client, &stored).len();
     assert_eq!((lost, told), (0, 0), "of {}", stored.len());

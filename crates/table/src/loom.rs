@@ -210,6 +210,39 @@ fn loom_insert_without_room_beside_split() {
     });
 }
 
+/// A walk while an item moves to the bucket that it has visited: it is not missed.
+fn walk_beside_displacement(bug: Option<Bug>) {
+    let index = Arc::new(table(2, 2, bug));
+    let moving = item(9, 1, 0);
+    fill(&index, 0, 1);
+    fill(&index, 1, 2);
+    // Of its two buckets the emptier one is taken: bucket 1.
+    insert(&index, moving).unwrap();
+    insert(&index, item(10, 1, 1)).unwrap();
+    let last = item(11, 1, 1);
+    let (inserted, is_seen) = beside(
+        &index,
+        move |index| insert(index, last),
+        move |index| {
+            let mut is_seen = false;
+            index.for_each(|seen| is_seen |= seen == moving);
+            is_seen
+        },
+    );
+    assert_eq!(inserted, Ok(true));
+    assert!(is_seen);
+}
+
+#[test]
+fn loom_walk_beside_displacement() {
+    explore(2, || walk_beside_displacement(None));
+}
+
+#[test]
+fn loom_catches_a_walk_that_is_late() {
+    assert!(is_caught(|| walk_beside_displacement(Some(Bug::LateWalk))));
+}
+
 /// A reader of an item that is removed sees it or misses it, and never again after it has missed;
 /// and whoever saw the removal (by joining) misses.
 #[test]

@@ -1,12 +1,26 @@
 //! What a replica is told, and what it asks of its host.
 
-use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, named_enum};
 
 use super::message::{ReplicaMessage, SliceChange};
-use crate::{
-    slice_view::{RowChange, RowStep, SliceId, SliceView},
-    symmetric::{Model, Ticket},
-};
+use crate::slice_view::{RowChange, RowStep, SliceId, SliceView};
+
+named_enum! {
+    /// How the copies of a hot key agree (ccKVS, section 5).
+    #[derive(Default)]
+    pub enum Model {
+        /// Sequential consistency per key: a write is done when its primary has it, the others hear of
+        /// it soon.
+        Sc = "sc",
+        /// Linearizability: a write is done when every copy has it.
+        #[default]
+        Lin = "lin",
+    }
+}
+
+/// A request of the host; it is given back, and never looked into.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket(pub u64);
 
 /// What a replica is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -150,7 +164,7 @@ pub trait ReplicaHost {
     fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool;
 
     /// The version and the bytes of the stored item.
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)>;
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)>;
 
     /// From now on the store keeps `held` bytes free for changes that node `to` sends, and if it
     /// can up to `wanted` more; returns how many more.

@@ -5,7 +5,8 @@ use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Ticket,
     follower::Follower,
     forwarding::Forwarding,
     hot::{HotKeys, HotWay},
@@ -15,7 +16,6 @@ use super::{
     rooms::Rooms,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
-use crate::symmetric::{Model, Ticket};
 
 /// The machine of a node, for the slices of one of its stages.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -97,6 +97,14 @@ impl Replica {
     pub fn serves(&self, slice: SliceId) -> bool {
         match self.slices.get(&slice) {
             Some(Role::Primary(primary)) => primary.phase == Phase::Serving,
+            _ => false,
+        }
+    }
+
+    /// Whether a holder of the slice catches up, so that a scan of it is of use.
+    pub fn catches_up(&self, slice: SliceId) -> bool {
+        match self.slices.get(&slice) {
+            Some(Role::Primary(primary)) => primary.catch_up.is_some(),
             _ => false,
         }
     }
@@ -407,7 +415,7 @@ impl Replica {
                 }
             }
             ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
-            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::Entered(view) => self.hot.note_entered(host, from, view),
             &ReplicaMessage::EnteredWanted(view) => {
                 if view == self.hot.view() {
                     host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));

@@ -17,17 +17,14 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult,
+    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult, Ticket,
     catch_up::CatchUp,
     machine::Context,
     message::{ChangeKind, SliceChange},
     rooms::Rooms,
     stream::Streams,
 };
-use crate::{
-    slice_view::{RowChange, RowStep, SliceId, SliceRow},
-    symmetric::Ticket,
-};
+use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
 
 /// What a primary knows of its slice.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

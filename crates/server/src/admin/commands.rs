@@ -94,13 +94,12 @@ fn flush_all(worker: &mut Worker, slot: usize, delay: Exptime, noreply: bool) {
     }
     worker.cx.counts.add(Count::CmdFlush, 1);
     log_flush_of(worker, slot, delay);
-    worker
-        .cx
-        .store_cx
-        .store
-        .flush_all(worker.cx.store_cx.now, delay);
+    if worker.node.is_none() {
+        let store_cx = &worker.cx.store_cx;
+        store_cx.store.flush_all(store_cx.now, delay);
+    }
     if !noreply {
-        // On a node the others have a part in it.
+        // On a node this line waits until all primaries have emptied their slices.
         execute::end_parts(worker, slot, b"OK\r\n");
     }
 }

@@ -1,8 +1,7 @@
 //! The view in force on this node, and which threads have adopted it.
 //!
-//! A worker checks once a turn for a new view. What must not begin while a thread acts on the old
-//! one (a key moves away, or becomes hot while requests bypass the protocol) waits until every
-//! thread has begun a turn since:
+//! A worker checks once a turn for a new view. What must not begin while a request may still run
+//! beside the machine of its slice waits until every thread has begun a turn since:
 //!
 //! ```text
 //!   mark = marks.set()      a new number: whoever begins a turn from now on knows what led to it
@@ -12,9 +11,35 @@
 
 use std::sync::Arc;
 
+use curtail_consistency::{
+    placement_plan::{PlacementGoal, is_settled},
+    slice_view::{SliceId, SliceView},
+};
+use curtail_types::NodeId;
+
 use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 
-pub(crate) use curtail_consistency::moves::InForce;
+/// The view that this node acts on.
+#[derive(Clone, Debug)]
+pub(crate) struct InForce {
+    pub(crate) slices: Arc<SliceView>,
+    /// What the placement shall reach.
+    pub(crate) goal: PlacementGoal,
+}
+
+impl InForce {
+    /// Whether the placement is as it shall be.
+    pub(crate) fn is_settled(&self) -> bool {
+        is_settled(&self.slices, &self.goal)
+    }
+
+    /// The primary of a slice.
+    #[inline]
+    pub(crate) fn primary(&self, slice: SliceId) -> NodeId {
+        let row = self.slices.row(slice);
+        row.map(|row| row.primary).unwrap_or_default()
+    }
+}
 
 /// The view in force.
 #[derive(Debug)]

@@ -384,20 +384,12 @@ impl NodeHost for Shared {
         self.clock
     }
 
-    fn now(&self) -> Now {
-        Self::now(self)
-    }
-
     fn uptime_seconds(&self) -> u64 {
         Self::uptime_seconds(self)
     }
 
     fn started(&self) -> Now {
         self.started
-    }
-
-    fn store(&self) -> &Store {
-        &self.store
     }
 
     fn send(&self, worker: usize, arrival: NodeArrival) {
@@ -423,10 +415,5 @@ impl NodeHost for Shared {
 
     fn admin_lines(&self) -> &Limit {
         &self.limits.admin
-    }
-
-    fn has(&self, fault: Fault) -> bool {
-        let is_over = || fault == Fault::TakesNoMoves && self.verbosity.load(Relaxed) > 0;
-        self.config.faults.has(fault) && !is_over()
     }
 }

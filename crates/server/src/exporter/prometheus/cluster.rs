@@ -62,13 +62,21 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_view "Number of the view that this node acts on; 0 for none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
-        "Nodes of the view, by state: live, joining, placed (keys are placed on it).":
+        "Nodes of the view, by state: live, placed (it holds slices).":
         {state="live"} number("cluster_nodes_live"),
-        {state="joining"} number("cluster_nodes_joining"),
         {state="placed"} number("cluster_nodes_placed");
-    Gauge curtail_cluster_replicas "Nodes that hold a key which is not hot.":
+    Gauge curtail_cluster_slices
+        "Slices of the view, by state: all, primary (this node orders their changes), held (by this \
+         node), catching_up (a holder catches up), under_replicated (fewer nodes are in sync than \
+         there shall be).":
+        {state="all"} number("cluster_slices"),
+        {state="primary"} number("cluster_slices_primary"),
+        {state="held"} number("cluster_slices_held"),
+        {state="catching_up"} number("cluster_slices_catching_up"),
+        {state="under_replicated"} number("cluster_slices_under_replicated");
+    Gauge curtail_cluster_replicas "Nodes that hold a slice.":
         number("cluster_replicas");
-    Gauge curtail_cluster_moving "1 while keys move between nodes.":
+    Gauge curtail_cluster_moving "1 while slices move between nodes.":
         number("cluster_moves");
     Gauge curtail_cluster_member_info
         "The members, by node, name, state and whether keys are placed on it; always 1.":
@@ -110,23 +118,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_protocol_requests_total
         "Requests executed through the consistency protocol.":
         of(ClusterProtocol);
-    Counter curtail_cluster_keys_sent_total "Keys sent to their new node in the background.":
+    Counter curtail_cluster_keys_sent_total "Keys sent to nodes that become holders of their slices.":
         of(ClusterKeysSent);
-    Counter curtail_cluster_keys_asked_total "Keys sent to their new node on its request.":
-        of(ClusterKeysAsked);
-    Counter curtail_cluster_keys_unfit_total
-        "Keys dropped because their new node refused the value as too long.":
-        of(ClusterKeysUnfit);
-    Counter curtail_cluster_moves_held_total
-        "Times that the move of keys paused because too many were in flight.":
-        of(ClusterMovesHeld);
-    Counter curtail_cluster_move_batches_total "Batches of moved keys.":
-        of(ClusterMoveBatches);
-    Counter curtail_cluster_shown_total
-        "Replies from other nodes that showed a session the value of a key that is hot here. From \
-         then on this node answers that session from its own copy only if the copy is at least as \
-         new as that value.":
-        of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);
     Counter curtail_cluster_link_parts_total

@@ -25,6 +25,12 @@ impl<'a> ByteReader<'a> {
         Some(*taken)
     }
 
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(count)?;
+        self.bytes = rest;
+        Some(taken)
+    }
+
     pub(crate) fn byte(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }

@@ -16,6 +16,7 @@ extern crate alloc;
 
 mod byte_reader;
 pub mod cluster_clock;
+pub mod hot_list;
 pub mod hot_set;
 pub mod members;
 pub mod membership;

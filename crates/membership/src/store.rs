@@ -22,8 +22,8 @@ pub trait ViewStore: Send {
     /// When the store does not answer in its time, or what it answers is not understood.
     fn read(&mut self) -> Result<Option<StoredText>, ViewStoreError>;
 
-    /// Puts `text`, which is JSON, in place of the one with revision `expected` (0: of nothing), and
-    /// says which revision it has now; nothing if another is there.
+    /// Puts `text`, which is JSON, in place of the one with revision `expected` (0: of nothing),
+    /// and says which revision it has now; nothing if another is there.
     ///
     /// # Errors
     /// When nobody knows whether it was written.

@@ -244,12 +244,6 @@ impl StoreContext {
         self.store.take_image(writer, now, key, hash, value)
     }
 
-    /// Puts an item in as it is.
-    pub(crate) fn put_image(&mut self, key: Key<'_>, hash: KeyHash, image: &Image, value: &[u8]) {
-        let (writer, now) = (&mut self.writer, self.now);
-        self.store.put_image(writer, now, key, hash, image, value);
-    }
-
     /// Publishes such a value.
     pub(crate) fn commit(&mut self, reservation: Reservation) -> SetOutcome {
         self.store.commit(&mut self.writer, self.now, reservation)

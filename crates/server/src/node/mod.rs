@@ -46,9 +46,7 @@ use curtail_consistency::{
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
 use curtail_membership::{MemberHandle, StoreAsked};
-use curtail_types::{
-    Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, ViewNumber, WriterId,
-};
+use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, WriterId};
 use tracing::warn;
 
 use crate::{
@@ -418,15 +416,6 @@ impl Cluster {
         if let Some(member) = self.member.get() {
             member.heard(from, heartbeat);
         }
-    }
-
-    /// Another node knows of this view.
-    fn heard_of(&self, view: ViewNumber, from: NodeId) {
-        let heartbeat = Heartbeat {
-            view,
-            ..Heartbeat::default()
-        };
-        self.heard(from, heartbeat);
     }
 
     /// Has the links tell that this node is there. Only the membership's thread calls this.

@@ -112,7 +112,8 @@ impl HotCopies {
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         lock(&self.0).len()
     }
 }

@@ -5,6 +5,7 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod by_route;
 mod config;
 mod counters;
 mod delete_and_count;
@@ -35,6 +36,7 @@ mod sync;
 mod ttl_buckets;
 mod write;
 
+pub use by_route::route_of;
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
@@ -44,7 +46,6 @@ pub use replica::Image;
 pub use reservation::Reservation;
 pub use run::Change;
 pub use slice_scan::ScanCursor;
-pub use slices::route_of;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 
 pub use curtail_table::Hint;

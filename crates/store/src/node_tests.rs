@@ -214,12 +214,15 @@ fn length(random: &mut Random, store: &Store) -> usize {
 fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
     let mut node = Node::with_bug(8 * MIB, false, bug);
     let mut random = Random::new(seed);
-    let promised = (1 + random.below(3)) << 20;
+    let promised = match small_only {
+        true => 1 << 19,
+        false => (1 + random.below(3)) << 20,
+    };
     let more = node.store.promise(ACCOUNT, 0, promised);
     assert_eq!(more, promised, "the store is empty");
     let mut number = 0;
     let mut refused = 0;
-    while refused < 20 {
+    while refused < 5 {
         number += 1;
         let length = random.below(2000) as usize;
         refused += u64::from(node.set(number, &vec![1; length]) == Change::NoRoom);
@@ -257,13 +260,13 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
         }
         left -= u64::from(room);
         puts += 1;
-        if puts % 3 == 0 {
+        if puts % 16 == 0 {
             // Whoever else writes gets nothing of it.
             number += 1;
             node.set(number, &[2; 700]);
         }
         assert_eq!(node.store.promised_bytes(), left);
-        if length < 100 || puts % 8 == 0 {
+        if puts % 8 == 0 {
             assert_eq!(node.value(key), Some((image, value)), "{key}");
         }
         let (resident, allowed) = node.resident();
@@ -283,7 +286,7 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
 /// Method: full stores that refuse, promises of one to three MiB of eight, items of all lengths.
 #[test]
 fn a_promise_is_kept() {
-    for seed in 0..12 {
+    for seed in 0..8 {
         assert!(promise_is_kept(Bug::None, seed, seed % 3 == 0), "{seed}");
     }
 }
@@ -296,7 +299,7 @@ fn broken_promises_are_caught() {
         Bug::KeepsNoOpenSegments,
         Bug::SharesSegments,
     ] {
-        let caught = (0..12).any(|seed| !promise_is_kept(bug, seed, seed % 3 == 0));
+        let caught = (0..8).any(|seed| !promise_is_kept(bug, seed, seed % 3 == 0));
         assert!(caught, "{bug:?}");
     }
 }
@@ -666,9 +669,8 @@ fn reads_after_judgement(bug: Bug) -> bool {
     while node.set(number, &[1; 300]) != Change::NoRoom {
         number += 1;
     }
-    let slices = node.store.slices.get().unwrap();
-    let waiting = |stage| slices.condemned(stage);
     let store = Arc::clone(&node.store);
+    let waiting = |stage| store.slices.get().unwrap().condemned(stage);
     while waiting(0) < 100 {
         let judged = store.evict_slices(
             &mut node.writer,
@@ -691,8 +693,10 @@ fn reads_after_judgement(bug: Bug) -> bool {
         gone += node.evict(0, 100, |slice| slice % 4 == 0).1.len();
     }
     assert!(gone > 0);
-    let stay = (0..number).filter(|&one| is_of_first(&node, one) && node.slice(one) % 4 != 0);
-    assert_eq!(stay.filter(|&one| node.item(one).is_none()).count(), 0);
+    let followed: Vec<u64> = (0..number)
+        .filter(|&one| is_of_first(&node, one) && node.slice(one) % 4 != 0)
+        .collect();
+    assert!(followed.iter().all(|&one| node.item(one).is_some()));
     read.iter().all(|&one| node.item(one).is_some())
 }
 
@@ -919,19 +923,20 @@ fn a_scan_misses_nothing() {
     for number in 0..residents {
         node.set(number, &[1; 20]);
     }
-    let mut other = 1_000_000;
-    for round in 0..12 {
+    let mut other = 0;
+    for round in 0..8 {
         let mut seen = BTreeMap::new();
         let mut cursor = ScanCursor::default();
         while !cursor.is_end() {
             let store = Arc::clone(&node.store);
-            cursor = store.scan(node.now, cursor, 3, &mut |slice, route, bytes| {
+            cursor = store.scan_slices(node.now, cursor, 3, &mut |slice, route, bytes| {
                 seen.insert(route.0, (slice, bytes));
             });
-            for _ in 0..30 {
-                other += 1;
-                node.set(other, &[2; 30]);
-                let one = 1_000_000 + random.below(other - 1_000_000 + 1);
+            for _ in 0..20 {
+                // The index grows a little in each round.
+                other = (other + 1) % (500 * (round + 1));
+                node.set(1_000_000 + other, &[2; 30]);
+                let one = 1_000_000 + random.below(500 * (round + 1));
                 node.run(one, &Operation::Delete(Delete::default()), &[]);
             }
             if random.below(4) == 0 {
@@ -955,7 +960,7 @@ fn a_scan_misses_nothing() {
     let cleared = (0..residents).filter(|&one| node.slice(one) == 0).count() as u64;
     assert!(cleared > 10);
     node.now = at(1010);
-    let cursor = node.store.scan(
+    let cursor = node.store.scan_slices(
         node.now,
         ScanCursor::default(),
         usize::MAX,

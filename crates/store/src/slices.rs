@@ -11,21 +11,15 @@
 use std::collections::VecDeque;
 
 use curtail_types::{Key, KeyHash, RouteHash};
-use twox_hash::XxHash3_64;
 
 use crate::{
     Store,
+    by_route::route_of,
     item::Meta,
     promises::Promises,
     slice_clear::Clears,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
 };
-
-/// The hash that places a key on nodes and in a slice, the same everywhere.
-#[inline]
-pub fn route_of(key: &[u8]) -> RouteHash {
-    RouteHash(XxHash3_64::oneshot(key))
-}
 
 /// The slices of a node, and the stages that its workers divide them into.
 #[derive(Debug)]

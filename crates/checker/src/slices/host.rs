@@ -210,7 +210,7 @@ impl ReplicaHost for ModelHost<'_> {
         true
     }
 
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)> {
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
         self.node().items.get(&key).map(|item| (item.version, 1))
     }
 

@@ -630,12 +630,18 @@ impl HotKeys {
         let keeps = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
-        for &key in self.copies.keys().filter(|_| !keeps) {
-            host.show(key, Cas(0), CopyState::Absent, false);
-        }
-        self.guarded.extend(self.copies.keys());
+        let last = core::mem::take(&mut self.guarded);
+        self.guarded.extend(last.iter().chain(self.copies.keys()));
         self.guarded
             .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
+        for &key in last.iter().chain(self.copies.keys()).filter(|_| !keeps) {
+            // Readers beside the machine wait for what is guarded, too.
+            let state = match self.guarded.contains(&key) {
+                true => CopyState::Invalid,
+                false => CopyState::Absent,
+            };
+            host.show(key, Cas(0), state, false);
+        }
         if !keeps {
             self.copies.clear();
         }
@@ -648,18 +654,28 @@ impl HotKeys {
             host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
         }
         self.answer_shown(host);
+        self.end_guard(host);
+    }
+
+    /// Nobody shows anything of an earlier view any more once all members have entered this one.
+    fn end_guard(&mut self, host: &mut impl ReplicaHost) {
         if self.missing.is_empty() {
-            self.guarded.clear();
+            for key in core::mem::take(&mut self.guarded) {
+                host.show(key, Cas(0), CopyState::Absent, false);
+            }
         }
     }
 
     /// A member has entered the view.
-    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) {
+    pub(super) fn note_entered(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        view: ViewNumber,
+    ) {
         if view == self.view {
             self.missing = self.missing.without(from);
-            if self.missing.is_empty() {
-                self.guarded.clear();
-            }
+            self.end_guard(host);
         }
     }
 

@@ -150,7 +150,7 @@ pub trait ReplicaHost {
     fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool;
 
     /// The version and the bytes of the stored item.
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)>;
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)>;
 
     /// From now on the store keeps `held` bytes free for changes that node `to` sends, and if it
     /// can up to `wanted` more; returns how many more.

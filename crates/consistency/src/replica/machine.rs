@@ -407,7 +407,7 @@ impl Replica {
                 }
             }
             ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
-            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::Entered(view) => self.hot.note_entered(host, from, view),
             &ReplicaMessage::EnteredWanted(view) => {
                 if view == self.hot.view() {
                     host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));

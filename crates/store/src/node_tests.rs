@@ -209,14 +209,28 @@ fn length(random: &mut Random, store: &Store) -> usize {
 
 // ---- promised room ----
 
-/// Fills a store with local writes up to what is promised, then sends what was promised, in items
-/// of all lengths and ends. Whether each was stored and the limit held throughout.
-fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
+/// Which items are sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sent {
+    /// Of all lengths.
+    AllLengths,
+    /// Very short ones, which take much of the index.
+    Short,
+    /// A few, each of which ends at another time.
+    Ends,
+}
+
+const SENT: [Sent; 3] = [Sent::AllLengths, Sent::Short, Sent::Ends];
+
+/// Fills a store with local writes up to what is promised, then sends what was promised. Whether
+/// each item was stored and the limit held throughout.
+fn promise_is_kept(bug: Bug, seed: u64, sent: Sent) -> bool {
     let mut node = Node::with_bug(8 * MIB, false, bug);
     let mut random = Random::new(seed);
-    let promised = match small_only {
-        true => 1 << 19,
-        false => (1 + random.below(3)) << 20,
+    let promised = match sent {
+        Sent::AllLengths => (1 + random.below(2)) << 20,
+        Sent::Short => 1 << 17,
+        Sent::Ends => 1 << 15,
     };
     let more = node.store.promise(ACCOUNT, 0, promised);
     assert_eq!(more, promised, "the store is empty");
@@ -230,9 +244,10 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
     let mut left = promised;
     let mut puts = 0;
     loop {
-        let length = match small_only {
-            true => random.below(30) as usize,
-            false => length(&mut random, &node.store),
+        let length = match sent {
+            Sent::AllLengths => length(&mut random, &node.store),
+            Sent::Short => random.below(30) as usize,
+            Sent::Ends => 500,
         };
         let key = if random.below(4) == 0 {
             random.below(number)
@@ -243,7 +258,10 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
         if u64::from(room) > left {
             break;
         }
-        let end = [0, 10, 100, 1000, 10_000, 1_000_000][random.below(6) as usize];
+        let end = match random.below(11) {
+            0 => 0,
+            bucket => 8 << (2 * bucket),
+        };
         let image = Image {
             cas: node.next_version(),
             flags: random.below(2) as u32,
@@ -260,10 +278,18 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
         }
         left -= u64::from(room);
         puts += 1;
-        if puts % 16 == 0 {
-            // Whoever else writes gets nothing of it.
+        // Whoever else writes gets nothing of it.
+        let others = match sent {
+            Sent::Ends => 25,
+            _ => u64::from(puts % 16 == 0),
+        };
+        for _ in 0..others {
             number += 1;
-            node.set(number, &[2; 700]);
+            let set = Set {
+                exptime: Exptime(i64::from(image.expiry)),
+                ..Set::default()
+            };
+            node.run(number, &Operation::Set(set), &[2; 700]);
         }
         assert_eq!(node.store.promised_bytes(), left);
         if puts % 8 == 0 {
@@ -287,7 +313,10 @@ fn promise_is_kept(bug: Bug, seed: u64, small_only: bool) -> bool {
 #[test]
 fn a_promise_is_kept() {
     for seed in 0..8 {
-        assert!(promise_is_kept(Bug::None, seed, seed % 3 == 0), "{seed}");
+        assert!(
+            promise_is_kept(Bug::None, seed, SENT[seed as usize % 3]),
+            "{seed}"
+        );
     }
 }
 
@@ -299,7 +328,7 @@ fn broken_promises_are_caught() {
         Bug::KeepsNoOpenSegments,
         Bug::SharesSegments,
     ] {
-        let caught = (0..8).any(|seed| !promise_is_kept(bug, seed, seed % 3 == 0));
+        let caught = (0..8).any(|seed| !promise_is_kept(bug, seed, SENT[seed as usize % 3]));
         assert!(caught, "{bug:?}");
     }
 }
@@ -425,6 +454,60 @@ fn the_same_version_again_costs_nothing() {
         assert!(node.put(1, &earlier, &value, 100));
         assert_eq!(node.value(1), Some((earlier, value)));
     }
+}
+
+/// Goal: a full node has room to promise again when its machines have evicted, and a node that only
+/// follows when others have: what they evict lies scattered over its memory. Method: both.
+#[test]
+fn a_full_node_promises_again() {
+    let mut node = Node::new(4 * MIB, true);
+    let mut number = 0;
+    while node.set(number, &[1; 300]) != Change::NoRoom {
+        number += 1;
+    }
+    assert_eq!(node.store.promise(ACCOUNT, 0, 100_000), 0);
+    let mut granted = 0;
+    for turn in 0..2000 {
+        node.evict(turn % STAGES, 20_000, |_| true);
+        granted += node.store.promise(ACCOUNT, granted, 100_000 - granted);
+    }
+    assert_eq!(granted, 100_000);
+
+    let mut node = Node::new(3 * MIB, true);
+    let mut random = Random::new(3);
+    let mut sent = Vec::new();
+    let mut number = 0;
+    while node.store.promise(ACCOUNT, 0, 1000) >= 400 {
+        let image = Image {
+            cas: node.next_version(),
+            ..Image::default()
+        };
+        assert!(node.put(number, &image, &[1; 300], 400));
+        sent.push(number);
+        number += 1;
+    }
+    let full = sent.len();
+    assert!(full > 5000, "{full}");
+    for _ in 0..2 * full {
+        // The primary evicts a key somewhere, and writes another.
+        let gone = sent.swap_remove(random.below(sent.len() as u64) as usize);
+        node.run(gone, &Operation::Delete(Delete::default()), &[]);
+        node.maintain(1);
+        if node.store.promise(ACCOUNT, 0, 1000) >= 400 {
+            let image = Image {
+                cas: node.next_version(),
+                ..Image::default()
+            };
+            assert!(node.put(number, &image, &[1; 300], 400));
+            sent.push(number);
+            number += 1;
+        }
+        if sent.len() < full / 2 {
+            break;
+        }
+    }
+    assert!(sent.len() > full * 7 / 10, "{} of {full}", sent.len());
+    assert!(sent.iter().all(|&one| node.item(one).is_some()));
 }
 
 // ---- runs ----
@@ -848,6 +931,59 @@ fn wrong_clears_are_caught() {
         let caught = (0..6).any(|seed| !clears_agree(bug, seed));
         assert!(caught, "{bug:?}");
     }
+}
+
+/// Goal: clears, and the sweeps after them, hold beside other threads that write, move and sweep.
+/// Method: each thread writes and clears slices of its own, beside a model of its own.
+#[test]
+fn clears_hold_beside_other_threads() {
+    let node = Node::new(8 * MIB, true);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let store = Arc::clone(&node.store);
+            scope.spawn(move || {
+                let mut node = Node {
+                    writer: store.writer(WriterId(1 + thread)),
+                    store,
+                    now: at(0),
+                    version: 1 << 40 | u64::from(thread),
+                };
+                let own: Vec<u64> = (0..3000)
+                    .filter(|&one| node.slice(one) % 3 == thread)
+                    .collect();
+                let mut random = Random::new(u64::from(thread));
+                let mut model: BTreeMap<u64, Cas> = BTreeMap::new();
+                for turn in 0..8000 {
+                    let number = random.one_of(&own);
+                    match random.below(40) {
+                        0 => {
+                            let slice = node.slice(number);
+                            let before = (random.below(2) == 0)
+                                .then(|| Cas(node.version - random.below(500 << 16)));
+                            node.clear(slice, before);
+                            let is_gone = |cas: Cas| before.is_none_or(|before| cas < before);
+                            model.retain(|&one, cas| node.slice(one) != slice || !is_gone(*cas));
+                        }
+                        1..=8 => node.maintain(1),
+                        9..=24 => {
+                            let length = random.below(300) as usize;
+                            let set = node.set(number, &vec![1; length]);
+                            assert!(matches!(set, Change::Stored(_)));
+                            model.insert(number, Cas(node.version));
+                        }
+                        _ => {
+                            let there = node.item(number).map(|(cas, _)| cas);
+                            assert_eq!(there, model.get(&number).copied(), "{turn}");
+                        }
+                    }
+                }
+                for number in own {
+                    let there = node.item(number).map(|(cas, _)| cas);
+                    assert_eq!(there, model.get(&number).copied());
+                }
+            });
+        }
+    });
 }
 
 /// Goal: a slice may be cleared as often as one likes, and all slices in a row take little work.

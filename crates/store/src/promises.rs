@@ -109,6 +109,7 @@ impl Store {
         });
         place.fetch_add(more, Ordering::Relaxed);
         promises.total.fetch_add(more, Ordering::Relaxed);
+        self.follow_low_water();
         more
     }
 
@@ -142,6 +143,16 @@ impl Store {
             promises.kept.store(kept, Ordering::Relaxed);
             kept
         });
+        self.follow_low_water();
+    }
+
+    /// Segments that the first promise takes beside those for its bytes; none on a server alone.
+    pub(crate) fn segments_to_promise(&self) -> usize {
+        let promises = self.slices.get().map(|slices| &slices.promises);
+        promises.map_or(0, |promises| {
+            let kept = promises.kept.load(Ordering::Relaxed);
+            (self.room.promised_slots() + 2).saturating_sub(kept)
+        })
     }
 
     /// Bytes that are promised now.

@@ -190,9 +190,16 @@ impl Store {
             self.segments().set_resident_max(allowed);
             let bytes = allowed * self.segments().segment_bytes();
             self.room.eviction.set_item_bytes(bytes as u64);
-            let low_water = RESERVE + (allowed / 128).clamp(2, 64);
-            self.reclaim.low_water.store(low_water, Ordering::Relaxed);
+            self.follow_low_water();
         }
+    }
+
+    /// Below how many available segments more are made: on a node so many that a promise can be
+    /// made.
+    pub(crate) fn follow_low_water(&self) {
+        let allowed = self.reclaim.segments_allowed.load(Ordering::Relaxed);
+        let low_water = RESERVE + (allowed / 128).clamp(2, 64) + self.segments_to_promise();
+        self.reclaim.low_water.store(low_water, Ordering::Relaxed);
     }
 
     /// A little work after a write, when less is free than should be.

@@ -191,6 +191,7 @@ impl Store {
     /// call changes nothing.
     pub fn set_slices(&self, slices: u16, stages: u16) {
         let _ = self.slices.set(Slices::new(slices, stages));
+        self.follow_low_water();
     }
 
     /// Whether the store may evict items of a slice whenever it needs room: this node alone has

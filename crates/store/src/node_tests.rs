@@ -238,7 +238,7 @@ fn promise_is_kept(bug: Bug, seed: u64, sent: Sent) -> bool {
     let mut refused = 0;
     while refused < 5 {
         number += 1;
-        let length = random.below(2000) as usize;
+        let length = random.below(1000) as usize;
         refused += u64::from(node.set(number, &vec![1; length]) == Change::NoRoom);
     }
     let mut left = promised;

@@ -55,6 +55,10 @@ impl Store {
         room_max: u32,
         mut view: impl FnMut(&ItemView<'_>),
     ) -> (Outcome, Change) {
+        if operation.is_read() {
+            let outcome = self.execute(writer, now, (key, hash), operation, value, &mut view);
+            return (outcome, Change::Unchanged);
+        }
         let before = self.status_of(writer, now, key, hash);
         let need = bytes_at_most(
             key,

@@ -17,8 +17,6 @@ mod item;
 mod item_view;
 mod key_listing;
 mod large_values;
-#[cfg(test)]
-mod node_tests;
 mod open_segments;
 mod promises;
 mod read;
@@ -44,7 +42,7 @@ pub use eviction_events::Evicted;
 pub use item_view::{ItemView, ValueLease};
 pub use replica::Image;
 pub use reservation::Reservation;
-pub use run::Change;
+pub use run::ItemChange;
 pub use slice_scan::ScanCursor;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 

@@ -246,7 +246,8 @@ impl Store {
         false
     }
 
-    /// Locks a key, with a free slot if one is needed, for which the index may grow beyond its share.
+    /// Locks a key, with a free slot if one is needed, for which the index may grow beyond its
+    /// share.
     fn lock_to_put(&self, hash: KeyHash, needs_slot: bool) -> Option<Locked<'_, Items>> {
         if !needs_slot {
             return Some(self.index.lock(hash));

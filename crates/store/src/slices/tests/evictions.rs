@@ -112,7 +112,10 @@ fn reads_after_judgement(bug: SliceBug) -> bool {
     let read: Vec<u64> = (0..number)
         .filter(|&one| is_of_first(&node, one) && one % 3 == 0)
         .collect();
-    assert!(read.iter().all(|&one| node.read(one)));
+    // Often enough that no later judgement gives them up.
+    for _ in 0..3 {
+        assert!(read.iter().all(|&one| node.read(one)));
+    }
     let (mut turns, mut gone) = (0, 0);
     while waiting(0) > 0 && turns < 1000 {
         turns += 1;

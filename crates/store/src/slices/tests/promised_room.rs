@@ -313,3 +313,44 @@ fn a_full_node_promises_again() {
     assert!(sent.len() > full * 7 / 10, "{} of {full}", sent.len());
     assert!(sent.iter().all(|&one| node.item(one).is_some()));
 }
+
+/// Goal: what was promised is stored also when the limit is lowered afterwards, and when the index
+/// has come to its share; the limit is kept to again when others have made room. Method: both.
+#[test]
+fn a_promise_holds_when_memory_is_taken_away() {
+    let mut node = Node::new(8 * MIB, true);
+    let mut left = node.store.promise(ACCOUNT, 0, MIB as u64);
+    let mut number = 0;
+    while node.set(number, &[1; 400]) != ItemChange::NoRoom {
+        number += 1;
+    }
+    assert!(node.store.set_memory_bytes_max(5 * MIB));
+    node.store.index.set_slots_max(1);
+    let mut puts = 0;
+    for number in 1_000_000.. {
+        let length = if number % 2 == 0 { 1 } else { 300 };
+        let room = Store::item_bytes(name(number).len(), length);
+        if u64::from(room) > left {
+            break;
+        }
+        let image = Image {
+            cas: node.next_version(),
+            ..Image::default()
+        };
+        assert!(node.put(number, &image, &vec![1; length], room));
+        left -= u64::from(room);
+        puts += 1;
+    }
+    let (resident, allowed) = node.resident();
+    assert!(resident > allowed && puts > 4000);
+    node.store.promise(ACCOUNT, 0, 0);
+    for turn in 0..20_000 {
+        node.evict(turn % STAGES, 1 << 16, |_| true);
+        node.maintain(1);
+        let (resident, allowed) = node.resident();
+        if resident <= allowed {
+            return;
+        }
+    }
+    panic!("beyond the limit for good: {:?}", node.resident());
+}

@@ -78,9 +78,10 @@ impl Cluster {
             return;
         };
         let (slices, me) = (&in_force.slices, self.me);
-        let names: BTreeSet<KeyName> = self.hot_names();
-        self.hot_count.store(names.len(), Relaxed);
-        self.journal.note_hot(host.uptime_seconds(), names);
+        let copies = self.stages.iter().map(|inbox| inbox.copies.len());
+        self.hot_count.store(copies.sum(), Relaxed);
+        self.journal
+            .note_hot(host.uptime_seconds(), self.hot_names());
         let coordinator = slices.members.first();
         if self.hot_keys_max == 0 {
             return;

@@ -112,8 +112,8 @@ impl HotCopies {
         }
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many there are, with keys whose items are the copies.
+    pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }
 }

@@ -19,7 +19,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use curtail_membership::{ClusterFile, old};
+use curtail_membership::ClusterFile;
 
 use control_socket::Request;
 use trial_folder::Folder;
@@ -35,7 +35,7 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show the members, the counters of each node, and whether keys are moving
+    /// Show the members with their slices, the counters of each node, and what is on its way
     Status {
         #[command(flatten)]
         target: Target,
@@ -58,7 +58,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Remove a node: its keys move to the other nodes first
+    /// Remove a node: its slices move to the other nodes first
     Remove {
         /// The node: its number or its name
         node: String,
@@ -67,7 +67,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until keys are placed on every remaining node and none is moving
+    /// Wait until every slice has its replicas, spread evenly over the remaining nodes
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -162,7 +162,7 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
         None => control_socket::processes(&target.trial.folder())?,
     };
     let cluster = target.load()?;
-    let stored = old::read(cluster.open_store().as_mut())?;
+    let stored = cluster.open_store().read_roster()?;
     let report = report::Report::new(&cluster, stored.map(|stored| stored.roster), processes);
     let text = match json {
         true => serde_json::to_string_pretty(&report)? + "\n",
@@ -181,7 +181,7 @@ fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<
 
 fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
     let folder = trial.folder();
-    let before = old::read(trial.load()?.open_store().as_mut())?;
+    let before = trial.load()?.open_store().read_roster()?;
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
@@ -203,8 +203,8 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         .find(node)
         .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
-    if !old::drain(store.as_mut(), entry.id)? {
-        let stored = old::read(store.as_mut())?;
+    if !curtail_membership::drain(store.as_mut(), entry.id)? {
+        let stored = store.read_roster()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is no member", entry.name);
     }

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use curtail_consistency::{
     members::{ClusterRecord, Incarnation, RecordChange, SlicePlan},
-    placement_plan::PlacementGoal,
+    placement_plan::{PlacementGoal, is_settled},
     slice_view::{SLICES, SliceRow, SliceView},
     symmetric::Model,
 };
@@ -143,6 +143,20 @@ impl Roster {
             share.catching_up += u16::from(row.catching_up().contains(id));
         }
         share
+    }
+
+    /// Slices that fewer nodes have all of than there could.
+    pub fn under_replicated(&self) -> u16 {
+        let wanted = self.settings.replicas.min(self.staying().len());
+        let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
+        let few = rows.filter(|(_, row)| row.in_sync.len() < wanted);
+        u16::try_from(few.count()).unwrap_or(u16::MAX)
+    }
+
+    /// Whether every slice is where it shall be.
+    pub fn is_settled(&self) -> bool {
+        self.slices()
+            .is_some_and(|slices| is_settled(slices, &self.goal()))
     }
 
     /// All members, by number.
@@ -499,6 +513,11 @@ mod tests {
         assert_eq!(sum(|share| share.primary), SLICES);
         assert_eq!(sum(|share| share.in_sync), 2 * SLICES);
         assert_eq!(sum(|share| share.catching_up), shares[0].primary);
+        assert!(!roster.is_settled() && three().is_settled());
+        let gone = RecordChange::Remove(NodeSet::only(NodeId(1)));
+        let two = three().after(&gone, NodeId(0), &node(0)).unwrap();
+        assert_eq!(three().under_replicated(), 0);
+        assert_eq!(two.under_replicated(), shares[1].in_sync);
         assert_eq!(roster.standing(NodeId(0)), "live");
         let leaving = roster.draining(NodeId(0)).unwrap();
         assert_eq!(leaving.standing(NodeId(0)), "leaving");

@@ -505,11 +505,14 @@ impl Primary {
         {
             self.catch_up = None;
         }
-        let still =
-            |step: &RowStep| row.after(*step, view).is_some() && lasting.contains(step.node());
+        // A step of the plan for an earlier view may be one too many in this one: two exits, for
+        // example. What is still wanted is said again.
+        let still = |step: &RowStep| {
+            let enters = matches!(step, RowStep::Enter(_));
+            enters && row.after(*step, view).is_some() && lasting.contains(step.node())
+        };
         self.wishes.retain(still);
-        if let Phase::Draining(to) = self.phase {
-            self.wishes.remove(&RowStep::HandOver(to));
+        if let Phase::Draining(_) = self.phase {
             self.phase = Phase::Serving;
         }
         for &step in &self.wishes {

@@ -16,7 +16,7 @@ use curtail_types::{Cas, Exptime, Failure, NodeSet, ViewNumber};
 use crate::{
     completion::Token,
     node::{
-        NodeWorker,
+        Cluster, NodeWorker,
         forward::Relayed,
         host::NodeContext,
         stages::{Asker, Completed, End, Job, Origin, stage_of},
@@ -73,6 +73,16 @@ impl Flushes {
 impl NodeWorker {
     /// Has all nodes flush; the place of `token` is filled when they have.
     pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
+        if !self.serves {
+            let origin = Origin {
+                worker: self.index,
+                asker: Asker::Client(token),
+            };
+            let failure = Failure::OutOfService;
+            return self
+                .done
+                .push(Completed::failed(origin, Vec::new(), failure));
+        }
         self.flushes.last += 1;
         let number = self.flushes.last;
         self.flushes.orders.push(Order {
@@ -156,7 +166,8 @@ impl NodeWorker {
     /// Begins a flush that was ordered for now.
     pub(super) fn flush_in_time(&mut self, cx: &mut NodeContext<'_>) {
         let due = self.cluster.flush_at.load(Relaxed);
-        if due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due {
+        let is_due = due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due;
+        if is_due && self.serves {
             let origin = Origin {
                 worker: self.index,
                 asker: Asker::Nobody,
@@ -274,6 +285,13 @@ impl NodeWorker {
         let end = failure.map_or(End::Done(None), End::Failed);
         self.done
             .push(Completed::without_value(origin, Vec::new(), end));
+    }
+}
+
+impl Cluster {
+    /// A flush that was ordered for now has not been done everywhere: it begins again.
+    pub(super) fn flush_soon(&self) {
+        self.flush_at.store(1, Relaxed);
     }
 }
 

@@ -288,7 +288,12 @@ impl NodeWorker {
                     self.note_slice_flushed((number, slice), completed.end);
                 }
                 Asker::Order(number) => self.note_node_flushed(cx, number, &completed),
-                Asker::Nobody => self.give_back(completed),
+                Asker::Nobody => {
+                    if !matches!(completed.end, End::Done(_)) {
+                        self.cluster.flush_soon();
+                    }
+                    self.give_back(completed);
+                }
             }
         }
         // What was completed meanwhile waits for the next turn.

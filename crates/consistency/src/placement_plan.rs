@@ -34,7 +34,7 @@ pub struct PlacementGoal {
 impl PlacementGoal {
     /// Slices on their way to or from a node at a time, if nothing else is wanted: enough to hide
     /// the time of a view change, few enough to leave requests their share of the network.
-    pub const MOVES_MAX: usize = 8;
+    pub const MOVES_MAX: usize = 32;
 
     /// So many nodes hold a slice, and nobody leaves.
     pub const fn replicas(replicas: usize) -> Self {

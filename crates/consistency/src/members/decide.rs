@@ -4,6 +4,9 @@ use curtail_types::{NodeId, NodeSet};
 
 use super::{Aim, MemberMachine, RecordChange};
 
+/// So many heartbeats a node that leaves stays when it has nothing any more.
+const EMPTY_HEARTBEATS: u64 = 3;
+
 impl MemberMachine {
     /// The change that this node would propose now: first what concerns itself, then, if it is the
     /// one to do so, what concerns all.
@@ -28,10 +31,18 @@ impl MemberMachine {
             }
             Aim::Leaving if !member => None,
             Aim::Departing => Some(RecordChange::Depart),
-            _ if leaving => self.known.may_depart(me).then_some(RecordChange::Depart),
+            _ if leaving => self.is_empty().then_some(RecordChange::Depart),
             Aim::Leaving => Some(RecordChange::Drain(me)),
             Aim::Inside => None,
         }
+    }
+
+    /// Whether it has had nothing for long enough that the others know of it, and have the answers to
+    /// what they asked it before.
+    fn is_empty(&self) -> bool {
+        let wait_ns = EMPTY_HEARTBEATS * self.config.heartbeat_ns;
+        let since = self.empty_since;
+        since.is_some_and(|since| self.stepped.ns >= since.ns + wait_ns)
     }
 
     /// Who is about to do without somebody's answers removes him, if he is silent, too: whoever is

@@ -60,6 +60,8 @@ pub struct MemberMachine {
     keepers: NodeSet,
     /// The view in force here; it has no members if this node has none.
     adopted: ClusterRecord,
+    /// Since when it may depart.
+    empty_since: Option<Instant>,
     /// When the known view comes into force.
     adopt_at: Option<Instant>,
     /// When what is known is too old to act on.
@@ -117,6 +119,7 @@ impl MemberMachine {
             read_since_proposal: false,
             keepers: NodeSet::NONE,
             adopted: ClusterRecord::NOBODY,
+            empty_since: None,
             adopt_at: None,
             lease_end: Instant { ns: 0 },
             pairs: Pairs::NONE,
@@ -579,6 +582,9 @@ impl MemberMachine {
             self.aim = Aim::Outside;
             emit(MemberOutput::Event(MemberNotice::Departed));
         }
+        let may_depart = self.known.may_depart(self.config.me);
+        let since = self.empty_since.unwrap_or(now);
+        self.empty_since = may_depart.then_some(since);
         let Some(change) = self.wanted() else {
             return;
         };

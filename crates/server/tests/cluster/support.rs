@@ -130,13 +130,6 @@ impl Cluster {
         fs::write(self.folder.path().join("cluster.toml"), text).unwrap();
     }
 
-    /// Gives those nodes that are started from now on a place, up to so many.
-    pub(crate) fn grow(&mut self, nodes: usize) {
-        self.shape.nodes = nodes;
-        self.write_file();
-        self.nodes.resize_with(nodes, || None);
-    }
-
     /// A server that is node `id`.
     pub(crate) fn node(&self, id: usize) -> Server {
         start(self.config(id))
@@ -285,12 +278,6 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
 /// Where a key belongs.
 pub(crate) fn route(key: &str) -> RouteHash {
     RouteHash(XxHash3_64::oneshot(key.as_bytes()))
-}
-
-/// How many items node `id`, which `client` asks, says that it has.
-pub(crate) fn items(client: &mut Client, id: usize) -> usize {
-    let row = client.row("curtail", &format!("cluster_member:{id}"));
-    row.split(' ').nth(2).unwrap().parse().unwrap()
 }
 
 /// Writes a certificate for all nodes, and says so in the cluster's file.

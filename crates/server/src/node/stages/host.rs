@@ -305,8 +305,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             (false, CopyState::Invalid) => keys.settle(key, SharedState::Unsettled),
             (false, _) => {}
         }
-        let own = self.state.writes.iter();
-        let own = own.filter(|one| (one.0, one.1) == (key, version)).next();
+        let mut own = self.state.writes.iter();
+        let own = own.find(|one| (one.0, one.1) == (key, version));
         let own = own.and_then(|(.., ticket)| self.state.requests.get(*ticket));
         let own = own.filter(|_| !takes_image);
         let written = own.as_ref().and_then(|waiting| {

@@ -84,7 +84,7 @@ impl Allocation {
 
 /// What a taker of a segment leaves to others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Claim {
+pub enum SegmentClaim {
     /// So many segments beyond those that are [kept](Segments::keep).
     Beyond(usize),
     /// Nothing.
@@ -230,7 +230,13 @@ impl Segments {
 
     /// Takes a free segment and opens it for allocations with `tag`; it will be of `queue` and
     /// `generation`. `None` when no more is left than what `claim` leaves.
-    pub fn open(&self, tag: u16, queue: usize, generation: u32, claim: Claim) -> Option<SegmentId> {
+    pub fn open(
+        &self,
+        tag: u16,
+        queue: usize,
+        generation: u32,
+        claim: SegmentClaim,
+    ) -> Option<SegmentId> {
         let id = self.take(claim)?;
         let header = self.header(id);
         header.expiry_max.store(0, Ordering::Relaxed);
@@ -241,7 +247,7 @@ impl Segments {
     }
 
     /// Takes a whole segment for one piece of a large value.
-    pub fn take_whole(&self, claim: Claim) -> Option<Allocation> {
+    pub fn take_whole(&self, claim: SegmentClaim) -> Option<Allocation> {
         let id = self.take(claim)?;
         let header = self.header(id);
         header.owner.store(0, Ordering::Relaxed);
@@ -254,7 +260,7 @@ impl Segments {
         })
     }
 
-    fn take(&self, claim: Claim) -> Option<SegmentId> {
+    fn take(&self, claim: SegmentClaim) -> Option<SegmentId> {
         let mut directory = lock(&self.directory);
         let id = directory.take(claim);
         self.note_available(&directory);
@@ -268,8 +274,8 @@ impl Segments {
         self.available.store(unkept as usize, Ordering::Relaxed);
     }
 
-    /// Keeps segments for [`Claim::Kept`]: `count` is given how many could be taken now, kept or
-    /// not, and says how many are kept from now on. Nobody takes one meanwhile.
+    /// Keeps segments for [`SegmentClaim::Kept`]: `count` is given how many could be taken now,
+    /// kept or not, and says how many are kept from now on. Nobody takes one meanwhile.
     pub fn keep(&self, count: impl FnOnce(usize) -> usize) {
         let mut directory = lock(&self.directory);
         let kept = count(directory.available() as usize);

@@ -3,7 +3,7 @@
 //! Lists are links between segment numbers under one mutex, which is taken a few times per
 //! *segment*, never per item. A segment is in at most one list.
 
-use crate::Claim;
+use crate::SegmentClaim;
 
 /// The number of a segment; 0 is none.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -37,7 +37,7 @@ pub(crate) struct Directory {
     pub(crate) resident: u32,
     /// How many may.
     pub(crate) resident_max: u32,
-    /// How many of those that are available are kept for [`Claim::Kept`].
+    /// How many of those that are available are kept for [`SegmentClaim::Kept`].
     pub(crate) kept: u32,
 }
 
@@ -136,11 +136,11 @@ impl Directory {
     }
 
     /// Takes a segment if that leaves what `claim` leaves to others.
-    pub(crate) fn take(&mut self, claim: Claim) -> Option<u32> {
+    pub(crate) fn take(&mut self, claim: SegmentClaim) -> Option<u32> {
         let is_enough = match claim {
-            Claim::Beyond(left) => self.available() > self.kept.saturating_add(left as u32),
-            Claim::Any => self.available() > 0,
-            Claim::Kept => true,
+            SegmentClaim::Beyond(left) => self.available() > self.kept.saturating_add(left as u32),
+            SegmentClaim::Any => self.available() > 0,
+            SegmentClaim::Kept => true,
         };
         if !is_enough {
             return None;

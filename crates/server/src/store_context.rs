@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use curtail_codec::node::{ItemRequest, Shows};
 use curtail_store::{
-    COPY_BYTES_MAX, Change, Image, ItemView, Reservation, Store, ValueLease, Writer,
+    COPY_BYTES_MAX, Image, ItemChange, ItemView, Reservation, Store, ValueLease, Writer,
 };
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
@@ -80,7 +80,7 @@ impl StoreContext {
         hash: KeyHash,
         (version, room_max): (Cas, u32),
         into: &mut Vec<u8>,
-    ) -> (Option<Outcome>, Change) {
+    ) -> (Option<Outcome>, ItemChange) {
         let ItemRequest {
             key,
             operation,
@@ -242,12 +242,6 @@ impl StoreContext {
     ) -> Option<Image> {
         let (writer, now) = (&mut self.writer, self.now);
         self.store.take_image(writer, now, key, hash, value)
-    }
-
-    /// Puts an item in as it is.
-    pub(crate) fn put_image(&mut self, key: Key<'_>, hash: KeyHash, image: &Image, value: &[u8]) {
-        let (writer, now) = (&mut self.writer, self.now);
-        self.store.put_image(writer, now, key, hash, image, value);
     }
 
     /// Publishes such a value.

@@ -15,8 +15,8 @@ pub struct StoreConfig {
     pub evict: bool,
     /// The secret of the key hash; random per process, or restored.
     pub hash_seed: HashSeed,
-    /// Whether the hash of a key follows from its route hash alone, so that a node of a cluster finds
-    /// an item whose route hash it is told.
+    /// A key's hash is made of its route hash, so that an item is found by that alone
+    /// ([`Store::key_of`](crate::Store::key_of)); for nodes of a cluster.
     pub hash_by_route: bool,
     /// How many writers there will be at most.
     pub writers_max: usize,

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! *in.* is the incarnation of its slice that it was written in (`slice_clear.rs`), 0 on a server
-//! alone. 16 bytes of key and 32 of value take 64 bytes. Every word is an atomic accessed Relaxed: readers
-//! hold no lock and validate through the index. All lengths read from memory may be garbage until
-//! then; the slices that they are applied to end with the segment, so garbage cannot reach further.
+//! alone. 16 bytes of key and 32 of value take 64 bytes. Every word is an atomic accessed Relaxed:
+//! readers hold no lock and validate through the index. All lengths read from memory may be garbage
+//! until then; the slices that they are applied to end with the segment, so garbage cannot reach
+//! further.
 //!
 //! A *head* is an item whose value continues in other segments (`large_values.rs`), a *piece* the
 //! last part of such a value; a *dead* item only keeps its place until the segment is drained.

@@ -5,6 +5,7 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod by_route;
 mod config;
 mod counters;
 mod delete_and_count;
@@ -16,8 +17,6 @@ mod item;
 mod item_view;
 mod key_listing;
 mod large_values;
-#[cfg(test)]
-mod node_tests;
 mod open_segments;
 mod promises;
 mod read;
@@ -35,6 +34,7 @@ mod sync;
 mod ttl_buckets;
 mod write;
 
+pub use by_route::route_of;
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
@@ -42,9 +42,8 @@ pub use eviction_events::Evicted;
 pub use item_view::{ItemView, ValueLease};
 pub use replica::Image;
 pub use reservation::Reservation;
-pub use run::Change;
+pub use run::ItemChange;
 pub use slice_scan::ScanCursor;
-pub use slices::route_of;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 
 pub use curtail_table::Hint;

@@ -6,7 +6,7 @@
 //! many open segments. All segments of one generation are older than a flush or younger, never
 //! both.
 
-use curtail_segments::{Allocation, Claim, NoRoom, SegmentId, Segments, State};
+use curtail_segments::{Allocation, NoRoom, SegmentClaim, SegmentId, Segments, State};
 use curtail_types::{Expiry, Now};
 
 use crate::{
@@ -111,14 +111,15 @@ impl Room {
         slot.0 as usize / self.ttl.count % 2
     }
 
-    /// Takes `words` words for an item that ends at `expiry`, in a new segment if `claim` allows it.
+    /// Takes `words` words for an item that ends at `expiry`, in a new segment if `claim` allows
+    /// it.
     #[inline]
     pub(crate) fn allocate(
         &self,
         slot: Slot,
         words: usize,
         expiry: Expiry,
-        claim: Claim,
+        claim: SegmentClaim,
     ) -> Result<Allocation, NoSegment> {
         debug_assert!(words <= self.segments.segment_words());
         loop {
@@ -140,7 +141,7 @@ impl Room {
         slot: Slot,
         words: usize,
         least: usize,
-        (expiry, claim): (Expiry, Claim),
+        (expiry, claim): (Expiry, SegmentClaim),
     ) -> Result<Allocation, NoSegment> {
         loop {
             let open = self.open[slot.0 as usize].load(Ordering::Acquire);
@@ -163,7 +164,7 @@ impl Room {
 
     /// Replaces the open segment `old` of a slot by a fresh one, unless somebody else has.
     #[cold]
-    fn reopen(&self, slot: Slot, old: u32, claim: Claim) -> Result<(), NoSegment> {
+    fn reopen(&self, slot: Slot, old: u32, claim: SegmentClaim) -> Result<(), NoSegment> {
         let _opening = lock(&self.opening);
         let place = &self.open[slot.0 as usize];
         if place.load(Ordering::Relaxed) != old {

@@ -1,8 +1,8 @@
 //! Room that other nodes were promised: what they send is never refused for want of it.
 //!
 //! Promises are counted in the bytes of [`Store::item_bytes`], which are the same on every node,
-//! whatever the sizes of their segments. For their sum whole segments are *kept*: local writes leave
-//! them alone, and only what was promised takes them. How many cover a promise:
+//! whatever the sizes of their segments. For their sum whole segments are *kept*: local writes
+//! leave them alone, and only what was promised takes them. How many cover a promise:
 //!
 //! - A promised item goes to open segments that nobody else writes to, one for each queue and TTL
 //!   bucket. Each may be full when the promise is made: as many segments more are kept.
@@ -15,14 +15,14 @@
 //!
 //! The memory for items shrinks when connections take more of the limit or somebody lowers it, and
 //! two large items that are stored at once may cut more than that. Then what was promised goes
-//! beyond the limit ([`Claim::Kept`](curtail_segments::Claim::Kept)), by less than what was
-//! promised, and room is made by others: it is never refused.
+//! beyond the limit ([`SegmentClaim::Kept`](curtail_segments::SegmentClaim::Kept)), by less than
+//! what was promised, and room is made by others: it is never refused.
 
 use crate::{
     COPY_BYTES_MAX, Store,
     item::HEADER_WORDS,
     open_segments::RESERVE,
-    slices::Bug,
+    slices::SliceBug,
     sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock},
 };
 
@@ -84,9 +84,9 @@ impl Store {
         (words * 8 + SHARE_BYTES) as u32
     }
 
-    /// From now on the store keeps room for `held` bytes that the owner of `account` (below 512) may
-    /// send, and if it has it for up to `wanted` more; returns how many more. Without slices there
-    /// are no accounts.
+    /// From now on the store keeps room for `held` bytes that the owner of `account` (below 512)
+    /// may send, and if it has it for up to `wanted` more; returns how many more. Without slices
+    /// there are no accounts.
     pub fn promise(&self, account: u16, held: u64, wanted: u64) -> u64 {
         let Some(promises) = self.slices.get().map(|slices| &slices.promises) else {
             return 0;
@@ -109,11 +109,12 @@ impl Store {
         });
         place.fetch_add(more, Ordering::Relaxed);
         promises.total.fetch_add(more, Ordering::Relaxed);
+        self.follow_low_water();
         more
     }
 
-    /// Uses up `room` bytes of what an account was promised, for a change that stores nothing; false
-    /// if that is less.
+    /// Uses up `room` bytes of what an account was promised, for a change that stores nothing;
+    /// false if that is less.
     pub fn take_promised(&self, account: u16, room: u32) -> bool {
         let Some(slices) = self.slices.get() else {
             return false;
@@ -142,6 +143,16 @@ impl Store {
             promises.kept.store(kept, Ordering::Relaxed);
             kept
         });
+        self.follow_low_water();
+    }
+
+    /// Segments that the first promise takes beside those for its bytes; none on a server alone.
+    pub(crate) fn segments_to_promise(&self) -> usize {
+        let promises = self.slices.get().map(|slices| &slices.promises);
+        promises.map_or(0, |promises| {
+            let kept = promises.kept.load(Ordering::Relaxed);
+            (self.room.promised_slots() + 2).saturating_sub(kept)
+        })
     }
 
     /// Bytes that are promised now.
@@ -153,9 +164,9 @@ impl Store {
     /// Segments that are kept for so many promised bytes.
     fn segments_for(&self, bytes: u64) -> usize {
         match bytes {
-            _ if self.plants(Bug::KeepsNothing) => 0,
+            _ if self.plants(SliceBug::KeepsNothing) => 0,
             0 => 0,
-            bytes if self.plants(Bug::KeepsNoOpenSegments) => {
+            bytes if self.plants(SliceBug::KeepsNoOpenSegments) => {
                 bytes.div_ceil(self.usable_bytes()) as usize
             }
             bytes => bytes.div_ceil(self.usable_bytes()) as usize + self.room.promised_slots(),
@@ -164,7 +175,7 @@ impl Store {
 
     /// How many bytes may be promised if so many segments are kept.
     fn bytes_kept_in(&self, segments: usize) -> u64 {
-        let open = match self.plants(Bug::KeepsNoOpenSegments) {
+        let open = match self.plants(SliceBug::KeepsNoOpenSegments) {
             true => 0,
             false => self.room.promised_slots(),
         };

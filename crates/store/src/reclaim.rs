@@ -17,7 +17,7 @@
 
 use std::{thread, time::Duration};
 
-use curtail_segments::{Claim, SegmentId, State};
+use curtail_segments::{SegmentClaim, SegmentId, State};
 use curtail_table::{Locked, Reference};
 use curtail_types::{KeyHash, Now};
 
@@ -28,7 +28,7 @@ use crate::{
     item::{Kind, Meta},
     large_values::{copy_head, give_up, owner_of_tail},
     open_segments::{NoSegment, RESERVE},
-    slice_eviction::Verdict,
+    slice_eviction::DropFate,
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };
@@ -118,6 +118,21 @@ pub(crate) struct Drain {
     is_left: bool,
 }
 
+impl Drain {
+    /// What becomes of a live item with this mark at the drain's offset.
+    fn fate(&self, mark: u8) -> Fate {
+        let must_go = self.must_give && !eviction::may_keep(mark, self.offset, self.kept_words);
+        match self.purpose {
+            Purpose::Evict if must_go => Fate::Drop,
+            Purpose::Evict => eviction::fate(self.queue, mark),
+            Purpose::Compact => Fate::Keep {
+                queue: self.queue,
+                mark,
+            },
+        }
+    }
+}
+
 /// A walk over all headers, a few at a time.
 #[derive(Debug, Default)]
 struct Scan {
@@ -190,9 +205,16 @@ impl Store {
             self.segments().set_resident_max(allowed);
             let bytes = allowed * self.segments().segment_bytes();
             self.room.eviction.set_item_bytes(bytes as u64);
-            let low_water = RESERVE + (allowed / 128).clamp(2, 64);
-            self.reclaim.low_water.store(low_water, Ordering::Relaxed);
+            self.follow_low_water();
         }
+    }
+
+    /// Below how many available segments more are made: on a node so many that a promise can be
+    /// made.
+    pub(crate) fn follow_low_water(&self) {
+        let allowed = self.reclaim.segments_allowed.load(Ordering::Relaxed);
+        let low_water = RESERVE + (allowed / 128).clamp(2, 64) + self.segments_to_promise();
+        self.reclaim.low_water.store(low_water, Ordering::Relaxed);
     }
 
     /// A little work after a write, when less is free than should be.
@@ -414,15 +436,6 @@ impl Store {
         let (resident, free, _) = self.segments().resident();
         let in_use_bytes = (resident - free) * self.segments().segment_bytes();
         eviction::is_much_dead(self.ledger.bytes_now(), in_use_bytes)
-    }
-
-    /// Whether making room for a writer may cost live items, on a node those of free slices.
-    fn evicts_for(&self, writer: &Writer) -> bool {
-        self.config().evict
-            && match self.slices.get() {
-                None => writer.evicts_freely,
-                Some(slices) => writer.evicts_freely && slices.is_any_free(),
-            }
     }
 
     /// The next segment that the policy gives up.
@@ -651,30 +664,21 @@ impl Store {
         }
         let mark = locked.mark(position);
         let is_kept = drain.purpose == Purpose::Evict && self.is_kept(hash);
-        let fate = match drain.purpose {
-            Purpose::Evict if is_kept => Fate::Keep {
+        let fate = match is_kept {
+            true => Fate::Keep {
                 queue: Queue::Main,
                 mark,
             },
-            Purpose::Evict
-                if drain.must_give && !eviction::may_keep(mark, drain.offset, drain.kept_words) =>
-            {
-                Fate::Drop
-            }
-            Purpose::Evict => eviction::fate(drain.queue, mark),
-            Purpose::Compact => Fate::Keep {
-                queue: drain.queue,
-                mark,
-            },
+            false => drain.fate(mark),
         };
         let fate = match fate {
-            Fate::Drop => match self.verdict(hash, head, mark) {
-                Verdict::Drop => Fate::Drop,
-                Verdict::Waits => {
+            Fate::Drop => match self.drop_fate(hash, head, mark) {
+                DropFate::Drop => Fate::Drop,
+                DropFate::Waits => {
                     drain.is_left = true;
                     return Ok(());
                 }
-                Verdict::Stays => Fate::Keep {
+                DropFate::Stays => Fate::Keep {
                     queue: drain.queue,
                     mark,
                 },
@@ -733,12 +737,12 @@ impl Store {
         let slot = self.room.slot(writer.group(), queue, expiry, now);
         let new = self
             .room
-            .allocate(slot, found.meta.words(), expiry, Claim::Any)?;
+            .allocate(slot, found.meta.words(), expiry, SegmentClaim::Any)?;
         let new_tail = match tail {
             None => None,
             Some(old) => {
                 let words = self.item(old).meta().words();
-                match self.room.allocate(slot, words, expiry, Claim::Any) {
+                match self.room.allocate(slot, words, expiry, SegmentClaim::Any) {
                     Ok(allocation) => Some((old, words, allocation)),
                     Err(NoSegment) => {
                         give_up(self.segments(), new);

@@ -12,10 +12,10 @@ use curtail_types::{Cas, Delete, Expiry, Exptime, Get, Key, KeyHash, Now, Set, S
 use crate::{
     COPY_BYTES_MAX, Store, Writer,
     counters::Count,
-    item::{Extension, Kind, Meta},
+    item::{Extension, Meta},
     large_values::{Chain, Plan},
     slices::Slices,
-    store::{Items, Presence},
+    store::Items,
     sync::{AtomicU32, Ordering},
     write::{ChangeContext, Fresh, Need, Taker, Terms},
 };
@@ -137,24 +137,6 @@ impl Store {
         })
     }
 
-    /// The key of the item with this hash, and whether there is one. Where hashes are made
-    /// [by route](crate::StoreConfig::hash_by_route) two keys may have one: then it is either.
-    pub fn key_of(&self, now: Now, hash: KeyHash, key: &mut Vec<u8>) -> bool {
-        let found = self.index.read(hash, |reference| {
-            let (item, reference) = (self.item(reference.get()), reference.get());
-            let meta = item.meta();
-            let is_item = matches!(meta.kind(), Kind::Inline | Kind::Head);
-            if !is_item || self.index.resolver().key_hash(reference) != hash {
-                return None;
-            }
-            key.resize(meta.key_bytes(), 0);
-            item.copy_key(meta, key);
-            let presence = self.presence(reference, item.extension(meta), now);
-            Some(presence == Presence::Here)
-        });
-        found == Some(true)
-    }
-
     /// The version of the item of `key`, and its [bytes](Self::item_bytes).
     pub fn item_bytes_of(
         &self,
@@ -264,7 +246,8 @@ impl Store {
         false
     }
 
-    /// Locks a key, with a free slot if one is needed, for which the index may grow beyond its share.
+    /// Locks a key, with a free slot if one is needed, for which the index may grow beyond its
+    /// share.
     fn lock_to_put(&self, hash: KeyHash, needs_slot: bool) -> Option<Locked<'_, Items>> {
         if !needs_slot {
             return Some(self.index.lock(hash));

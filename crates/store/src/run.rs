@@ -14,7 +14,7 @@ use crate::{
 
 /// What an operation did to its item.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Change {
+pub enum ItemChange {
     /// Nothing that anybody else sees.
     Unchanged,
     /// It stored an item of so many [bytes](Store::item_bytes).
@@ -39,7 +39,8 @@ const DIGITS_MAX: usize = 20;
 impl Store {
     /// Executes `operation`, a write of `value`; whatever it writes, an expiry or a mark included,
     /// gets `version`. It never evicts, and stores nothing that takes more than `room_max` bytes.
-    /// `view` is shown the item that a read finds, perhaps more than once: what it saw last is true.
+    /// `view` is shown the item that a read finds, perhaps more than once: what it saw last is
+    /// true.
     ///
     /// What it says of the change holds if nobody else writes the key meanwhile.
     #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
@@ -54,7 +55,11 @@ impl Store {
         version: Cas,
         room_max: u32,
         mut view: impl FnMut(&ItemView<'_>),
-    ) -> (Outcome, Change) {
+    ) -> (Outcome, ItemChange) {
+        if operation.is_read() {
+            let outcome = self.execute(writer, now, (key, hash), operation, value, &mut view);
+            return (outcome, ItemChange::Unchanged);
+        }
         let before = self.status_of(writer, now, key, hash);
         let need = bytes_at_most(
             key,
@@ -64,7 +69,7 @@ impl Store {
             self.item_max(),
         );
         if need > room_max {
-            return (Outcome::Missing, Change::Outgrown);
+            return (Outcome::Missing, ItemChange::Outgrown);
         }
         let operation = with_version(operation, version);
         let evicts_freely = std::mem::replace(&mut writer.evicts_freely, false);
@@ -76,7 +81,7 @@ impl Store {
             let ends = there.map(|there| there.ttl_seconds);
             // An item without a place for its end has to be written anew.
             if end.is_some_and(|end| ends.is_some_and(|ends| ends != end.remaining_seconds(now))) {
-                return (outcome, Change::NoRoom);
+                return (outcome, ItemChange::NoRoom);
             }
             if end.is_some() || (get.recache.is_some() && status.won) {
                 self.give_version(writer, now, key, hash, version);
@@ -86,11 +91,11 @@ impl Store {
         let change = match (before, after) {
             (_, Some(after)) if after.cas == version => {
                 let bytes = Self::item_bytes(key.bytes().len(), after.value_bytes as usize);
-                Change::Stored(bytes)
+                ItemChange::Stored(bytes)
             }
-            (Some(_), None) => Change::Removed,
-            _ if is_out_of_memory(&outcome) => Change::NoRoom,
-            _ => Change::Unchanged,
+            (Some(_), None) => ItemChange::Removed,
+            _ if is_out_of_memory(&outcome) => ItemChange::NoRoom,
+            _ => ItemChange::Unchanged,
         };
         (outcome, change)
     }

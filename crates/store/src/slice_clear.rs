@@ -17,7 +17,7 @@ use curtail_types::{Cas, KeyHash, Now};
 use crate::{
     Store, Writer,
     item::{INCARNATIONS, Kind},
-    slices::Bug,
+    slices::SliceBug,
     store::{Found, Presence},
     sync::{AtomicBool, AtomicU8, AtomicU64, Mutex, MutexGuard, Ordering, lock, try_lock},
 };
@@ -133,9 +133,9 @@ impl Cleared {
 }
 
 impl Store {
-    /// What is in a slice now and older than `before`, or all of it, is gone when this returns; what
-    /// is written later is there, whatever its version. Cheap unless a slice is cleared eight times
-    /// while the memory of the first is still being taken back.
+    /// What is in a slice now and older than `before`, or all of it, is gone when this returns;
+    /// what is written later is there, whatever its version. Cheap unless a slice is cleared eight
+    /// times while the memory of the first is still being taken back.
     pub fn clear_slice(&self, writer: &mut Writer, now: Now, slice: u16, before: Option<Cas>) {
         let Some(clears) = self.slices.get().map(|slices| &slices.clears) else {
             return;
@@ -146,7 +146,7 @@ impl Store {
         if !cleared.is_written.load(Ordering::Relaxed) {
             return;
         }
-        let plants = self.plants(Bug::ClearsLastIncarnation);
+        let plants = self.plants(SliceBug::ClearsLastIncarnation);
         loop {
             let mut made = lock(&clears.made);
             self.room.note_cleared(true);
@@ -241,7 +241,7 @@ impl Store {
         for cleared in &clears.slices {
             match cleared.last.load(Ordering::Relaxed) {
                 0 => {}
-                last if last <= made || self.plants(Bug::SweepEndsAll) => cleared.end(),
+                last if last <= made || self.plants(SliceBug::SweepEndsAll) => cleared.end(),
                 _ => is_left = true,
             }
         }

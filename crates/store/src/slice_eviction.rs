@@ -1,11 +1,11 @@
 //! Evicts from slices that this node orders for others: its machines decide, and tell the others.
 //!
-//! One drain judges the items of all slices as on a server alone. What it would drop goes at once if
-//! its slice is free; else it is *condemned*: it stays where it is and waits for the stage of its
-//! slice, whose machine asks for it with [`Store::evict_slices`]. If it has been read since, it
-//! stays after all; if the slice is ordered by another node, it moves on to main and is marked once,
-//! for nobody here sees its reads. So a stage evicts what the policy gives up of everything, however
-//! few of the items are its own.
+//! One drain judges the items of all slices as on a server alone. What it would drop goes at once
+//! if its slice is free; else it is *condemned*: it stays where it is and waits for the stage of
+//! its slice, whose machine asks for it with [`Store::evict_slices`]. If it has been read since, it
+//! stays after all; if the slice is ordered by another node, it moves on to main and is marked
+//! once, for nobody here sees its reads. So a stage evicts what the policy gives up of everything,
+//! however few of the items are its own.
 
 use std::ops::ControlFlow;
 
@@ -14,19 +14,17 @@ use curtail_types::{KeyHash, Now, RouteHash};
 
 use crate::{
     Store, Writer,
-    counters::Count,
     eviction::{Fate, Queue, fate},
     item::Kind,
-    open_segments::NoSegment,
     reclaim::{ITEMS_A_TURN, Progress},
-    slices::{Bug, Condemned, Slices},
+    slices::{Condemned, SliceBug, Slices},
     store::{Found, Items, Presence},
     sync::Ordering,
 };
 
 /// What becomes of an item that the policy drops.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum DropFate {
     /// It goes.
     Drop,
     /// It waits where it is for its stage.
@@ -42,6 +40,15 @@ impl Store {
     /// Whether the store may evict anything.
     pub fn evicts(&self) -> bool {
         self.config().evict
+    }
+
+    /// Whether making room for a writer may cost live items, on a node those of free slices.
+    pub(crate) fn evicts_for(&self, writer: &Writer) -> bool {
+        self.config().evict
+            && match self.slices.get() {
+                None => writer.evicts_freely,
+                Some(slices) => writer.evicts_freely && slices.is_any_free(),
+            }
     }
 
     /// Whether a stage should evict now: less room is free than there should be, and something of
@@ -60,8 +67,8 @@ impl Store {
 
     /// Evicts about `bytes` bytes of items in slices of `stage` that `may_evict` names, and shows
     /// `evicted` the slice and the route hash of each; returns the bytes. Handles at most so many
-    /// items as [`Store::maintain`] does in a turn, and so may come to less: then it is to be called
-    /// again, in another turn.
+    /// items as [`Store::maintain`] does in a turn, and so may come to less: then it is to be
+    /// called again, in another turn.
     pub fn evict_slices(
         &self,
         writer: &mut Writer,
@@ -126,9 +133,9 @@ impl Store {
     }
 
     /// What becomes of a locked item that the policy drops.
-    pub(crate) fn verdict(&self, hash: KeyHash, reference: u64, mark: u8) -> Verdict {
+    pub(crate) fn drop_fate(&self, hash: KeyHash, reference: u64, mark: u8) -> DropFate {
         let Some(slices) = self.slices.get() else {
-            return Verdict::Drop;
+            return DropFate::Drop;
         };
         let slice = slices.of(self.index.resolver().route(reference));
         let condemned = Condemned {
@@ -137,12 +144,12 @@ impl Store {
             slice,
             mark,
         };
-        if slices.is_free(slice) || slices.planted(Bug::EvictsUnasked) {
-            Verdict::Drop
+        if slices.is_free(slice) || slices.planted(SliceBug::EvictsUnasked) {
+            DropFate::Drop
         } else if slices.condemn(condemned) {
-            Verdict::Waits
+            DropFate::Waits
         } else {
-            Verdict::Stays
+            DropFate::Stays
         }
     }
 
@@ -181,7 +188,7 @@ impl Store {
         }
         let queue = self.queue_of(reference);
         let mark = locked.mark(position);
-        let is_read = mark > condemned.mark && !self.plants(Bug::ReadsIgnored);
+        let is_read = mark > condemned.mark && !self.plants(SliceBug::ReadsIgnored);
         let is_read = is_read || self.is_kept(hash);
         if is_read || !may_evict(slice) {
             self.spare(writer, now, &mut locked, found, (queue, is_read));
@@ -196,7 +203,7 @@ impl Store {
         bytes as u64
     }
 
-    /// Moves an item on that stays after all. Without room it stays where it is.
+    /// Moves an item on that stays after all.
     fn spare(
         &self,
         writer: &Writer,
@@ -211,9 +218,7 @@ impl Store {
             Fate::Drop if is_read => (queue, mark),
             Fate::Drop => (Queue::Main, mark.max(1)),
         };
-        match self.relocate(writer, now, locked, found, queue, mark, None) {
-            Ok(()) => writer.count(Count::Moved),
-            Err(NoSegment) => {}
-        }
+        // Without room it stays where it is.
+        let _ = self.relocate(writer, now, locked, found, queue, mark, None);
     }
 }

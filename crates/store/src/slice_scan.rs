@@ -3,7 +3,7 @@
 use curtail_table::Walk;
 use curtail_types::{Now, RouteHash};
 
-use crate::{Store, item::Kind, large_values::Value, slices::route_of, store::Presence};
+use crate::{Store, by_route::route_of, item::Kind, large_values::Value, store::Presence};
 
 /// How far a scan is; the default one begins. Dropping it ends the scan.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Store {
     /// An item that is there from the first call to the last is shown at least once, one that moves
     /// in the index perhaps twice; of one that is written or removed meanwhile nothing is promised.
     /// A cursor may rest as long as it likes. Nothing is shown without slices.
-    pub fn scan(
+    pub fn scan_slices(
         &self,
         now: Now,
         mut from: ScanCursor,

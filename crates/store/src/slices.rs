@@ -11,21 +11,15 @@
 use std::collections::VecDeque;
 
 use curtail_types::{Key, KeyHash, RouteHash};
-use twox_hash::XxHash3_64;
 
 use crate::{
     Store,
+    by_route::route_of,
     item::Meta,
     promises::Promises,
     slice_clear::Clears,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
 };
-
-/// The hash that places a key on nodes and in a slice, the same everywhere.
-#[inline]
-pub fn route_of(key: &[u8]) -> RouteHash {
-    RouteHash(XxHash3_64::oneshot(key))
-}
 
 /// The slices of a node, and the stages that its workers divide them into.
 #[derive(Debug)]
@@ -38,7 +32,7 @@ pub(crate) struct Slices {
     pub(crate) clears: Clears,
     pub(crate) promises: Promises,
     #[cfg(test)]
-    pub(crate) bug: Bug,
+    pub(crate) bug: SliceBug,
 }
 
 /// What waits for one stage.
@@ -64,7 +58,7 @@ pub(crate) struct Condemned {
 /// Errors that a test plants and must catch.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(not(test), allow(dead_code))] // Named in the code that would have them, made by tests.
-pub(crate) enum Bug {
+pub(crate) enum SliceBug {
     #[default]
     None,
     /// Segments are not kept for what is promised.
@@ -102,19 +96,19 @@ impl Slices {
             clears: Clears::new(count),
             promises: Promises::new(),
             #[cfg(test)]
-            bug: Bug::None,
+            bug: SliceBug::None,
         }
     }
 
     /// The same with an error planted.
     #[cfg(test)]
-    pub(crate) fn with_bug(count: u16, stages: u16, bug: Bug) -> Self {
+    pub(crate) fn with_bug(count: u16, stages: u16, bug: SliceBug) -> Self {
         let slices = Self::new(count, stages);
         Self { bug, ..slices }
     }
 
     #[inline(always)]
-    pub(crate) fn planted(&self, bug: Bug) -> bool {
+    pub(crate) fn planted(&self, bug: SliceBug) -> bool {
         #[cfg(test)]
         return self.bug == bug;
         #[cfg(not(test))]
@@ -155,7 +149,8 @@ impl Slices {
 
     /// Has an item wait for the stage of its slice; whether it may.
     pub(crate) fn condemn(&self, condemned: Condemned) -> bool {
-        if condemned.slice % self.stages != 0 && self.planted(Bug::OtherStagesStay) {
+        let is_other = !condemned.slice.is_multiple_of(self.stages);
+        if is_other && self.planted(SliceBug::OtherStagesStay) {
             return false;
         }
         let stage = self.stage(condemned.slice % self.stages);
@@ -197,6 +192,7 @@ impl Store {
     /// call changes nothing.
     pub fn set_slices(&self, slices: u16, stages: u16) {
         let _ = self.slices.set(Slices::new(slices, stages));
+        self.follow_low_water();
     }
 
     /// Whether the store may evict items of a slice whenever it needs room: this node alone has
@@ -207,7 +203,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn plants(&self, bug: Bug) -> bool {
+    pub(crate) fn plants(&self, bug: SliceBug) -> bool {
         self.slices.get().is_some_and(|slices| slices.planted(bug))
     }
 
@@ -218,7 +214,7 @@ impl Store {
             None => meta,
             Some(slices) => {
                 let slice = slices.of(route_of(key.bytes()));
-                if slices.planted(Bug::WritesFormerIncarnation) {
+                if slices.planted(SliceBug::WritesFormerIncarnation) {
                     return meta;
                 }
                 meta.with_incarnation(slices.clears.incarnation(slice))
@@ -228,30 +224,4 @@ impl Store {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: a slice has the keys that all nodes think it has. Method: the borders of the hashes.
-    #[test]
-    fn slices_are_equal_parts_of_the_hashes() {
-        let slices = Slices::new(256, 2);
-        assert_eq!(slices.of(RouteHash(0)), 0);
-        assert_eq!(slices.of(RouteHash(u64::MAX)), 255);
-        assert_eq!(slices.of(RouteHash(1 << 56)), 1);
-        assert_eq!(slices.of(RouteHash((1 << 56) - 1)), 0);
-    }
-
-    /// Goal: free slices are counted once, however often they are said to be free.
-    #[test]
-    fn free_slices_are_counted() {
-        let slices = Slices::new(4, 1);
-        assert!(!slices.is_any_free() && !slices.is_free(1));
-        slices.set_free(1, true);
-        slices.set_free(1, true);
-        assert!(slices.is_any_free() && slices.is_free(1) && !slices.is_free(2));
-        slices.set_free(1, false);
-        slices.set_free(1, false);
-        slices.set_free(9, true);
-        assert!(!slices.is_any_free());
-    }
-}
+mod tests;

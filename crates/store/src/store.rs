@@ -9,10 +9,11 @@ use curtail_table::{
     Counters as IndexCounters, Hint, Index, IndexConfig, Locked, Position, Reference, Resolver,
     TableError,
 };
-use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, RouteHash, WriterId};
+use curtail_types::{Cas, Exptime, HybridClock, Key, KeyHash, Now, RouteHash, WriterId};
 
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
+    by_route::{KeyHasher, route_of},
     counters::{Count, Ledger, WriterCounters},
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     eviction_events::EvictionRecord,
@@ -22,7 +23,7 @@ use crate::{
     open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
-    slices::{Slices, route_of},
+    slices::Slices,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     write::ChangeContext,
 };
@@ -115,28 +116,7 @@ const CAS_LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 #[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) segments: Arc<Segments>,
-    hasher: Hasher,
-}
-
-/// How keys are hashed.
-#[derive(Clone, Copy, Debug)]
-struct Hasher {
-    seed: HashSeed,
-    by_route: bool,
-}
-
-impl Hasher {
-    #[inline]
-    fn hash(self, key: &[u8]) -> KeyHash {
-        match self.by_route {
-            false => self.seed.hash(key),
-            true => self.hash_of_route(route_of(key)),
-        }
-    }
-
-    fn hash_of_route(self, route: RouteHash) -> KeyHash {
-        self.seed.hash(&route.0.to_le_bytes())
-    }
+    hasher: KeyHasher,
 }
 
 impl Items {
@@ -271,10 +251,7 @@ impl Store {
         let segments = Arc::new(segments);
         let items = Items {
             segments: Arc::clone(&segments),
-            hasher: Hasher {
-                seed: config.hash_seed,
-                by_route: config.hash_by_route,
-            },
+            hasher: KeyHasher::new(&config),
         };
         let slots_max = index_slots_max(limit);
         let index = Index::new(
@@ -331,13 +308,12 @@ impl Store {
     /// The hash of `key`, computed once per request and passed to every other call.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        self.index.resolver().hasher.hash(key)
+        self.hasher().hash(key)
     }
 
-    /// The hash of the keys with this route hash, if the store hashes
-    /// [by route](StoreConfig::hash_by_route).
-    pub fn hash_of_route(&self, route: RouteHash) -> KeyHash {
-        self.index.resolver().hasher.hash_of_route(route)
+    #[inline]
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.index.resolver().hasher
     }
 
     /// First stage of a batch: asks the memory for both buckets of `hash`.

@@ -5,7 +5,7 @@
 //! nothing. Larger ones are written outside the lock into words that nobody else sees, and
 //! published under it.
 
-use curtail_segments::Claim;
+use curtail_segments::SegmentClaim;
 use curtail_table::Locked;
 use curtail_types::{Cas, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetMode, SetOutcome};
 
@@ -17,7 +17,7 @@ use crate::{
     large_values::{Chain, Plan, Value, give_up},
     open_segments::{NoSegment, RESERVE, Slot},
     reclaim::ITEMS_A_TURN,
-    slices::Bug,
+    slices::SliceBug,
     store::{Found, Items},
     ttl_buckets::expiry_note,
 };
@@ -42,10 +42,10 @@ pub(crate) enum Taker {
 }
 
 impl Taker {
-    pub(crate) fn claim(self) -> Claim {
+    pub(crate) fn claim(self) -> SegmentClaim {
         match self {
-            Self::Writer => Claim::Beyond(RESERVE),
-            Self::Promised => Claim::Kept,
+            Self::Writer => SegmentClaim::Beyond(RESERVE),
+            Self::Promised => SegmentClaim::Kept,
         }
     }
 }
@@ -364,7 +364,7 @@ impl Store {
     ) -> Slot {
         match taker {
             Taker::Writer => self.room.slot(writer.group(), queue, expiry, now),
-            Taker::Promised if self.plants(Bug::SharesSegments) => {
+            Taker::Promised if self.plants(SliceBug::SharesSegments) => {
                 self.room.slot(writer.group(), queue, expiry, now)
             }
             Taker::Promised => self.room.promised_slot(queue, expiry, now),

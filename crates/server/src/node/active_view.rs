@@ -25,12 +25,18 @@ pub(crate) struct InForce {
     pub(crate) slices: Arc<SliceView>,
     /// What the placement shall reach.
     pub(crate) goal: PlacementGoal,
+    /// The placement is as it shall be. While it is not, no key becomes hot: each view drops all
+    /// copies.
+    pub(crate) is_settled: bool,
 }
 
 impl InForce {
-    /// Whether the placement is as it shall be.
-    pub(crate) fn is_settled(&self) -> bool {
-        is_settled(&self.slices, &self.goal)
+    pub(super) fn new(slices: Arc<SliceView>, goal: PlacementGoal) -> Self {
+        Self {
+            is_settled: is_settled(&slices, &goal),
+            slices,
+            goal,
+        }
     }
 
     /// The primary of a slice.

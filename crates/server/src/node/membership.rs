@@ -203,10 +203,7 @@ impl Observer for Watcher {
         // Another process may have taken this node's place.
         let is_member = own_life(roster, me) == self.life;
         let slices = roster.slices().filter(|_| is_member);
-        let in_force = slices.map(|slices| InForce {
-            slices: Arc::clone(slices),
-            goal: roster.goal(),
-        });
+        let in_force = slices.map(|slices| InForce::new(Arc::clone(slices), roster.goal()));
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
     }

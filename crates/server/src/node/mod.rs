@@ -46,9 +46,7 @@ use curtail_consistency::{
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
 use curtail_membership::{MemberHandle, StoreAsked};
-use curtail_types::{
-    Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, ViewNumber, WriterId,
-};
+use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, WriterId};
 use tracing::warn;
 
 use crate::{
@@ -328,7 +326,7 @@ impl Cluster {
         let members = slices.map_or(NodeSet::NONE, |slices| slices.members);
         let holders = rows().fold(NodeSet::NONE, |all, (_, row)| all.union(row.holders));
         let wanted = replicas.min(members.len().max(1));
-        let moving = in_force.as_ref().is_some_and(|now| !now.is_settled());
+        let moving = in_force.as_ref().is_some_and(|now| !now.is_settled);
         stat("cluster_node", u64::from(me.0));
         stat(
             "cluster_view",
@@ -418,15 +416,6 @@ impl Cluster {
         if let Some(member) = self.member.get() {
             member.heard(from, heartbeat);
         }
-    }
-
-    /// Another node knows of this view.
-    fn heard_of(&self, view: ViewNumber, from: NodeId) {
-        let heartbeat = Heartbeat {
-            view,
-            ..Heartbeat::default()
-        };
-        self.heard(from, heartbeat);
     }
 
     /// Has the links tell that this node is there. Only the membership's thread calls this.

@@ -21,6 +21,7 @@ use crate::{
         flush::Flushes,
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
+        hot_keys::HeatLook,
         inbox::Inbox,
         news::PlanLook,
         requests_elsewhere::KeysUnderWay,
@@ -59,6 +60,7 @@ pub(crate) struct NodeWorker {
     woken: u64,
     pub(super) inbox: Inbox,
     pub(super) planned: PlanLook,
+    pub(super) heated: HeatLook,
     /// The last heartbeat that was passed on, and the last call: what it said and when.
     pub(super) beat: u64,
     pub(super) called: (u32, Instant),
@@ -98,6 +100,7 @@ impl NodeWorker {
             woken: 0,
             inbox: Inbox::default(),
             planned: PlanLook::default(),
+            heated: HeatLook::default(),
             beat: 0,
             called: (0, Instant::default()),
             delegated: 0,
@@ -182,6 +185,7 @@ impl NodeWorker {
         self.take_answers(cx);
         self.take_events(cx);
         self.plan();
+        self.heat();
         if self.index == 0 {
             self.flush_in_time(cx);
         }

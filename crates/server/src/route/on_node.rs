@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Pause before each turn, if a test injects one.
-const DOZE: Duration = Duration::from_millis(50);
+const DOZE: Duration = Duration::from_millis(10);
 
 // ---- the turn of a worker ----
 

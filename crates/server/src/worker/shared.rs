@@ -35,7 +35,6 @@ use crate::{
     },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    test_faults::Fault,
     worker::{
         mailbox::{Arrival, Mailbox},
         prefault::PagesThread,

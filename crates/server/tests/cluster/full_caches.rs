@@ -1,8 +1,12 @@
 //! What becomes of items in full nodes when a node dies or leaves (CL-3, CL-5..8).
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
 
-use curtail_testing::{Client, eventually};
+use curtail_testing::{Client, PATIENCE};
 use curtail_types::NodeId;
 
 use crate::{
@@ -80,19 +84,26 @@ fn keys(kind: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
 }
 
 /// Removes a node, and waits until the others have settled.
-fn remove(cluster: &mut Processes, id: usize, kills: bool) {
+fn remove(cluster: &mut Processes, (id, kills): (usize, bool), mut meanwhile: impl FnMut()) {
     match kills {
         true => cluster.kill(id),
         false => cluster.leave(id),
     }
     let others = cluster.shape.nodes - 1;
-    eventually("a node is removed", || {
+    let is_removed = |cluster: &Processes| {
         let roster = cluster.roster();
         let slices = roster.as_ref().and_then(|roster| roster.slices());
         slices.is_some_and(|slices| {
             slices.members.len() == others && !slices.members.contains(NodeId(id as u8))
         })
-    });
+    };
+    let started = Instant::now();
+    while !is_removed(cluster) {
+        assert!(started.elapsed() < 6 * PATIENCE, "the node is not removed");
+        meanwhile();
+        thread::sleep(Duration::from_millis(20));
+    }
+    println!("removed after {:?}", started.elapsed());
 }
 
 /// Goal: with two copies, a full cache loses none of its popular keys with a node, and nothing
@@ -135,8 +146,9 @@ fn popular_keys_stay(kills: bool) {
         absent.len()
     );
     absent.extend_from_slice(gone);
-    remove(&mut cluster, 2, kills);
+    // They stay popular.
     let client = &mut clients[0];
+    remove(&mut cluster, (2, kills), || drop(found(client, &kept)));
     let lost = kept.len() - found(client, &kept).len();
     let back = found(client, &absent).len();
     assert_eq!((lost, back), (0, 0), "lost, and back");
@@ -161,7 +173,7 @@ fn what_a_full_cluster_stored_has_its_copies() {
     let stored = set(&mut client, keys("key", 0..25_000).into_iter());
     let count = stored.len();
     assert!((5_000..25_000).contains(&count), "{count}");
-    remove(&mut cluster, 2, true);
+    remove(&mut cluster, (2, true), || ());
     assert_eq!(found(&mut client, &stored).len(), count);
 }
 
@@ -174,13 +186,13 @@ fn a_removal_drops_nothing_where_nothing_may_be_evicted() {
     let mut client = client(&mut cluster, 0);
     let mut stored = set(&mut client, keys("key", 0..12_000).into_iter());
     assert_eq!(stored.len(), 12_000);
-    remove(&mut cluster, 2, false);
+    remove(&mut cluster, (2, false), || ());
     assert_eq!(found(&mut client, &stored).len(), stored.len());
     let more = set(&mut client, keys("more", 0..30_000).into_iter());
     assert!(more.len() < 30_000, "the nodes are not full");
     stored.extend(more);
     cluster.leave(1);
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    thread::sleep(Duration::from_secs(3));
     let told = client.stat("curtail", "cluster_items_lost");
     let lost = stored.len() - found(&mut client, &stored).len();
     assert_eq!((lost, told), (0, 0), "of {}", stored.len());

@@ -148,9 +148,9 @@ fn who_was_replaced_does_not_come_back() {
     };
     all_answer(&mut client);
     all_answer(&mut other);
+    await_placement(&mut other, 3);
     let view = other.stat("curtail", "cluster_view");
     let relayed = other.stat("curtail", "cluster_relayed");
-    await_placement(&mut other, 3);
     for round in 0..20 {
         thread::sleep(Duration::from_millis(100));
         for number in 0..30 {

@@ -1,5 +1,9 @@
 //! What can be asked of figures: every option, declared once.
 
+use std::fmt;
+
+use curtail_workload::WriteGaps;
+
 use super::parameters::Value;
 use crate::{
     c4::{
@@ -8,7 +12,7 @@ use crate::{
     },
     cckvs::{ClusterCosts, Hardware},
     command::{count, name_of},
-    costs::{CostsError, FullCosts},
+    costs::FullCosts,
     juneberry::DatagramTable,
 };
 
@@ -131,6 +135,13 @@ options! {
     /// Juneberry: Twitter's clusters: 12, 19, 27 or 31.
     #[arg(value_delimiter = ',')]
     Cluster "cluster" "cluster" cluster: Vec<u16>,
+    /// Juneberry, Fig. 2: clients that share the requests of a cluster, as 1000 or 100,10000.
+    #[arg(value_delimiter = ',')]
+    Clients "clients" "clients" clients: Vec<u32>,
+    /// Juneberry, Fig. 2: the published table of Twitter's clusters, or traces in its format, one
+    /// file for each cluster.
+    #[arg(value_delimiter = ',', value_parser = file(WriteGaps::read))]
+    Twitter "twitter" "twitter" twitter: Vec<Given<Vec<WriteGaps>>>,
     /// Juneberry and ccKVS: lengths of values in bytes.
     #[arg(value_delimiter = ',')]
     ValueBytes "value-bytes" "value" value_bytes: Vec<u32>,
@@ -236,6 +247,11 @@ files_are_shown! {
     DatagramTable: DatagramTable::built_in(),
     ClusterCosts: ClusterCosts::built_in(),
     Hardware: Hardware::paper(),
+    Vec<WriteGaps>: [WriteGaps {
+        requests_per_s: Some(1e3),
+        sets: 0.5,
+        recorded: None,
+    }].to_vec(),
 }
 
 impl Options {
@@ -267,12 +283,12 @@ impl Options {
     }
 }
 
-/// Reads a file of costs.
-fn file<T>(
-    parse: fn(&str) -> Result<T, CostsError>,
+/// Reads a file.
+fn file<T, E: fmt::Display>(
+    parse: fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Given<T>, String> + Clone {
     move |path| {
-        let named = |error: &dyn std::error::Error| format!("{path}: {error}");
+        let named = |error: &dyn fmt::Display| format!("{path}: {error}");
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
         let costs = parse(&text).map_err(|error| named(&error))?;
         let path = path.into();

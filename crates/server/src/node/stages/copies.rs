@@ -112,6 +112,7 @@ impl HotCopies {
         }
     }
 
+    /// How many there are, with keys whose items are the copies.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }

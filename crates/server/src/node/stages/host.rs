@@ -9,7 +9,7 @@ use curtail_consistency::{
     slice_view::{RowChange, SliceId},
 };
 use curtail_dispatch::SharedState;
-use curtail_store::{Change, Image};
+use curtail_store::{Image, ItemChange};
 use curtail_types::{
     Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation, Outcome,
     RouteHash, Set, SetOutcome,
@@ -64,13 +64,13 @@ impl<'a> StageHost<'a, '_, '_> {
         let room = (version, waiting.size);
         let (outcome, change) = store_cx.run(&request, hash, room, &mut waiting.value);
         waiting.next = match (change, waiting.next) {
-            (Change::Outgrown, _) => Next::Again,
+            (ItemChange::Outgrown, _) => Next::Again,
             (_, Next::Again) => Next::Answer,
             (_, next) => next,
         };
-        if matches!(change, Change::NoRoom | Change::Outgrown) {
+        if matches!(change, ItemChange::NoRoom | ItemChange::Outgrown) {
             return match change {
-                Change::NoRoom => RunResult::NoRoom,
+                ItemChange::NoRoom => RunResult::NoRoom,
                 _ => RunResult::Unchanged,
             };
         }
@@ -86,8 +86,8 @@ impl<'a> StageHost<'a, '_, '_> {
         waiting.end = End::of(ended);
         waiting.shown = version;
         match change {
-            Change::Stored(bytes) => RunResult::Stored(bytes),
-            Change::Removed => RunResult::Removed,
+            ItemChange::Stored(bytes) => RunResult::Stored(bytes),
+            ItemChange::Removed => RunResult::Removed,
             _ => RunResult::Unchanged,
         }
     }

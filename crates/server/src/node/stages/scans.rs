@@ -98,7 +98,7 @@ impl SliceScans {
             }
         };
         let (store, now) = (&store_cx.store, store_cx.now);
-        let cursor = store.scan(now, cursor, BUCKETS_PER_STEP, &mut found);
+        let cursor = store.scan_slices(now, cursor, BUCKETS_PER_STEP, &mut found);
         let is_done = cursor.is_end();
         self.cursor = Some(cursor).filter(|_| !is_done);
         for member in &mut self.members {

@@ -17,7 +17,6 @@ mod cluster_file;
 mod drain;
 mod error;
 mod member;
-pub mod old;
 mod roster;
 mod secret;
 mod store;

@@ -74,7 +74,7 @@ pub struct SliceShare {
 #[non_exhaustive]
 pub enum RosterError {
     /// It is not what a curtail of this version writes.
-    #[error("no valid roster of a cluster: {0}")]
+    #[error("no valid view of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
     #[error("in form {0}, and this curtail reads form {FORM}: upgrade this node")]

@@ -69,8 +69,8 @@ pub enum ReplicaEvent<'a> {
     Tick,
     /// Another view is in force: members that it removed are fenced.
     View(&'a SliceView),
-    /// What the placement wants of a slice of which this node is the primary, in the view that is in
-    /// force: in another one it is said again, if it is still wanted.
+    /// What the placement wants of a slice of which this node is the primary, in the view that is
+    /// in force: in another one it is said again, if it is still wanted.
     Wanted(SliceId, RowStep),
     /// A request of a client, or one that another node forwarded.
     Request(ReplicaRequest),

@@ -36,3 +36,6 @@ pub use interface::{
 pub use machine::Replica;
 pub use message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
 pub use mutant::ReplicaMutant;
+
+#[cfg(test)]
+mod tests;

@@ -72,8 +72,8 @@ impl StoreContext {
     }
 
     /// Executes a write of which the protocol between nodes chooses the version, with room for so
-    /// many bytes at most; what it shows of a value is in `into` then. No outcome if the value is too
-    /// long to be copied and nothing more may be leased.
+    /// many bytes at most; what it shows of a value is in `into` then. No outcome if the value is
+    /// too long to be copied and nothing more may be leased.
     pub(crate) fn run(
         &mut self,
         request: &ItemRequest<'_>,

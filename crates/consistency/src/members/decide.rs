@@ -37,8 +37,8 @@ impl MemberMachine {
         }
     }
 
-    /// Whether it has had nothing for long enough that the others know of it, and have the answers to
-    /// what they asked it before.
+    /// Whether it has had nothing for long enough that the others know of it, and have the answers
+    /// to what they asked it before.
     fn is_empty(&self) -> bool {
         let wait_ns = EMPTY_HEARTBEATS * self.config.heartbeat_ns;
         let since = self.empty_since;

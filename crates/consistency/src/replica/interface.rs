@@ -9,8 +9,8 @@ named_enum! {
     /// How the copies of a hot key agree (ccKVS, section 5).
     #[derive(Default)]
     pub enum Model {
-        /// Sequential consistency per key: a write is done when its primary has it, the others hear of
-        /// it soon.
+        /// Sequential consistency per key: a write is done when its primary has it, the others hear
+        /// of it soon.
         Sc = "sc",
         /// Linearizability: a write is done when every copy has it.
         #[default]

@@ -21,7 +21,7 @@ use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 
 /// The view that this node acts on.
 #[derive(Clone, Debug)]
-pub(crate) struct InForce {
+pub(crate) struct ViewInForce {
     pub(crate) slices: Arc<SliceView>,
     /// What the placement shall reach.
     pub(crate) goal: PlacementGoal,
@@ -30,7 +30,7 @@ pub(crate) struct InForce {
     pub(crate) is_settled: bool,
 }
 
-impl InForce {
+impl ViewInForce {
     pub(super) fn new(slices: Arc<SliceView>, goal: PlacementGoal) -> Self {
         Self {
             is_settled: is_settled(&slices, &goal),
@@ -52,7 +52,7 @@ impl InForce {
 pub(crate) struct Views {
     /// Counts the views; a worker compares it once a turn.
     generation: AtomicU64,
-    current: Mutex<Option<Arc<InForce>>>,
+    current: Mutex<Option<Arc<ViewInForce>>>,
 }
 
 /// Numbers that threads pass, one after the other.
@@ -71,7 +71,7 @@ impl Views {
         }
     }
 
-    pub(crate) fn put_in_force(&self, next: Option<Arc<InForce>>) {
+    pub(crate) fn put_in_force(&self, next: Option<Arc<ViewInForce>>) {
         *lock(&self.current) = next;
         self.generation.fetch_add(1, Relaxed);
     }
@@ -81,7 +81,7 @@ impl Views {
         self.generation.load(Relaxed)
     }
 
-    pub(crate) fn current(&self) -> Option<Arc<InForce>> {
+    pub(crate) fn current(&self) -> Option<Arc<ViewInForce>> {
         lock(&self.current).clone()
     }
 }

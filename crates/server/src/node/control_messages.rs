@@ -1,5 +1,5 @@
-//! Control messages between nodes that are not about a key: heartbeats, the clock, what a view is to
-//! change, and the hot list.
+//! Control messages between nodes that are not about a key: heartbeats, the clock, what a view is
+//! to change, and the hot list.
 //!
 //! ```text
 //!   Beat, Call --------> every member, several times in a lease; a Call comes back as an Echo,

@@ -5,8 +5,8 @@
 //!                <------------ done, in view v --------+
 //! ```
 //!
-//! A slice that is handed over meanwhile could be missed by both of its primaries. So a node says in
-//! which view it has emptied its slices, and an order that was not carried out everywhere in the
+//! A slice that is handed over meanwhile could be missed by both of its primaries. So a node says
+//! in which view it has emptied its slices, and an order that was not carried out everywhere in the
 //! same view begins again. One for later is kept by every node, which empties what it has then.
 
 use curtail_codec::node::NodeRequest;

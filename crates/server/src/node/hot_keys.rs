@@ -1,5 +1,5 @@
-//! Which keys are hot: every node reports what its clients ask for most, the coordinator makes a list
-//! of it, and each primary has its keys of the list become hot.
+//! Which keys are hot: every node reports what its clients ask for most, the coordinator makes a
+//! list of it, and each primary has its keys of the list become hot.
 //!
 //! ```text
 //!   workers' reports --> report --> coordinator (the lowest member) --> list --> every member

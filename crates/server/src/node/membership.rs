@@ -26,7 +26,7 @@ use crate::{
     config::{Config, start_error::StartError},
     log::component,
     node::{
-        Cluster, InForce,
+        Cluster, ViewInForce,
         control_messages::News,
         host::{NodeArrival, NodeHost},
     },
@@ -203,7 +203,7 @@ impl Observer for Watcher {
         // Another process may have taken this node's place.
         let is_member = own_life(roster, me) == self.life;
         let slices = roster.slices().filter(|_| is_member);
-        let in_force = slices.map(|slices| InForce::new(Arc::clone(slices), roster.goal()));
+        let in_force = slices.map(|slices| ViewInForce::new(Arc::clone(slices), roster.goal()));
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
     }
@@ -251,7 +251,7 @@ fn own_life(roster: &Roster, me: NodeId) -> u64 {
 }
 
 impl Watcher {
-    fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
+    fn put_in_force(&self, in_force: Option<Arc<ViewInForce>>) {
         self.cluster.put_in_force(in_force);
         self.wake();
     }

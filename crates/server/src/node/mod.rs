@@ -13,8 +13,8 @@
 //! ```
 //!
 //! `active_view` is the view that this node acts on, `membership` who brings it. The protocol is
-//! `curtail_consistency::replica`; `stages` is its host. Everything is owned by workers: there is no
-//! thread of the cluster on the path of a request.
+//! `curtail_consistency::replica`; `stages` is its host. Everything is owned by workers: there is
+//! no thread of the cluster on the path of a request.
 
 mod active_view;
 mod clock;
@@ -41,7 +41,7 @@ use curtail_consistency::{
     cluster_clock::Reading,
     members::Heartbeat,
     replica::{Gate, Model, ReplicaConfig},
-    slice_view::{RowChange, SliceId, SliceRow, slice_of},
+    slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
 };
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
@@ -67,14 +67,13 @@ use crate::{
 };
 
 pub(crate) use crate::node::{
-    active_view::InForce,
+    active_view::ViewInForce,
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
     stages::{Completed, STAGES},
     worker::NodeWorker,
 };
-pub(crate) use curtail_consistency::slice_view::SLICES;
 
 /// A longer value travels on a connection of its own.
 const LARGE_BYTES: usize = 4 << 10;
@@ -93,7 +92,7 @@ pub(crate) struct Cluster {
     views: Views,
     clock: WallClock,
     /// A view that is to be in force as soon as the clock is set.
-    unset: Mutex<Option<Arc<InForce>>>,
+    unset: Mutex<Option<Arc<ViewInForce>>>,
     pub(crate) marks: Marks,
     pub(crate) connector: ConnectorHandle,
     member: OnceLock<MemberHandle>,
@@ -251,7 +250,8 @@ impl Cluster {
 
     /// Whether a request for `key` runs here at `now` as on a server that is alone.
     pub(crate) fn runs_here(&self, now: Instant, key: RouteHash, access: Access) -> bool {
-        let here = |in_force: Arc<InForce>| matches!(self.place(&in_force, key, access), Way::Here);
+        let here =
+            |in_force: Arc<ViewInForce>| matches!(self.place(&in_force, key, access), Way::Here);
         self.holds_lease(now) && self.views.current().is_some_and(here)
     }
 
@@ -278,7 +278,7 @@ impl Cluster {
     }
 
     /// Has a view be in force, or none; if there is no common time yet, as soon as there is.
-    fn put_in_force(&self, next: Option<Arc<InForce>>) {
+    fn put_in_force(&self, next: Option<Arc<ViewInForce>>) {
         let mut unset = lock(&self.unset);
         if next.is_some() && !self.clock.is_set() {
             *unset = next;

@@ -15,7 +15,7 @@ use curtail_dispatch::{Seen, SeenGate, SharedState};
 use curtail_types::{Access, NodeId, RouteHash};
 
 use crate::{
-    node::{Cluster, InForce},
+    node::{Cluster, ViewInForce},
     test_faults::Fault,
 };
 
@@ -54,7 +54,7 @@ impl SeenKey {
 impl Cluster {
     /// Where a request for `key` runs.
     #[inline]
-    pub(crate) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
+    pub(crate) fn place(&self, in_force: &ViewInForce, key: RouteHash, access: Access) -> Way {
         let seen = self.keys.look(key);
         let slice = in_force.slices.slice_of(key);
         let (gate, word) = self.gates.look(slice);

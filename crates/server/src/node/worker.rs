@@ -17,7 +17,7 @@ use curtail_types::{Cas, Failure, Instant};
 use crate::{
     metrics::counters::Count,
     node::{
-        Cluster, InForce,
+        Cluster, ViewInForce,
         flush::Flushes,
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
@@ -37,7 +37,7 @@ pub(crate) struct NodeWorker {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) links: Links,
     generation: u64,
-    pub(super) in_force: Option<Arc<InForce>>,
+    pub(super) in_force: Option<Arc<ViewInForce>>,
     /// This node may answer in this turn.
     pub(crate) serves: bool,
     pub(super) spare: Spare,

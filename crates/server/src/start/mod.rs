@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use curtail_consistency::slice_view::SLICES;
 use curtail_runtime::{
     BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
     SocketOptions, ThreadId, bind_tcp, bind_udp, bind_unix,
@@ -628,7 +629,7 @@ fn open_store(
         }
     };
     if config.node.is_some() {
-        store.set_slices(node::SLICES, node::STAGES as u16);
+        store.set_slices(SLICES, node::STAGES as u16);
     }
     Ok((store, restored))
 }

@@ -67,9 +67,9 @@ pub(super) const TABLE: &[Family] = families! {
         {state="live"} number("cluster_nodes_live"),
         {state="placed"} number("cluster_nodes_placed");
     Gauge curtail_cluster_slices
-        "Slices of the view, by state: all, primary (this node orders their changes), held (by this \
-         node), catching_up (a holder catches up), under_replicated (fewer nodes are in sync than \
-         there shall be).":
+        "Slices of the view, by state: all, primary (this node orders their changes), held (by \
+         this node), catching_up (a holder catches up), under_replicated (fewer nodes are in \
+         sync than there shall be).":
         {state="all"} number("cluster_slices"),
         {state="primary"} number("cluster_slices_primary"),
         {state="held"} number("cluster_slices_held"),
@@ -120,7 +120,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_protocol_requests_total
         "Requests that needed the consistency protocol: messages to other holders of the key.":
         of(ClusterProtocol);
-    Counter curtail_cluster_keys_sent_total "Keys sent to nodes that become holders of their slices.":
+    Counter curtail_cluster_keys_sent_total
+        "Keys sent to nodes that become holders of their slices.":
         of(ClusterKeysSent);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

@@ -17,7 +17,7 @@ use crate::sync::{Mutex, lock};
 
 /// The copies of one stage.
 #[derive(Debug, Default)]
-pub(crate) struct HotCopies(Mutex<ByRoute<HotCopy>>);
+pub(crate) struct CopyTable(Mutex<ByRoute<HotCopy>>);
 
 /// What readers may see of one key.
 #[derive(Debug, Default)]
@@ -58,9 +58,9 @@ impl Hasher for RouteHasher {
     }
 }
 
-impl HotCopies {
-    /// Has `show` look at the copy of `key`, if there is one that readers may show: how a read of it
-    /// ends, and its value.
+impl CopyTable {
+    /// Has `show` look at the copy of `key`, if there is one that readers may show: how a read of
+    /// it ends, and its value.
     pub(crate) fn read<T>(
         &self,
         now: Now,
@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    fn shown(copies: &HotCopies, seconds: u64) -> Option<(Outcome, Vec<u8>)> {
+    fn shown(copies: &CopyTable, seconds: u64) -> Option<(Outcome, Vec<u8>)> {
         copies.read(now(seconds), KEY, |outcome, value| {
             (outcome, value.to_vec())
         })
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_shown_while_it_is_valid_and_has_a_value_until_it_expires() {
-        let copies = HotCopies::default();
+        let copies = CopyTable::default();
         copies.show(KEY, (Cas(1), CopyState::Valid), None);
         assert_eq!(shown(&copies, 5), None, "the stored item is the copy");
         let image = Image {

@@ -16,7 +16,7 @@ use curtail_types::{
 };
 
 use super::{
-    HotCopies, StageContext, StageState,
+    CopyTable, StageContext, StageState,
     jobs::{Carried, End},
     refusals::{failure_of, without_room},
     waiting::{Next, Waiting},
@@ -35,7 +35,7 @@ pub(super) struct StageHost<'a, 'c, 'n> {
 const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 
 impl<'a> StageHost<'a, '_, '_> {
-    fn copies(&self) -> Option<&HotCopies> {
+    fn copies(&self) -> Option<&CopyTable> {
         let inbox = self
             .stage_cx
             .cluster

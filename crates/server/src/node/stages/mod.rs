@@ -43,7 +43,7 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-pub(crate) use copies::HotCopies;
+pub(crate) use copies::CopyTable;
 pub(crate) use gates::Gates;
 use host::StageHost;
 pub(crate) use jobs::Completed;
@@ -66,7 +66,7 @@ pub(crate) const fn stage_of(slice: SliceId) -> usize {
 #[derive(Debug, Default)]
 pub(crate) struct StageInbox {
     jobs: Mutex<Vec<Job>>,
-    pub(crate) copies: HotCopies,
+    pub(crate) copies: CopyTable,
 }
 
 /// A stage: its machine, and what belongs to its requests. One worker owns it.

@@ -19,6 +19,7 @@ pub mod hot_set;
 pub mod membership;
 pub mod moves;
 pub mod placement;
+pub mod placement_plan;
 pub mod replica;
 pub mod slice_view;
 pub mod symmetric;

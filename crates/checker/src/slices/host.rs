@@ -136,6 +136,12 @@ impl ReplicaHost for ModelHost<'_> {
         self.execute(Label(request.ticket.0 as u8), request.key, version)
     }
 
+    fn stamp(&mut self, ticket: Ticket, version: Cas) {
+        if let Some((shown, _)) = self.edit().results.get_mut(&ticket) {
+            *shown = version.max(*shown);
+        }
+    }
+
     fn respond(&mut self, ticket: Ticket) {
         let label = Label(ticket.0 as u8);
         let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {

@@ -28,6 +28,8 @@ pub(super) struct Follower {
     pub(super) left: BTreeSet<RouteHash>,
     /// The highest version that it has seen.
     pub(super) seen: Cas,
+    /// The last flush that it has applied.
+    pub(super) flushed: Cas,
 }
 
 impl Follower {
@@ -51,6 +53,7 @@ impl Follower {
             term: self.term,
             keys: self.tail().collect(),
             seen: self.seen,
+            flushed: self.flushed,
         };
         host.send(NodeSet::only(to), &message);
     }
@@ -98,12 +101,18 @@ impl Follower {
     fn apply(&mut self, host: &mut impl ReplicaHost, from: NodeId, append: &Append) {
         let change = &append.change;
         match change.kind {
-            ChangeKind::Flush => host.clear(append.slice, Some(change.version)),
+            ChangeKind::Flush => {
+                host.clear(append.slice, Some(change.version));
+                self.flushed = self.flushed.max(change.version);
+            }
             _ if !host.apply(from, change) => return,
             _ => {}
         }
-        host.saw(change.version);
-        self.seen = self.seen.max(change.version);
+        // The item is as it was when the frame left, which may be later than the change.
+        let stored = host.item(change.key).map_or(Cas(0), |(version, _)| version);
+        let version = change.version.max(stored);
+        host.saw(version);
+        self.seen = self.seen.max(version);
         self.applied = append.seq;
         self.left.remove(&change.key);
         self.recent.push_back((append.seq, change.key));

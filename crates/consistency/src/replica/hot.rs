@@ -64,6 +64,8 @@ struct OwnedKey {
     round: Option<PrimaryRound>,
     /// Copies may wait for a write that was not taken.
     is_stale: bool,
+    /// The version of the last round.
+    last: Cas,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -102,8 +104,8 @@ struct WriterRound {
 pub(super) enum HotWay {
     /// The same as of one that is not hot.
     Ordinary,
-    /// To the primary, which is this node: a write begins a round.
-    Round,
+    /// To the primary, which is this node: a write begins a round. The last has this version.
+    Round(Cas),
     /// It was taken care of.
     Taken,
 }
@@ -161,10 +163,10 @@ impl HotKeys {
         let key = request.key;
         if is_primary {
             let waits = self.guarded.contains(&key) || self.holds_back(cx, key, request.access);
-            return match (waits, self.owned.contains_key(&key)) {
+            return match (waits, self.owned.get(&key)) {
                 (true, _) => self.wait(cx, host, *request, since),
-                (false, true) => HotWay::Round,
-                (false, false) => HotWay::Ordinary,
+                (false, Some(owned)) => HotWay::Round(owned.last),
+                (false, None) => HotWay::Ordinary,
             };
         }
         let Some(copy) = self.copies.get_mut(&key) else {
@@ -401,6 +403,7 @@ impl HotKeys {
                     stage,
                     round: None,
                     is_stale: false,
+                    last: Cas(0),
                 },
             );
         }
@@ -454,6 +457,7 @@ impl HotKeys {
     ) {
         let missing = self.others(cx);
         if let Some(owned) = self.owned.get_mut(&key) {
+            owned.last = version;
             owned.round = Some(PrimaryRound {
                 version,
                 seq,

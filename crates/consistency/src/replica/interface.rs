@@ -130,6 +130,10 @@ pub trait ReplicaHost {
     /// Runs a request on the local store. One that writes gives the item this version.
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult;
 
+    /// What [`run`](Self::run) just left of a request shows the key as of this version, though it
+    /// may have found nothing that has one. The node that it is sent to is told at least this.
+    fn stamp(&mut self, ticket: Ticket, version: Cas);
+
     /// The answer that [`run`](Self::run) or another node left goes to whoever asked.
     fn respond(&mut self, ticket: Ticket);
 

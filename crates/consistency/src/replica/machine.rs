@@ -194,12 +194,12 @@ impl Replica {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return Stay::Waits;
         };
-        let is_hot = match way {
+        let hot = match way {
             HotWay::Taken => return Stay::Ran,
-            HotWay::Round => true,
-            HotWay::Ordinary => false,
+            HotWay::Round(last) => Some(last),
+            HotWay::Ordinary => None,
         };
-        let stay = primary.run(cx, host, &mut self.rooms, (&request, is_hot));
+        let stay = primary.run(cx, host, &mut self.rooms, (&request, hot));
         match stay {
             Stay::Wrote(seq, version) if cx.is_lin() => {
                 let of = (seq, version, Some(request.ticket));
@@ -370,11 +370,12 @@ impl Replica {
                 term,
                 keys,
                 seen,
+                flushed,
             } => {
                 let primary = primary_of(&mut self.slices, *slice);
                 if let Some(primary) = primary.filter(|primary| primary.row.term == *term) {
                     host.saw(*seen);
-                    primary.take_tail(from, keys);
+                    primary.take_tail(from, (keys, *flushed));
                     primary.begin(cx, host, &mut self.rooms);
                     primary.commit(host);
                     self.run_queue(cx, host, *slice);
@@ -527,7 +528,7 @@ impl Replica {
             }
             let mut follower = Follower::default();
             follower.left.extend(primary.resign(host, rooms));
-            follower.seen = primary.seen;
+            (follower.seen, follower.flushed) = (primary.seen, primary.flushed);
             let queue = core::mem::take(&mut primary.queue);
             self.take_role(cx, host, slice, (view, row), follower);
             for (request, since) in queue {
@@ -567,6 +568,7 @@ impl Replica {
             };
             let missing = row.in_sync.without(me);
             let mut primary = Primary::new(slice, (view, row), missing, keys);
+            primary.flushed = follower.flushed;
             for node in missing {
                 let term = row.term;
                 host.send(

@@ -37,6 +37,9 @@ pub enum ReplicaMessage {
         keys: Box<[RouteHash]>,
         /// The sender has seen no later version.
         seen: Cas,
+        /// The last flush that it has applied; if one of the keys is the whole slice, that may be
+        /// unfinished.
+        flushed: Cas,
     },
     /// The primary holds `held` bytes of the receiver's room, and wants so much more.
     RoomWanted {

@@ -56,6 +56,8 @@ pub(super) struct Primary {
     pub(super) is_closing: bool,
     /// The highest version that it gave.
     pub(super) seen: Cas,
+    /// The last flush.
+    pub(super) flushed: Cas,
 }
 
 /// How far a primary is.
@@ -113,6 +115,7 @@ impl Primary {
             has_hot: false,
             is_closing: false,
             seen: Cas(0),
+            flushed: Cas(0),
         }
     }
 
@@ -145,7 +148,8 @@ impl Primary {
     }
 
     /// Takes what a node knows to be unfinished.
-    pub(super) fn take_tail(&mut self, from: NodeId, tail: &[RouteHash]) {
+    pub(super) fn take_tail(&mut self, from: NodeId, (tail, flushed): (&[RouteHash], Cas)) {
+        self.flushed = self.flushed.max(flushed);
         if let Phase::Collecting(missing, keys) = &mut self.phase {
             *missing = missing.without(from);
             keys.extend(tail);
@@ -160,12 +164,13 @@ impl Primary {
         };
         let mut keys = core::mem::take(keys);
         while let Some(key) = keys.first().copied() {
-            let (version, room) = host.item(key).unwrap_or_default();
-            let change = SliceChange {
-                key,
-                kind: ChangeKind::Store,
-                version,
-                room,
+            let (version, room) = match key {
+                WHOLE => (self.flushed, 0),
+                _ => host.item(key).unwrap_or_default(),
+            };
+            let change = match key {
+                WHOLE => flush(version),
+                _ => self.change(key, version, room),
             };
             if !self.has_room(cx, host, rooms, room) {
                 for node in self.streams.counted() {
@@ -176,6 +181,10 @@ impl Primary {
                 break;
             }
             keys.remove(&key);
+            if key == WHOLE {
+                // What is later than the flush stays.
+                host.clear(self.slice, Some(version));
+            }
             self.append(cx, host, rooms, change, None);
         }
         let is_done = keys.is_empty();
@@ -194,13 +203,14 @@ impl Primary {
         last.map(|&(seq, _)| seq)
     }
 
-    /// Runs a request if it may run now. A write of a hot key is answered by its round.
+    /// Runs a request if it may run now. A write of a key that is `hot`, of which that is the last
+    /// version, is answered by its round.
     pub(super) fn run(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
-        (request, is_hot): (&ReplicaRequest, bool),
+        (request, hot): (&ReplicaRequest, Option<Cas>),
     ) -> Stay {
         if self.phase != Phase::Serving || self.is_closing {
             return Stay::Waits;
@@ -224,6 +234,9 @@ impl Primary {
             RunResult::NoRoom if host.evicts() => return Stay::NeedsRoom,
             RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
             RunResult::Unchanged => {
+                if let Some(last) = hot {
+                    host.stamp(request.ticket, last);
+                }
                 self.answer(cx, host, request, self.need(request.key));
                 self.commit(host);
                 return Stay::Ran;
@@ -233,7 +246,7 @@ impl Primary {
         };
         self.seen = self.seen.max(version);
         let seq = self.append(cx, host, rooms, change, None);
-        if is_hot {
+        if hot.is_some() {
             return Stay::Wrote(seq, version);
         }
         self.answer(cx, host, request, Some(seq));
@@ -341,15 +354,10 @@ impl Primary {
         }
         let version = host.next_version();
         host.clear(self.slice, Some(version));
-        let change = SliceChange {
-            key: WHOLE,
-            kind: ChangeKind::Flush,
-            version,
-            room: 0,
-        };
+        self.flushed = version;
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
-            false => self.append(cx, host, rooms, change, None),
+            false => self.append(cx, host, rooms, flush(version), None),
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
@@ -541,5 +549,15 @@ impl Primary {
         };
         let pending = self.pending.drain(..).map(|(_, key)| key);
         unsent.into_iter().chain(pending).collect()
+    }
+}
+
+/// Everything that is older than `version` goes.
+const fn flush(version: Cas) -> SliceChange {
+    SliceChange {
+        key: WHOLE,
+        kind: ChangeKind::Flush,
+        version,
+        room: 0,
     }
 }

@@ -456,7 +456,9 @@ impl HotKeys {
         (seq, version, ticket): (u64, Cas, Option<Ticket>),
     ) {
         let missing = self.others(cx);
+        let mut installs = false;
         if let Some(owned) = self.owned.get_mut(&key) {
+            installs = owned.stage == OwnedStage::Installing;
             owned.last = version;
             owned.round = Some(PrimaryRound {
                 version,
@@ -466,7 +468,7 @@ impl HotKeys {
                 is_sent: false,
             });
         }
-        if cx.is_lin() {
+        if cx.is_lin() || installs {
             self.set_own(host, key, version, CopyState::Invalid);
         }
     }
@@ -583,6 +585,11 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
+    /// Keys of this primary that members may still show as of an earlier view.
+    pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
+        self.guarded.iter().copied()
+    }
+
     /// The change that a round waits for.
     pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
         self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
@@ -657,14 +664,16 @@ impl HotKeys {
         }
     }
 
-    /// A member has entered the view.
-    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) {
+    /// A member has entered the view; whether no key is guarded for it any more.
+    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) -> bool {
         if view == self.view {
             self.missing = self.missing.without(from);
-            if self.missing.is_empty() {
-                self.guarded.clear();
-            }
         }
+        let ends = self.missing.is_empty() && !self.guarded.is_empty();
+        if ends {
+            self.guarded.clear();
+        }
+        ends
     }
 
     pub(super) const fn view(&self) -> ViewNumber {

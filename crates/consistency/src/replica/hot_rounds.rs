@@ -1,6 +1,8 @@
 //! What a machine does about hot keys: it takes rounds further, as changes are committed and
 //! messages arrive, and runs what waited for them.
 
+use alloc::vec::Vec;
+
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use super::{
@@ -61,6 +63,23 @@ impl Replica {
         }
         let mut keys = self.hot.owned_keys().into_iter();
         keys.any(|key| self.slice_of(key) == slice)
+    }
+
+    /// Whether members may still show a key of the slice as of an earlier view.
+    pub(super) fn guards(&self, slice: SliceId) -> bool {
+        let mut keys = self.hot.guarded_keys();
+        keys.any(|key| self.slice_of(key) == slice)
+    }
+
+    /// No member shows anything of an earlier view any more: requests may run beside the machine.
+    pub(super) fn note_unguarded(&mut self, host: &mut impl ReplicaHost) {
+        let hot = self.hot.owned_keys();
+        let hot: Vec<SliceId> = hot.into_iter().map(|key| self.slice_of(key)).collect();
+        for (slice, role) in &mut self.slices {
+            if let Role::Primary(primary) = role {
+                primary.note_hot(host, hot.contains(slice));
+            }
+        }
     }
 
     /// Takes rounds as far as they go now, and runs what has waited for them.
@@ -135,7 +154,7 @@ impl Replica {
                 self.hot
                     .note_dropped(host, key, (NodeSet::only(from), version));
                 let mut hot = self.hot.owned_keys().into_iter();
-                let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                let is_hot = hot.any(|key| self.slice_of(key) == slice) || self.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.note_hot(host, is_hot);
                 }

@@ -192,7 +192,8 @@ pub trait ReplicaHost {
     fn saw(&mut self, version: Cas);
 
     /// What readers beside the machine may see of a hot key here. At its primary that is the stored
-    /// item, elsewhere a copy, which takes the incoming image if `takes_image`.
+    /// item, which the store does not evict while it is shown; elsewhere a copy, which takes the
+    /// incoming image if `takes_image`.
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool);
 
     /// Runs a read on the copy of a hot key.

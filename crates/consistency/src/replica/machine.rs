@@ -255,7 +255,8 @@ impl Replica {
     }
 
     fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
-        if self.cool_slice(cx, host, slice) {
+        // As with other writes: no copy may show what goes, of this view or an earlier one.
+        if self.cool_slice(cx, host, slice) || self.guards(slice) {
             return host.refuse(ticket, ReplicaRefusal::Busy);
         }
         let primary = primary_of(&mut self.slices, slice);
@@ -351,6 +352,10 @@ impl Replica {
     ) {
         match message {
             ReplicaMessage::Append(append) => {
+                let is_void = self.rooms.is_void(from, append.asked);
+                if is_void && !cx.has(ReplicaMutant::VoidApplied) {
+                    return;
+                }
                 if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
                     follower.append(cx, host, from, append);
                 }
@@ -408,7 +413,11 @@ impl Replica {
                 }
             }
             ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
-            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::Entered(view) => {
+                if self.hot.note_entered(from, view) {
+                    self.note_unguarded(host);
+                }
+            }
             &ReplicaMessage::EnteredWanted(view) => {
                 if view == self.hot.view() {
                     host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
@@ -518,11 +527,12 @@ impl Replica {
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
+        let guards = self.guards(slice);
         let rooms = &mut self.rooms;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, rooms, (view, row, lasting));
+                primary.enter_row(cx, host, rooms, (view, row, lasting), guards);
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
@@ -567,7 +577,8 @@ impl Replica {
                 false => follower.tail().collect(),
             };
             let missing = row.in_sync.without(me);
-            let mut primary = Primary::new(slice, (view, row), missing, keys);
+            let guards = self.guards(slice);
+            let mut primary = Primary::new(slice, (view, row), missing, keys, guards);
             primary.flushed = follower.flushed;
             for node in missing {
                 let term = row.term;
@@ -605,7 +616,7 @@ impl Replica {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            for node in primary.streams.send_again(cx, host) {
+            for node in primary.streams.send_again(cx, host, &self.rooms) {
                 primary.wish(host, RowStep::Exit(node));
             }
             if let Phase::Collecting(missing, _) = &primary.phase {

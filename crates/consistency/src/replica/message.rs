@@ -83,6 +83,10 @@ pub struct Append {
     pub seq: u64,
     /// All in-sync holders have applied everything up to this number.
     pub committed: u64,
+    /// The sender's last request for room when this left. Once the receiver has seen a later one
+    /// this is void: the room may be counted on for something else. What is still wanted is
+    /// repeated.
+    pub asked: u64,
     /// What changes.
     pub change: SliceChange,
 }

@@ -50,7 +50,7 @@ pub(super) struct Primary {
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
     pub(super) gate: Gate,
-    /// A key of the slice is hot.
+    /// A key of the slice is hot, or may be shown as of an earlier view.
     has_hot: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
@@ -98,6 +98,7 @@ impl Primary {
         (view, row): (ViewNumber, SliceRow),
         missing: NodeSet,
         keys: BTreeSet<RouteHash>,
+        guards: bool,
     ) -> Self {
         Self {
             slice,
@@ -112,7 +113,7 @@ impl Primary {
             catch_up: None,
             wishes: BTreeSet::new(),
             gate: Gate::Closed,
-            has_hot: false,
+            has_hot: guards,
             is_closing: false,
             seen: Cas(0),
             flushed: Cas(0),
@@ -503,9 +504,10 @@ impl Primary {
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
+        guards: bool,
     ) {
         (self.view, self.row) = (view, row);
-        self.has_hot = false;
+        self.has_hot = guards;
         let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {

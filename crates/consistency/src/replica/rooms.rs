@@ -73,6 +73,16 @@ impl Rooms {
             .is_some_and(|credit| credit.is_refused)
     }
 
+    /// The number of the last request to `to`.
+    pub(super) fn asked(&self, to: NodeId) -> u64 {
+        self.credits.get(&to).map_or(0, |credit| credit.number)
+    }
+
+    /// Whether what node `from` sent after its request `asked` has no room of its own any more.
+    pub(super) fn is_void(&self, from: NodeId, asked: u64) -> bool {
+        self.promised.get(&from).is_some_and(|last| asked < *last)
+    }
+
     /// A change of so many bytes is sent.
     pub(super) fn spend(&mut self, to: NodeId, bytes: u32) {
         let Some(credit) = self.credits.get_mut(&to) else {

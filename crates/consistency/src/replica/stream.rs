@@ -108,6 +108,7 @@ impl Streams {
                 prev: stream.last,
                 seq: self.seq,
                 committed,
+                asked: 0,
                 change,
             };
             if stream.sent.is_empty() {
@@ -116,7 +117,7 @@ impl Streams {
             stream.last = self.seq;
             stream.sent.push_back(append);
             rooms.spend(node, change.room);
-            host.send(NodeSet::only(node), &ReplicaMessage::Append(append));
+            send(host, rooms, node, append);
         }
         self.seq
     }
@@ -142,7 +143,12 @@ impl Streams {
 
     /// Sends again what is not acknowledged; returns the followers that have been silent for too
     /// long.
-    pub(super) fn send_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) -> NodeSet {
+    pub(super) fn send_again(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &Rooms,
+    ) -> NodeSet {
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &self.of {
             if stream.sent.is_empty() {
@@ -156,7 +162,7 @@ impl Streams {
                 continue;
             }
             for append in stream.sent.iter().take(RESENT_MAX) {
-                host.send(NodeSet::only(node), &ReplicaMessage::Append(*append));
+                send(host, rooms, node, *append);
             }
         }
         silent
@@ -174,4 +180,10 @@ impl Streams {
             stays
         });
     }
+}
+
+fn send(host: &mut impl ReplicaHost, rooms: &Rooms, to: NodeId, append: Append) {
+    let asked = rooms.asked(to);
+    let append = ReplicaMessage::Append(Append { asked, ..append });
+    host.send(NodeSet::only(to), &append);
 }

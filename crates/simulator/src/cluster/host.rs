@@ -64,7 +64,7 @@ impl SimHost<'_, '_> {
     pub(super) fn execute(&mut self, demand: &Demand, version: Cas) -> (RunResult, Option<Effect>) {
         let slice = self.env.keys.slice(demand.key);
         let (born, term) = self.ages(slice);
-        self.env.record.serves(slice, term, self.env.now);
+        self.env.record.runs(demand.key, (slice, term), self.env.now);
         let stores = demand.size() > 0;
         if stores && self.refuses() {
             return (RunResult::NoRoom, None);
@@ -212,7 +212,9 @@ impl ReplicaHost for SimHost<'_, '_> {
         let of = (self.stage, from);
         if !self.local.store.spend(of, change.room.into()) {
             if self.counts_here(from, self.slice(change.key)) {
-                self.env.fail("a change for which there is no room");
+                let me = self.local.me;
+                let what = format!("no room at {me:?} for {change:?} of {from:?}");
+                self.env.fail(what);
             }
             return false;
         }
@@ -237,7 +239,10 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn promise(&mut self, to: NodeId, held: u64, wanted: u64) -> u64 {
         let wanted = if self.refuses() { 0 } else { wanted };
-        self.local.store.promise((self.stage, to), held, wanted)
+        let more = self.local.store.promise((self.stage, to), held, wanted);
+        let (me, stage) = (self.local.me, self.stage);
+        self.env.trace(|| format!("{me:?}.{stage} promises {to:?} {held} and {more} of {wanted}"));
+        more
     }
 
     fn evicts(&self) -> bool {
@@ -386,7 +391,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
         let slice = self.env.keys.slice(key);
         let (born, term) = self.ages(slice);
-        self.env.record.serves(slice, term, self.env.now);
+        self.env.record.runs(key, (slice, term), self.env.now);
         let stamp = Stamp {
             born: born.0,
             version,

@@ -1,7 +1,8 @@
 //! The histories of the clients, and the checkers that judge them.
 //!
-//! What nobody asked for is judged as an operation of nobody: an eviction is a delete at the moment
-//! at which its primary made it, which may come to nothing if the primary dies; a slice that begins
+//! What nobody asked for is judged as an operation of nobody: an eviction is a delete between
+//! the moment at which its primary made it and the next request for the key, which may come to
+//! nothing if the primary dies; a slice that begins
 //! empty is cleared between the view that says so and the first request that its new primary runs.
 //! So a value that is gone for any other reason is found, and one that comes back, too.
 
@@ -25,7 +26,7 @@ pub(super) struct Record {
     unanswered: Vec<Asked>,
     /// What an operation wrote, each time that it ran, until it is answered.
     ran: BTreeMap<u64, Vec<Ran>>,
-    evicted: Vec<(usize, u64, Stamp)>,
+    evicted: Vec<Eviction>,
     flushed: Vec<Flush>,
     lost: Vec<Loss>,
 }
@@ -43,6 +44,15 @@ pub(super) struct Asked {
 struct Ran {
     from: Option<u64>,
     stamp: Stamp,
+}
+
+/// An item that was evicted; nobody can tell before the next request for its key runs.
+#[derive(Clone, Copy, Debug)]
+struct Eviction {
+    key: usize,
+    stamp: Stamp,
+    since: u64,
+    until: Option<u64>,
 }
 
 /// A flush of a slice.
@@ -87,7 +97,12 @@ impl Record {
     }
 
     pub(super) fn evicted(&mut self, key: usize, at: u64, stamp: Stamp) {
-        self.evicted.push((key, at, stamp));
+        self.evicted.push(Eviction {
+            key,
+            stamp,
+            since: at,
+            until: None,
+        });
     }
 
     pub(super) fn flush_asked(&mut self, number: u64, slice: SliceId, at: u64) {
@@ -129,8 +144,13 @@ impl Record {
         });
     }
 
-    /// The primary of this term runs a request.
-    pub(super) fn serves(&mut self, slice: SliceId, term: ViewNumber, at: u64) {
+    /// The primary of this term runs a request for a key.
+    pub(super) fn runs(&mut self, key: usize, (slice, term): (SliceId, ViewNumber), at: u64) {
+        let of_key = |one: &&mut Eviction| one.key == key;
+        let last = self.evicted.iter_mut().rev().find(of_key);
+        if let Some(last) = last {
+            last.until = last.until.or(Some(at));
+        }
         let of_term = |loss: &&mut Loss| loss.slice == slice && loss.born <= term;
         for loss in self.lost.iter_mut().rev().filter(of_term) {
             loss.until = loss.until.or(Some(at));
@@ -158,9 +178,11 @@ impl Record {
     /// What nobody asked for, and flushes.
     fn removals(&self, keys: &Keys) -> Vec<(Entry, Absence)> {
         let mut all = Vec::new();
-        for &(key, at, stamp) in &self.evicted {
-            let returned = (Instant { ns: at }, Outcome::Perhaps);
-            all.push((nobodys(key, at, Action::Delete, Some(returned)), (stamp, 1)));
+        for eviction in &self.evicted {
+            let (key, since) = (eviction.key, eviction.since);
+            let returned = eviction.until.map(|ns| (Instant { ns }, Outcome::Perhaps));
+            let entry = nobodys(key, since, Action::Delete, returned);
+            all.push((entry, (eviction.stamp, 1)));
         }
         for flush in &self.flushed {
             let Some(stamp) = flush.stamp else { continue };

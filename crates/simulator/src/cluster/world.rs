@@ -8,7 +8,7 @@ mod views;
 use std::sync::Arc;
 
 use curtail_consistency::{
-    replica::{Gate, ReplicaEvent, ReplicaRefusal, RunResult},
+    replica::{Gate, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult},
     slice_view::{RowStep, SliceId, SliceView},
     symmetric::{Model, Ticket},
 };
@@ -245,6 +245,9 @@ impl<'a> World<'a> {
     }
 
     fn receive(&mut self, node: usize, from: NodeId, packet: Packet) {
+        if self.env.run.trace.is_some() {
+            self.trace_packet(node, from, &packet);
+        }
         match packet {
             Packet::Message {
                 stage,
@@ -281,6 +284,29 @@ impl<'a> World<'a> {
                 let stage = self.stage_of_key(demand.key);
                 self.step(node, stage, ReplicaEvent::Answered(from, ticket, answer), None);
             }
+        }
+    }
+
+    /// Shows what arrives that may concern the key that somebody wants to see.
+    fn trace_packet(&self, node: usize, from: NodeId, packet: &Packet) {
+        let Some(key) = self.env.run.trace else {
+            return;
+        };
+        let slice = self.env.keys.slice(key);
+        let concerns = match packet {
+            Packet::Message { message, .. } => match message {
+                ReplicaMessage::Append(append) => append.slice == slice,
+                ReplicaMessage::Applied { slice: of, .. }
+                | ReplicaMessage::TailWanted { slice: of, .. }
+                | ReplicaMessage::Tail { slice: of, .. } => *of == slice,
+                ReplicaMessage::Copy(message) => message.key == self.env.keys.route(key),
+                _ => true,
+            },
+            Packet::Request { demand, .. } => demand.key == key,
+            Packet::Answer { .. } => false,
+        };
+        if concerns || std::env::var_os("SIMTRACE").is_some() {
+            self.env.trace(|| format!("n{node} gets from n{}: {packet:?}", from.0));
         }
     }
 

@@ -8,7 +8,7 @@ use curtail_consistency::replica::ReplicaRefusal;
 use curtail_types::NodeId;
 
 use super::{Answer, Asked, World};
-use crate::cluster::{clock::removal_ns, node::RETRANSMIT_NS};
+use crate::cluster::{MemoryFull, clock::removal_ns, node::RETRANSMIT_NS};
 
 /// What was seen of it.
 #[derive(Debug, Default)]
@@ -34,7 +34,10 @@ impl World<'_> {
             Err(_) if self.nodes[usize::from(node.0)].local.serves(&self.env) => calm_since,
             Err(_) => return,
         };
-        if since > self.env.now {
+        // A write may wait for room, which comes when others evict.
+        let needs_room =
+            asked.demand.size() > 0 && self.env.memory_full != MemoryFull::Ample;
+        if since > self.env.now || needs_room {
             return;
         }
         let waited = self.env.now - since;

@@ -120,8 +120,11 @@ impl World<'_> {
             let (me, serves) = (local.me.0, local.serves(&self.env));
             let view = self.env.views[usize::from(me)].as_ref();
             let view = view.map(|view| view.number);
-            text += &format!("\n  node {me} serves {serves} {view:?} {local:?}");
-            text += &format!("\n    {:?}", node.machines);
+            let is_idle = local.is_idle();
+            text += &format!("\n  node {me} serves {serves} {view:?} idle {is_idle}");
+            if self.env.run.trace.is_some() {
+                text += &format!(" {local:?}\n    {:?}", node.machines);
+            }
         }
         text
     }

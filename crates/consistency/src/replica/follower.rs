@@ -79,6 +79,7 @@ impl Follower {
             self.recent.clear();
             self.left.clear();
             self.applied = append.seq;
+            self.note_seen(host, append.change.version);
         } else if follows && append.change.kind != ChangeKind::Begin {
             // Only what is sent to it no more, though it does not know yet, finds no room.
             self.apply(host, from, append);
@@ -98,6 +99,11 @@ impl Follower {
         host.send(NodeSet::only(from), &message);
     }
 
+    fn note_seen(&mut self, host: &mut impl ReplicaHost, version: Cas) {
+        host.saw(version);
+        self.seen = self.seen.max(version);
+    }
+
     fn apply(&mut self, host: &mut impl ReplicaHost, from: NodeId, append: &Append) {
         let change = &append.change;
         match change.kind {
@@ -108,11 +114,7 @@ impl Follower {
             _ if !host.apply(from, change) => return,
             _ => {}
         }
-        // The item is as it was when the frame left, which may be later than the change.
-        let stored = host.item(change.key).map_or(Cas(0), |(version, _)| version);
-        let version = change.version.max(stored);
-        host.saw(version);
-        self.seen = self.seen.max(version);
+        self.note_seen(host, change.version);
         self.applied = append.seq;
         self.left.remove(&change.key);
         self.recent.push_back((append.seq, change.key));

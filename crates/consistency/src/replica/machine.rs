@@ -380,6 +380,7 @@ impl Replica {
                 let primary = primary_of(&mut self.slices, *slice);
                 if let Some(primary) = primary.filter(|primary| primary.row.term == *term) {
                     host.saw(*seen);
+                    primary.seen = primary.seen.max(*seen);
                     primary.take_tail(from, (keys, *flushed));
                     primary.begin(cx, host, &mut self.rooms);
                     primary.commit(host);
@@ -579,7 +580,7 @@ impl Replica {
             let missing = row.in_sync.without(me);
             let guards = self.guards(slice);
             let mut primary = Primary::new(slice, (view, row), missing, keys, guards);
-            primary.flushed = follower.flushed;
+            (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
             for node in missing {
                 let term = row.term;
                 host.send(
@@ -616,7 +617,7 @@ impl Replica {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            for node in primary.streams.send_again(cx, host, &self.rooms) {
+            for node in primary.send_again(cx, host, &self.rooms) {
                 primary.wish(host, RowStep::Exit(node));
             }
             if let Phase::Collecting(missing, _) = &primary.phase {

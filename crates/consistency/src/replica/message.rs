@@ -98,7 +98,8 @@ pub struct SliceChange {
     pub key: RouteHash,
     /// What happens to it.
     pub kind: ChangeKind,
-    /// The version of the write, or where a flush ends.
+    /// Where a flush ends; else no change before, nor what travels with this one, has a later
+    /// version.
     pub version: Cas,
     /// Bytes of the follower's room that it takes.
     pub room: u32,

@@ -54,7 +54,7 @@ pub(super) struct Primary {
     has_hot: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
-    /// The highest version that it gave.
+    /// No change of the slice that went through here has a later version.
     pub(super) seen: Cas,
     /// The last flush.
     pub(super) flushed: Cas,
@@ -355,7 +355,7 @@ impl Primary {
         }
         let version = host.next_version();
         host.clear(self.slice, Some(version));
-        self.flushed = version;
+        (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
             false => self.append(cx, host, rooms, flush(version), None),
@@ -403,11 +403,21 @@ impl Primary {
     ) -> u64 {
         let seq = self
             .streams
-            .append(cx, host, rooms, (self.slice, self.row.term), change, only);
+            .append(cx, host, rooms, (self.slice, self.row.term, self.seen), change, only);
         if only.is_none() && seq > self.streams.committed() {
             self.pending.push_back((seq, change.key));
         }
         seq
+    }
+
+    /// Sends again what is not acknowledged; returns the followers that are silent.
+    pub(super) fn send_again(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &Rooms,
+    ) -> NodeSet {
+        self.streams.send_again(cx, host, rooms, self.seen)
     }
 
     /// The store evicted a key of this slice.
@@ -545,6 +555,8 @@ impl Primary {
         if self.gate != Gate::Closed {
             host.gate(self.slice, Gate::Closed);
         }
+        // Requests beside the machine had versions, too.
+        self.seen = host.next_version();
         let unsent = match &mut self.phase {
             Phase::Collecting(_, keys) | Phase::Repairing(keys) => core::mem::take(keys),
             Phase::Serving | Phase::Draining(_) => BTreeSet::new(),

@@ -158,7 +158,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         };
         let (result, effect) = self.execute(&demand, version);
         if let (Some(effect), false) = (effect, result == RunResult::NoRoom) {
-            self.local.results.push((request.ticket, effect));
+            self.local.set_result(request.ticket, effect);
         }
         result
     }
@@ -345,7 +345,7 @@ impl ReplicaHost for SimHost<'_, '_> {
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let key = self.env.keys.index_of(request.key);
         let effect = self.local.shown[key].read();
-        self.local.results.push((request.ticket, effect));
+        self.local.set_result(request.ticket, effect);
     }
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
@@ -369,8 +369,10 @@ impl ReplicaHost for SimHost<'_, '_> {
             replaced: None,
             as_of: Cas(0),
         };
+        // A write that was not taken may be made again.
+        self.local.writes.retain(|(of, ..)| *of != request.ticket);
         self.local.writes.push((request.ticket, demand.key, item));
-        self.local.results.push((request.ticket, effect));
+        self.local.set_result(request.ticket, effect);
         true
     }
 

@@ -254,6 +254,11 @@ impl Local {
         self.open.is_empty()
     }
 
+    pub(super) fn set_result(&mut self, ticket: Ticket, effect: Effect) {
+        self.take_result(ticket);
+        self.results.push((ticket, effect));
+    }
+
     pub(super) fn take_result(&mut self, ticket: Ticket) -> Option<Effect> {
         let at = self.results.iter().position(|(of, _)| *of == ticket)?;
         Some(self.results.swap_remove(at).1)

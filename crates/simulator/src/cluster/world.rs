@@ -277,8 +277,7 @@ impl<'a> World<'a> {
                     shown.max(effect.as_of)
                 };
                 if let Ok(effect) = answer {
-                    local.take_result(ticket);
-                    local.results.push((ticket, effect));
+                    local.set_result(ticket, effect);
                 }
                 let answer = answer.map(version);
                 let stage = self.stage_of_key(demand.key);

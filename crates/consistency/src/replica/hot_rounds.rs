@@ -37,8 +37,9 @@ impl Replica {
         let slice = self.slice_of(key);
         match (self.serves(slice), is_hot) {
             (true, true) if self.hot.heat(key) => {
+                let guards = self.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, true);
+                    primary.note_hot(host, (true, guards));
                 }
                 let stamp = host.next_version();
                 host.saw(stamp);
@@ -77,7 +78,7 @@ impl Replica {
         let hot: Vec<SliceId> = hot.into_iter().map(|key| self.slice_of(key)).collect();
         for (slice, role) in &mut self.slices {
             if let Role::Primary(primary) = role {
-                primary.note_hot(host, hot.contains(slice));
+                primary.note_hot(host, (hot.contains(slice), false));
             }
         }
     }
@@ -154,9 +155,10 @@ impl Replica {
                 self.hot
                     .note_dropped(host, key, (NodeSet::only(from), version));
                 let mut hot = self.hot.owned_keys().into_iter();
-                let is_hot = hot.any(|key| self.slice_of(key) == slice) || self.guards(slice);
+                let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                let guards = self.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, is_hot);
+                    primary.note_hot(host, (is_hot, guards));
                 }
             }
             _ => self.hot.receive(cx, host, from, message),

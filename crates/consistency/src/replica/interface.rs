@@ -164,7 +164,8 @@ pub trait ReplicaHost {
     fn evicts(&self) -> bool;
 
     /// The store evicts about so many bytes in slices that `may_evict` names, and says which keys
-    /// went.
+    /// went. If that is not enough, the host asks the node's other machines, by
+    /// [`ReplicaMessage::Evict`] of the same node.
     fn evict(
         &mut self,
         bytes: u64,

@@ -50,8 +50,10 @@ pub(super) struct Primary {
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
     pub(super) gate: Gate,
-    /// A key of the slice is hot, or may be shown as of an earlier view.
+    /// A key of the slice is hot.
     has_hot: bool,
+    /// Members may still show a key of the slice as of an earlier view.
+    is_guarded: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
     /// No change of the slice that went through here has a later version.
@@ -113,7 +115,8 @@ impl Primary {
             catch_up: None,
             wishes: BTreeSet::new(),
             gate: Gate::Closed,
-            has_hot: guards,
+            has_hot: false,
+            is_guarded: guards,
             is_closing: false,
             seen: Cas(0),
             flushed: Cas(0),
@@ -283,8 +286,12 @@ impl Primary {
     }
 
     /// A key of the slice is hot, or none is any more: then requests may run beside the machine.
-    pub(super) fn note_hot(&mut self, host: &mut impl ReplicaHost, is_hot: bool) {
-        self.has_hot = is_hot;
+    pub(super) fn note_hot(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        (is_hot, is_guarded): (bool, bool),
+    ) {
+        (self.has_hot, self.is_guarded) = (is_hot, is_guarded);
         if is_hot && self.gate == Gate::Open {
             self.set_gate(host, Gate::Reads);
         }
@@ -458,7 +465,9 @@ impl Primary {
             host.respond(ticket);
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
-        if may_bypass && !self.is_closing {
+        if self.is_guarded {
+            self.set_gate(host, Gate::Closed);
+        } else if may_bypass && !self.is_closing {
             let is_alone = self.streams.is_empty() && self.catch_up.is_none();
             let alone = is_alone && !self.has_hot;
             self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
@@ -517,7 +526,7 @@ impl Primary {
         guards: bool,
     ) {
         (self.view, self.row) = (view, row);
-        self.has_hot = guards;
+        (self.has_hot, self.is_guarded) = (false, guards);
         let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {

@@ -64,7 +64,7 @@ impl SimHost<'_, '_> {
     pub(super) fn execute(&mut self, demand: &Demand, version: Cas) -> (RunResult, Option<Effect>) {
         let slice = self.env.keys.slice(demand.key);
         let (born, term) = self.ages(slice);
-        self.env.record.runs(demand.key, (slice, term), self.env.now);
+        self.env.record.runs(demand.key, term, self.env.now);
         let stores = demand.size() > 0;
         if stores && self.refuses() {
             return (RunResult::NoRoom, None);
@@ -90,13 +90,13 @@ impl SimHost<'_, '_> {
         (result, Some(effect))
     }
 
-    /// Evicts about so many bytes of the slices that `may_evict` names.
+    /// Evicts about so many bytes of the slices that `may_evict` names; returns how many.
     pub(super) fn evict_some(
         &mut self,
         bytes: u64,
         may_evict: &mut dyn FnMut(SliceId) -> bool,
         evicted: &mut dyn FnMut(SliceId, RouteHash),
-    ) {
+    ) -> u64 {
         let count = self.env.keys.count();
         let (first, mut freed) = (self.env.random.below(count as u64) as usize, 0);
         for key in (0..count).map(|key| (first + key) % count) {
@@ -116,6 +116,7 @@ impl SimHost<'_, '_> {
             self.env.trace_key(me, key, || format!("evicted {item:?}"));
             evicted(slice, self.env.keys.route(key));
         }
+        freed
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Result<Effect, ReplicaRefusal>) {
@@ -256,7 +257,9 @@ impl ReplicaHost for SimHost<'_, '_> {
         evicted: &mut dyn FnMut(SliceId, RouteHash),
     ) {
         if self.evicts() {
-            self.evict_some(bytes, may_evict, evicted);
+            let freed = self.evict_some(bytes, may_evict, evicted);
+            let lack = &mut self.local.lack;
+            *lack = bytes.saturating_sub(freed).max(*lack);
         }
     }
 
@@ -393,7 +396,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
         let slice = self.env.keys.slice(key);
         let (born, term) = self.ages(slice);
-        self.env.record.runs(key, (slice, term), self.env.now);
+        self.env.record.runs(key, term, self.env.now);
         let stamp = Stamp {
             born: born.0,
             version,

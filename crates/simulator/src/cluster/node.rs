@@ -63,6 +63,8 @@ pub(super) struct Local {
     pub(super) wake_at: u64,
     /// Until when it needs room for something else.
     pub(super) reserved_until: u64,
+    /// Bytes that a machine wanted evicted and that its own slices did not have.
+    pub(super) lack: u64,
 }
 
 /// Who may run beside the machine of a slice, and who does.
@@ -193,6 +195,7 @@ impl Node {
                 store_cut_until: 0,
                 wake_at: u64::MAX,
                 reserved_until: 0,
+                lack: 0,
             },
         }
     }

@@ -66,10 +66,10 @@ struct Flush {
     stamp: Option<Stamp>,
 }
 
-/// A slice that began empty.
+/// A key of a slice that began empty.
 #[derive(Clone, Copy, Debug)]
 struct Loss {
-    slice: SliceId,
+    key: usize,
     born: ViewNumber,
     since: u64,
     until: Option<u64>,
@@ -134,10 +134,10 @@ impl Record {
         })
     }
 
-    /// A view says that a slice begins empty.
-    pub(super) fn lost(&mut self, slice: SliceId, born: ViewNumber, at: u64) {
+    /// A view says that the slice of a key begins empty.
+    pub(super) fn lost(&mut self, key: usize, born: ViewNumber, at: u64) {
         self.lost.push(Loss {
-            slice,
+            key,
             born,
             since: at,
             until: None,
@@ -145,13 +145,13 @@ impl Record {
     }
 
     /// The primary of this term runs a request for a key.
-    pub(super) fn runs(&mut self, key: usize, (slice, term): (SliceId, ViewNumber), at: u64) {
+    pub(super) fn runs(&mut self, key: usize, term: ViewNumber, at: u64) {
         let of_key = |one: &&mut Eviction| one.key == key;
         let last = self.evicted.iter_mut().rev().find(of_key);
         if let Some(last) = last {
             last.until = last.until.or(Some(at));
         }
-        let of_term = |loss: &&mut Loss| loss.slice == slice && loss.born <= term;
+        let of_term = |loss: &&mut Loss| loss.key == key && loss.born <= term;
         for loss in self.lost.iter_mut().rev().filter(of_term) {
             loss.until = loss.until.or(Some(at));
         }
@@ -199,10 +199,8 @@ impl Record {
                 born,
                 ..Stamp::default()
             };
-            for key in keys.of_slice(loss.slice) {
-                let entry = nobodys(key, loss.since, Action::Clear, returned);
-                all.push((entry, (stamp, 0)));
-            }
+            let entry = nobodys(loss.key, loss.since, Action::Clear, returned);
+            all.push((entry, (stamp, 0)));
         }
         all
     }

@@ -198,7 +198,32 @@ impl<'a> World<'a> {
 
     // ---- machines ----
 
+    /// Steps a machine; what it wanted evicted and its slices did not have, the node's other
+    /// machines are asked for.
     fn step(&mut self, node: usize, stage: u16, event: ReplicaEvent<'_>, incoming: Option<Item>) {
+        use ReplicaMessage::{Evict, Room};
+        let asker = match event {
+            ReplicaEvent::Message(from, Evict(_) | Room { .. }) => from,
+            _ => self.nodes[node].local.me,
+        };
+        self.step_alone(node, stage, event, incoming);
+        let lack = std::mem::take(&mut self.nodes[node].local.lack);
+        if lack > 0 {
+            for other in (0..STAGES).filter(|other| *other != stage) {
+                let event = ReplicaEvent::Message(asker, &Evict(lack));
+                self.step_alone(node, other, event, None);
+            }
+            self.nodes[node].local.lack = 0;
+        }
+    }
+
+    fn step_alone(
+        &mut self,
+        node: usize,
+        stage: u16,
+        event: ReplicaEvent<'_>,
+        incoming: Option<Item>,
+    ) {
         let Node { machines, local } = &mut self.nodes[node];
         let machine = &mut machines[usize::from(stage)];
         let mut host = SimHost {

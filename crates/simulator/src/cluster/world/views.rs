@@ -142,7 +142,9 @@ impl World<'_> {
             .collect();
         for slice in born {
             self.env.outcome.lost += 1;
-            self.env.record.lost(slice, next.number, self.env.now);
+            for key in self.env.keys.of_slice(slice) {
+                self.env.record.lost(key, next.number, self.env.now);
+            }
         }
         self.leaving = self.leaving.intersection(next.members);
         self.env.trace(|| format!("{changes:?} +{joining:?} -{dead:?}: {next:?}"));

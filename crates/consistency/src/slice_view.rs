@@ -255,9 +255,8 @@ impl SliceView {
                 *row = row.after(change.step, number).unwrap_or(*row);
             }
         }
-        let changes = next.joined != self.joined
-            || next.members != self.members
-            || next.rows != self.rows;
+        let changes =
+            next.joined != self.joined || next.members != self.members || next.rows != self.rows;
         changes.then_some(next)
     }
 

@@ -25,6 +25,8 @@ mod node;
 mod packet;
 mod record;
 mod store;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use std::fmt;

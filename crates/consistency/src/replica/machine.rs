@@ -10,7 +10,7 @@ use super::{
     forwarding::Forwarding,
     hot::{HotKeys, HotWay},
     hot_rounds::Taken,
-    message::ReplicaMessage,
+    message::{Append, ReplicaMessage},
     primary::{Phase, Primary, Stay},
     rooms::Rooms,
 };
@@ -351,15 +351,7 @@ impl Replica {
         message: &ReplicaMessage,
     ) {
         match message {
-            ReplicaMessage::Append(append) => {
-                let is_void = self.rooms.is_void(from, append.asked);
-                if is_void && !cx.has(ReplicaMutant::VoidApplied) {
-                    return;
-                }
-                if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
-                    follower.append(cx, host, from, append);
-                }
-            }
+            ReplicaMessage::Append(append) => self.take_append(cx, host, from, append),
             &ReplicaMessage::Applied { slice, term, seq } => {
                 self.take_applied(cx, host, from, (slice, term, seq));
             }
@@ -370,22 +362,8 @@ impl Replica {
                     follower.send_tail(host, slice, from);
                 }
             }
-            ReplicaMessage::Tail {
-                slice,
-                term,
-                keys,
-                seen,
-                flushed,
-            } => {
-                let primary = primary_of(&mut self.slices, *slice);
-                if let Some(primary) = primary.filter(|primary| primary.row.term == *term) {
-                    host.saw(*seen);
-                    primary.seen = primary.seen.max(*seen);
-                    primary.take_tail(from, (keys, *flushed));
-                    primary.begin(cx, host, &mut self.rooms);
-                    primary.commit(host);
-                    self.run_queue(cx, host, *slice);
-                }
+            ReplicaMessage::Tail { slice, term, .. } => {
+                self.take_tail(cx, host, from, (*slice, *term, message));
             }
             &ReplicaMessage::RoomWanted {
                 number,
@@ -428,6 +406,38 @@ impl Replica {
                 self.rooms.give_back(host, from);
                 self.evict(cx, host, bytes, Some(from));
             }
+        }
+    }
+
+    fn take_append(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        append: &Append,
+    ) {
+        let is_void = self.rooms.is_void(from, append.asked);
+        if is_void && !cx.has(ReplicaMutant::VoidApplied) {
+            return;
+        }
+        if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
+            follower.append(cx, host, from, append);
+        }
+    }
+
+    fn take_tail(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        (slice, term, message): (SliceId, ViewNumber, &ReplicaMessage),
+    ) {
+        let primary = primary_of(&mut self.slices, slice);
+        if let Some(primary) = primary.filter(|primary| primary.row.term == term) {
+            primary.take_tail(host, from, message);
+            primary.begin(cx, host, &mut self.rooms);
+            primary.commit(host);
+            self.run_queue(cx, host, slice);
         }
     }
 

@@ -20,7 +20,7 @@ use super::{
     Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult,
     catch_up::CatchUp,
     machine::Context,
-    message::{ChangeKind, SliceChange},
+    message::{ChangeKind, ReplicaMessage, SliceChange},
     rooms::Rooms,
     stream::Streams,
 };
@@ -152,8 +152,24 @@ impl Primary {
     }
 
     /// Takes what a node knows to be unfinished.
-    pub(super) fn take_tail(&mut self, from: NodeId, (tail, flushed): (&[RouteHash], Cas)) {
-        self.flushed = self.flushed.max(flushed);
+    pub(super) fn take_tail(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        tail: &ReplicaMessage,
+    ) {
+        let ReplicaMessage::Tail {
+            keys: tail,
+            seen,
+            flushed,
+            ..
+        } = tail
+        else {
+            return;
+        };
+        host.saw(*seen);
+        self.seen = self.seen.max(*seen);
+        self.flushed = self.flushed.max(*flushed);
         if let Phase::Collecting(missing, keys) = &mut self.phase {
             *missing = missing.without(from);
             keys.extend(tail);
@@ -408,9 +424,14 @@ impl Primary {
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
-        let seq = self
-            .streams
-            .append(cx, host, rooms, (self.slice, self.row.term, self.seen), change, only);
+        let seq = self.streams.append(
+            cx,
+            host,
+            rooms,
+            (self.slice, self.row.term, self.seen),
+            change,
+            only,
+        );
         if only.is_none() && seq > self.streams.committed() {
             self.pending.push_back((seq, change.key));
         }

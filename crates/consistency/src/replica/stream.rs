@@ -183,12 +183,7 @@ impl Streams {
     }
 }
 
-fn send(
-    host: &mut impl ReplicaHost,
-    rooms: &Rooms,
-    to: NodeId,
-    (mut append, seen): (Append, Cas),
-) {
+fn send(host: &mut impl ReplicaHost, rooms: &Rooms, to: NodeId, (mut append, seen): (Append, Cas)) {
     append.asked = rooms.asked();
     if append.change.kind == ChangeKind::Store {
         // What is sent is what is stored now, or that there is nothing: later than the change.

@@ -164,7 +164,11 @@ impl Env<'_> {
 
     /// The same of a slice.
     pub(super) fn trace_slice(&self, node: NodeId, slice: SliceId, what: impl FnOnce() -> String) {
-        if self.run.trace.is_some_and(|key| self.keys.slice(key) == slice) {
+        if self
+            .run
+            .trace
+            .is_some_and(|key| self.keys.slice(key) == slice)
+        {
             eprintln!("{:>12} n{} {}", self.now, node.0, what());
         }
     }

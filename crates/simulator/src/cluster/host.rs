@@ -86,7 +86,8 @@ impl SimHost<'_, '_> {
             }
         }
         let me = self.local.me;
-        self.env.trace_key(me, demand.key, || format!("ran {demand:?}: {effect:?}"));
+        self.env
+            .trace_key(me, demand.key, || format!("ran {demand:?}: {effect:?}"));
         (result, Some(effect))
     }
 
@@ -194,13 +195,16 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
         let Some(demand) = self.demand(request.ticket) else {
-            return self.env.fail("a request is forwarded that nobody waits for");
+            return self
+                .env
+                .fail("a request is forwarded that nobody waits for");
         };
         let request = ReplicaRequest {
             is_forwarded: true,
             ..*request
         };
-        self.env.send(self.local.me, to, Packet::Request { demand, request });
+        self.env
+            .send(self.local.me, to, Packet::Request { demand, request });
     }
 
     fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
@@ -226,7 +230,8 @@ impl ReplicaHost for SimHost<'_, '_> {
             self.env.fail("more is stored than there is room for");
         }
         let me = self.local.me;
-        self.env.trace_key(me, key, || format!("applied {change:?} {item:?}"));
+        self.env
+            .trace_key(me, key, || format!("applied {change:?} {item:?}"));
         true
     }
 
@@ -242,7 +247,8 @@ impl ReplicaHost for SimHost<'_, '_> {
         let wanted = if self.refuses() { 0 } else { wanted };
         let more = self.local.store.promise((self.stage, to), held, wanted);
         let (me, stage) = (self.local.me, self.stage);
-        self.env.trace(|| format!("{me:?}.{stage} promises {to:?} {held} and {more} of {wanted}"));
+        self.env
+            .trace(|| format!("{me:?}.{stage} promises {to:?} {held} and {more} of {wanted}"));
         more
     }
 
@@ -285,7 +291,8 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
         self.saw(before.unwrap_or_default());
         let (me, (born, _)) = (self.local.me, self.ages(slice));
-        self.env.trace_slice(me, slice, || format!("clears {slice:?} before {before:?}"));
+        self.env
+            .trace_slice(me, slice, || format!("clears {slice:?} before {before:?}"));
         if let (Some(version), Some(number)) = (before, self.env.flushing) {
             let born = born.0;
             self.env.record.flush_ran(number, Stamp { born, version });
@@ -302,15 +309,18 @@ impl ReplicaHost for SimHost<'_, '_> {
             if of.beside == 0 || is_wrong {
                 of.closing = false;
                 let delay = self.env.random.below(CLOSING_NS);
-                self.env.plan_for(usize::from(me.0), delay, What::Closed(slice));
+                self.env
+                    .plan_for(usize::from(me.0), delay, What::Closed(slice));
             }
         }
-        self.env.trace_slice(me, slice, || format!("gate of {slice:?} is {gate:?}"));
+        self.env
+            .trace_slice(me, slice, || format!("gate of {slice:?} is {gate:?}"));
     }
 
     fn propose(&mut self, change: RowChange) {
         let me = self.local.me;
-        self.env.trace_slice(me, change.slice, || format!("proposes {change:?}"));
+        self.env
+            .trace_slice(me, change.slice, || format!("proposes {change:?}"));
         self.local.proposals.push(change);
     }
 
@@ -342,7 +352,8 @@ impl ReplicaHost for SimHost<'_, '_> {
             shown.item = own;
         }
         let (me, item) = (self.local.me, shown.item);
-        self.env.trace_key(me, key, || format!("shows {version:?} {state:?} {item:?}"));
+        self.env
+            .trace_key(me, key, || format!("shows {version:?} {state:?} {item:?}"));
     }
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
@@ -404,7 +415,8 @@ impl ReplicaHost for SimHost<'_, '_> {
         self.env.record.ran(item.number, None, stamp);
         self.local.store.put(key, Some(Item { stamp, ..item }));
         let me = self.local.me;
-        self.env.trace_key(me, key, || format!("took {item:?} of a copy"));
+        self.env
+            .trace_key(me, key, || format!("took {item:?} of a copy"));
         RunResult::Stored(item.bytes)
     }
 

@@ -18,10 +18,12 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        let are_there = cfg!(feature = "mutants");
+        let are_there = cfg!(any(test, feature = "mutants"));
         let machines = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
         let machines = machines.map(Self::Replica);
-        [Self::Unfenced, Self::ClosedEarly].into_iter().chain(machines)
+        [Self::Unfenced, Self::ClosedEarly]
+            .into_iter()
+            .chain(machines)
     }
 
     /// What it is called on the command line.
@@ -44,7 +46,10 @@ impl FromStr for Mutant {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::all().find(|one| one.name() == text).ok_or_else(|| {
             let names: Vec<String> = Self::all().map(Self::name).collect();
-            format!("no planted error is called {text:?}; there are {}", names.join(", "))
+            format!(
+                "no planted error is called {text:?}; there are {}",
+                names.join(", ")
+            )
         })
     }
 }

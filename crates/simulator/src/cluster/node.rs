@@ -147,7 +147,11 @@ fn seen(item: Option<&Item>) -> Effect {
 
 impl Node {
     pub(super) fn new(run: &ClusterRun, full: MemoryFull, me: NodeId, life: u32, of: Made) -> Self {
-        let room_ask = if full == MemoryFull::Ample { 0 } else { ROOM_ASK };
+        let room_ask = if full == MemoryFull::Ample {
+            0
+        } else {
+            ROOM_ASK
+        };
         let machine = |stage| {
             let config = ReplicaConfig {
                 me,
@@ -208,7 +212,7 @@ pub(super) struct Made {
     pub(super) capacity: Option<u64>,
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(any(test, feature = "mutants"))]
 fn made(machine: Replica, mutant: Option<Mutant>) -> Replica {
     match mutant {
         Some(Mutant::Replica(mutant)) => machine.with_mutant(mutant),
@@ -216,7 +220,7 @@ fn made(machine: Replica, mutant: Option<Mutant>) -> Replica {
     }
 }
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(any(test, feature = "mutants")))]
 fn made(machine: Replica, _: Option<Mutant>) -> Replica {
     machine
 }
@@ -242,13 +246,14 @@ impl Local {
     /// Whether a client of this node waits for it.
     pub(super) fn is_own(&self, ticket: Ticket) -> bool {
         let mut open = self.open.iter();
-        open.any(|open| {
-            open.demand.ticket() == ticket && matches!(open.origin, Origin::Client)
-        })
+        open.any(|open| open.demand.ticket() == ticket && matches!(open.origin, Origin::Client))
     }
 
     pub(super) fn close(&mut self, ticket: Ticket) -> Option<Open> {
-        let at = self.open.iter().position(|open| open.demand.ticket() == ticket)?;
+        let at = self
+            .open
+            .iter()
+            .position(|open| open.demand.ticket() == ticket)?;
         Some(self.open.swap_remove(at))
     }
 
@@ -301,7 +306,13 @@ impl Local {
     }
 
     /// Whether what a reader has copied still counts.
-    pub(super) fn counts(&self, slice: SliceId, key: usize, closes: Option<u32>, changes: u32) -> bool {
+    pub(super) fn counts(
+        &self,
+        slice: SliceId,
+        key: usize,
+        closes: Option<u32>,
+        changes: u32,
+    ) -> bool {
         let gate = &self.gates[usize::from(slice.0)];
         closes.is_none_or(|closes| closes == gate.closes) && changes == self.shown[key].changes
     }

@@ -78,7 +78,10 @@ struct Loss {
 impl Record {
     /// An operation wrote, whether or not its answer ever arrives.
     pub(super) fn ran(&mut self, number: u64, from: Option<u64>, stamp: Stamp) {
-        self.ran.entry(number).or_default().push(Ran { from, stamp });
+        self.ran
+            .entry(number)
+            .or_default()
+            .push(Ran { from, stamp });
     }
 
     pub(super) fn answered(&mut self, asked: Asked, at: u64, effect: Effect) {
@@ -331,12 +334,7 @@ impl Ranks {
 }
 
 /// What nobody asked for.
-fn nobodys(
-    key: usize,
-    at: u64,
-    action: Action,
-    returned: Option<(Instant, Outcome)>,
-) -> Entry {
+fn nobodys(key: usize, at: u64, action: Action, returned: Option<(Instant, Outcome)>) -> Entry {
     Entry {
         client: u32::MAX,
         key: key as u64,

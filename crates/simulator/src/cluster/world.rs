@@ -60,7 +60,9 @@ impl<'a> World<'a> {
     pub(super) fn new(run: &'a ClusterRun, keys: &'a Keys) -> Self {
         let mut random = Random::new(run.seed);
         let drifts = run.faults.has(Fault::Drift);
-        let full = run.memory_full.unwrap_or_else(|| random.one_of(&MemoryFull::ALL));
+        let full = run
+            .memory_full
+            .unwrap_or_else(|| random.one_of(&MemoryFull::ALL));
         let members: NodeSet = (0..run.nodes).map(NodeId).collect();
         let made = |_| {
             let clock = Clock::new(drifts, &mut random);
@@ -113,7 +115,9 @@ impl<'a> World<'a> {
             self.plan_life(node);
         }
         for session in 0..self.sessions.len() {
-            self.env.events.plan(FORMED_NS + session as u64, Event::Next(session));
+            self.env
+                .events
+                .plan(FORMED_NS + session as u64, Event::Next(session));
         }
         self.plan_chances();
         self.safety();
@@ -133,7 +137,10 @@ impl<'a> World<'a> {
 
     /// What a node does again and again as long as it lives.
     fn plan_life(&mut self, node: usize) {
-        let (read, place) = (self.env.random.below(10_000), self.env.random.below(PLACING_NS));
+        let (read, place) = (
+            self.env.random.below(10_000),
+            self.env.random.below(PLACING_NS),
+        );
         self.env.plan_for(node, read, What::Read(true));
         self.env.plan_for(node, place, What::Place);
     }
@@ -294,7 +301,8 @@ impl<'a> World<'a> {
             Packet::Answer { number, answer } => {
                 let ticket = Ticket(number);
                 let local = &mut self.nodes[node].local;
-                let Some(demand) = local.open_demand(ticket).filter(|_| local.is_own(ticket)) else {
+                let Some(demand) = local.open_demand(ticket).filter(|_| local.is_own(ticket))
+                else {
                     return;
                 };
                 let version = |effect: Effect| {
@@ -306,7 +314,12 @@ impl<'a> World<'a> {
                 }
                 let answer = answer.map(version);
                 let stage = self.stage_of_key(demand.key);
-                self.step(node, stage, ReplicaEvent::Answered(from, ticket, answer), None);
+                self.step(
+                    node,
+                    stage,
+                    ReplicaEvent::Answered(from, ticket, answer),
+                    None,
+                );
             }
         }
     }
@@ -329,8 +342,9 @@ impl<'a> World<'a> {
             Packet::Request { demand, .. } => demand.key == key,
             Packet::Answer { .. } => false,
         };
-        if concerns || std::env::var_os("SIMTRACE").is_some() {
-            self.env.trace(|| format!("n{node} gets from n{}: {packet:?}", from.0));
+        if concerns {
+            self.env
+                .trace(|| format!("n{node} gets from n{}: {packet:?}", from.0));
         }
     }
 
@@ -367,7 +381,9 @@ impl<'a> World<'a> {
     fn admit(&mut self, node: usize, demand: Demand) {
         let Node { local, .. } = &mut self.nodes[node];
         if !local.serves(&self.env) {
-            return self.env.reply(demand.number, Err(ReplicaRefusal::Elsewhere));
+            return self
+                .env
+                .reply(demand.number, Err(ReplicaRefusal::Elsewhere));
         }
         local.open(demand, Origin::Client);
         let may = !self.env.random.one_in(4);
@@ -426,7 +442,11 @@ impl<'a> World<'a> {
         let Node { local, .. } = &mut self.nodes[node];
         let version = local.hybrid.next(local.clock.now(self.env.now));
         let stage = stage_of(self.env.keys.slice(demand.key));
-        let open: Vec<bool> = local.gates.iter().map(|gate| gate.gate == Gate::Open).collect();
+        let open: Vec<bool> = local
+            .gates
+            .iter()
+            .map(|gate| gate.gate == Gate::Open)
+            .collect();
         let mut host = SimHost {
             local,
             env: &mut self.env,
@@ -468,7 +488,8 @@ impl<'a> World<'a> {
         };
         self.sessions[session].asked = Some((asked, node));
         let delay = Network::delay_ns(&mut self.env.random);
-        self.env.plan_for(usize::from(node.0), delay, What::Demand(asked));
+        self.env
+            .plan_for(usize::from(node.0), delay, What::Demand(asked));
     }
 
     /// Under SC a session stays at its node (CC-11).
@@ -500,7 +521,9 @@ impl<'a> World<'a> {
             return;
         };
         self.sessions[session].asked = None;
-        self.env.trace_key(node, asked.demand.key, || format!("{asked:?} ends: {answer:?}"));
+        self.env.trace_key(node, asked.demand.key, || {
+            format!("{asked:?} ends: {answer:?}")
+        });
         self.note_wait(&asked, node, &answer);
         let outcome = &mut self.env.outcome;
         let mut pause = IDLE_NS;
@@ -528,7 +551,9 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.env.events.plan(self.env.now + pause, Event::Next(session));
+        self.env
+            .events
+            .plan(self.env.now + pause, Event::Next(session));
     }
 
     /// A session ends, and its client begins another.

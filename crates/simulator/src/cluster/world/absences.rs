@@ -35,8 +35,7 @@ impl World<'_> {
             Err(_) => return,
         };
         // A write may wait for room, which comes when others evict.
-        let needs_room =
-            asked.demand.size() > 0 && self.env.memory_full != MemoryFull::Ample;
+        let needs_room = asked.demand.size() > 0 && self.env.memory_full != MemoryFull::Ample;
         if since > self.env.now || needs_room {
             return;
         }

@@ -35,7 +35,9 @@ impl World<'_> {
             Fault::Slow => {
                 let other = self.env.random.below(nodes) as u8;
                 self.note_trouble(until);
-                self.env.network.slow([NodeId(node as u8), NodeId(other)], until);
+                self.env
+                    .network
+                    .slow([NodeId(node as u8), NodeId(other)], until);
             }
             Fault::Crash => self.crash_some(node),
             Fault::Pause => self.pause(node, until),
@@ -110,7 +112,9 @@ impl World<'_> {
                 self.env.reply(asked.demand.number, unknown);
             }
         }
-        self.env.events.plan(self.env.now + down_ns, Event::Start(node));
+        self.env
+            .events
+            .plan(self.env.now + down_ns, Event::Start(node));
     }
 
     fn pause(&mut self, node: usize, until: u64) {
@@ -120,7 +124,8 @@ impl World<'_> {
             return;
         }
         self.note_trouble(until);
-        self.env.trace(|| format!("node {node} pauses until {until}"));
+        self.env
+            .trace(|| format!("node {node} pauses until {until}"));
         let local = &mut self.nodes[node].local;
         local.paused_until = local.paused_until.max(until);
         if is_long {
@@ -145,7 +150,8 @@ impl World<'_> {
         }
         self.miss(node);
         if self.env.random.one_in(3) {
-            self.env.trace(|| format!("{node} and the store are cut until {until}"));
+            self.env
+                .trace(|| format!("{node} and the store are cut until {until}"));
             self.nodes[node].local.store_cut_until = until;
         }
     }

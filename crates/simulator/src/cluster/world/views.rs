@@ -30,7 +30,8 @@ impl World<'_> {
         }
         let delay = self.env.random.below(STORE_NS);
         let view = Arc::clone(&self.view);
-        self.env.plan_for(node, delay, What::Said(self.env.now, view));
+        self.env
+            .plan_for(node, delay, What::Said(self.env.now, view));
     }
 
     /// It has read it: it may serve for a lease, or it was taken out.
@@ -147,7 +148,8 @@ impl World<'_> {
             }
         }
         self.leaving = self.leaving.intersection(next.members);
-        self.env.trace(|| format!("{changes:?} +{joining:?} -{dead:?}: {next:?}"));
+        self.env
+            .trace(|| format!("{changes:?} +{joining:?} -{dead:?}: {next:?}"));
         self.view = Arc::new(next);
         self.spread_view();
     }
@@ -188,7 +190,9 @@ impl World<'_> {
             let local = &self.nodes[*other].local;
             *other != node && local.is_up && local.paused_until <= now
         });
-        let deaf = others.iter().filter(|other| self.env.network.is_cut(now, [node, **other]));
+        let deaf = others
+            .iter()
+            .filter(|other| self.env.network.is_cut(now, [node, **other]));
         let is_apart = 2 * deaf.count() > others.len();
         let can_tell = |other: &&usize| {
             let hears = !self.env.network.is_cut(now, [node, **other]);
@@ -196,12 +200,10 @@ impl World<'_> {
             reaches && (is_silent || !hears)
         };
         if is_member && (is_silent || is_apart) && others.iter().any(|other| can_tell(&other)) {
-            // The one that is silent may be back as another life, which joins by itself.
-            let change = StoreChange::Remove(node, life);
+            // One that is back as another life has the former one out when it joins.
             if self.env.lives[node] == life || !self.nodes[node].local.is_up {
-                let life = self.env.lives[node];
-                let _ = change;
-                self.env.plan_soon(Event::Store(StoreChange::Remove(node, life)));
+                let change = StoreChange::Remove(node, self.env.lives[node]);
+                self.env.plan_soon(Event::Store(change));
             }
         }
     }
@@ -218,6 +220,10 @@ impl World<'_> {
 
     pub(super) fn place(&mut self, node: usize) {
         self.env.plan_for(node, PLACING_NS, What::Place);
+        let local = &mut self.nodes[node].local;
+        if local.reserved_until <= self.env.now {
+            local.store.reserved = 0;
+        }
         self.place_now(node);
         self.end_leaving(node);
     }

@@ -240,24 +240,23 @@ impl SliceView {
         }
     }
 
-    /// The next view, with those of `changes` that still apply, `joining` as members without
-    /// slices, and without `dead`; `None` if that is what it is. A node that is both has started
-    /// again: it is a member under a new life, and holds nothing.
+    /// The next view, with those of `changes` that still apply, without `dead`, and with `joining`
+    /// as members without slices: one that is dead, too, joins as another life. `None` if that is
+    /// what it is.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
-        let stays = self.members.difference(dead);
-        let mut joined = Vec::new();
-        for node in stays.union(joining) {
-            let view = self.joined(node).filter(|_| stays.contains(node));
-            note_joined(&mut joined, node, view.unwrap_or(number));
+        let mut joined = self.joined.to_vec();
+        let staying = self.members.difference(dead);
+        for node in joining.difference(staying) {
+            note_joined(&mut joined, node, number);
         }
         let mut next = Self {
             number,
-            members: stays.union(joining),
+            members: staying.union(joining),
             joined: joined.into(),
             rows: self.rows.clone(),
         };
-        next.remove(dead);
+        next.leave(staying);
         for change in changes {
             let row = next.rows.get_mut(change.slice.0 as usize);
             let (Some(row), true) = (row, change.view == self.number) else {
@@ -269,22 +268,26 @@ impl SliceView {
                 *row = row.after(change.step, number).unwrap_or(*row);
             }
         }
-        let restarted = !joining.intersection(dead).is_empty();
-        let changes = restarted || next.members != self.members || next.rows != self.rows;
+        let changes =
+            next.joined != self.joined || next.members != self.members || next.rows != self.rows;
         changes.then_some(next)
     }
 
-    /// Takes nodes out of all rows. A dead primary is replaced by the member of the in-sync set
-    /// that has the fewest slices; if nobody of it lives, the slice begins empty anywhere.
-    fn remove(&mut self, dead: NodeSet) {
-        if dead.is_empty() || self.members.is_empty() {
+    /// Takes all nodes out of the rows but `staying`. A primary that is gone is replaced by the
+    /// member of the in-sync set that has the fewest slices; if nobody of it lives, the slice
+    /// begins empty anywhere, as soon as there is a member.
+    fn leave(&mut self, staying: NodeSet) {
+        if self.members.is_empty() {
             return;
         }
         let mut load = self.loads();
         for row in &mut self.rows {
-            row.holders = row.holders.difference(dead);
-            row.in_sync = row.in_sync.difference(dead);
-            if !dead.contains(row.primary) {
+            if staying.contains_all(row.holders) {
+                continue;
+            }
+            row.holders = row.holders.intersection(staying);
+            row.in_sync = row.in_sync.intersection(staying);
+            if staying.contains(row.primary) {
                 continue;
             }
             let lost = row.in_sync.is_empty();
@@ -389,23 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_started_again_is_another_life_without_slices() {
-        let view = SliceView::first(ViewNumber(1), nodes(2), 2, 2);
-        let after = view
-            .next(&[], NodeSet::only(N[1]), NodeSet::only(N[1]))
-            .unwrap();
-        assert_eq!(after.members, nodes(2));
-        assert_eq!(after.joined(N[1]), Some(after.number));
-        assert_eq!(after.lasting(&view), NodeSet::only(N[0]));
-        assert!(
-            after
-                .rows()
-                .all(|(_, row)| row.holders == NodeSet::only(N[0]))
-        );
-        let alone = SliceView::first(ViewNumber(1), nodes(1), 1, 1);
-        let after = alone.next(&[], nodes(1), nodes(1)).unwrap();
-        let row = after.row(SliceId(0)).unwrap();
-        assert_eq!((row.primary, row.born), (N[0], after.number));
+    fn what_only_a_former_life_had_begins_empty() {
+        let (one, none) = (NodeSet::only(N[0]), NodeSet::NONE);
+        let view = SliceView::first(ViewNumber(1), nodes(1), 1, 1);
+        let again = view.next(&[], one, one).unwrap();
+        let nobody = view.next(&[], none, one).unwrap();
+        for view in [again, nobody.next(&[], one, none).unwrap()] {
+            let row = view.row(SliceId(0)).unwrap();
+            assert_eq!((row.primary, row.born), (N[0], view.number));
+            assert_eq!(view.joined(N[0]), Some(view.number));
+        }
     }
 
     #[test]

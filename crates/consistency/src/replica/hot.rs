@@ -63,6 +63,8 @@ struct OwnedKey {
     round: Option<PrimaryRound>,
     /// Copies may wait for a write that was not taken.
     is_stale: bool,
+    /// The version of the last round.
+    last: Cas,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -101,8 +103,8 @@ struct WriterRound {
 pub(super) enum HotWay {
     /// The same as of one that is not hot.
     Ordinary,
-    /// To the primary, which is this node: a write begins a round.
-    Round,
+    /// To the primary, which is this node: a write begins a round. The last has this version.
+    Round(Cas),
     /// It was taken care of.
     Taken,
 }
@@ -160,10 +162,10 @@ impl HotKeys {
         let key = request.key;
         if is_primary {
             let waits = self.guarded.contains(&key) || self.holds_back(cx, key, request.access);
-            return match (waits, self.owned.contains_key(&key)) {
+            return match (waits, self.owned.get(&key)) {
                 (true, _) => self.wait(cx, host, *request, since),
-                (false, true) => HotWay::Round,
-                (false, false) => HotWay::Ordinary,
+                (false, Some(owned)) => HotWay::Round(owned.last),
+                (false, None) => HotWay::Ordinary,
             };
         }
         let Some(copy) = self.copies.get_mut(&key) else {
@@ -400,6 +402,7 @@ impl HotKeys {
                     stage,
                     round: None,
                     is_stale: false,
+                    last: Cas(0),
                 },
             );
         }
@@ -452,7 +455,10 @@ impl HotKeys {
         (seq, version, ticket): (u64, Cas, Option<Ticket>),
     ) {
         let missing = self.others(cx);
+        let mut installs = false;
         if let Some(owned) = self.owned.get_mut(&key) {
+            installs = owned.stage == OwnedStage::Installing;
+            owned.last = version;
             owned.round = Some(PrimaryRound {
                 version,
                 seq,
@@ -461,7 +467,7 @@ impl HotKeys {
                 is_sent: false,
             });
         }
-        if cx.is_lin() {
+        if cx.is_lin() || installs {
             self.set_own(host, key, version, CopyState::Invalid);
         }
     }
@@ -578,6 +584,11 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
+    /// Keys of this primary that members may still show as of an earlier view.
+    pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
+        self.guarded.iter().copied()
+    }
+
     /// The change that a round waits for.
     pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
         self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
@@ -629,18 +640,12 @@ impl HotKeys {
         let keeps = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
-        let last = core::mem::take(&mut self.guarded);
-        self.guarded.extend(last.iter().chain(self.copies.keys()));
+        for &key in self.copies.keys().filter(|_| !keeps) {
+            host.show(key, Cas(0), CopyState::Absent, false);
+        }
+        self.guarded.extend(self.copies.keys());
         self.guarded
             .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
-        for &key in last.iter().chain(self.copies.keys()).filter(|_| !keeps) {
-            // Readers beside the machine wait for what is guarded, too.
-            let state = match self.guarded.contains(&key) {
-                true => CopyState::Invalid,
-                false => CopyState::Absent,
-            };
-            host.show(key, Cas(0), state, false);
-        }
         if !keeps {
             self.copies.clear();
         }
@@ -653,29 +658,21 @@ impl HotKeys {
             host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
         }
         self.answer_shown(host);
-        self.end_guard(host);
-    }
-
-    /// Nobody shows anything of an earlier view any more once all members have entered this one.
-    fn end_guard(&mut self, host: &mut impl ReplicaHost) {
         if self.missing.is_empty() {
-            for key in core::mem::take(&mut self.guarded) {
-                host.show(key, Cas(0), CopyState::Absent, false);
-            }
+            self.guarded.clear();
         }
     }
 
-    /// A member has entered the view.
-    pub(super) fn note_entered(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        view: ViewNumber,
-    ) {
+    /// A member has entered the view; whether no key is guarded for it any more.
+    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) -> bool {
         if view == self.view {
             self.missing = self.missing.without(from);
-            self.end_guard(host);
         }
+        let ends = self.missing.is_empty() && !self.guarded.is_empty();
+        if ends {
+            self.guarded.clear();
+        }
+        ends
     }
 
     pub(super) const fn view(&self) -> ViewNumber {

@@ -145,6 +145,10 @@ pub trait ReplicaHost {
     /// Runs a request on the local store. One that writes gives the item this version.
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult;
 
+    /// What [`run`](Self::run) just left of a request shows the key as of this version, though it
+    /// may have found nothing that has one. The node that it is sent to is told at least this.
+    fn stamp(&mut self, ticket: Ticket, version: Cas);
+
     /// The answer that [`run`](Self::run) or another node left goes to whoever asked.
     fn respond(&mut self, ticket: Ticket);
 
@@ -175,7 +179,8 @@ pub trait ReplicaHost {
     fn evicts(&self) -> bool;
 
     /// The store evicts about so many bytes in slices that `may_evict` names, and says which keys
-    /// went.
+    /// went. If that is not enough, the host asks the node's other machines, by
+    /// [`ReplicaMessage::Evict`] of the same node.
     fn evict(
         &mut self,
         bytes: u64,
@@ -203,7 +208,8 @@ pub trait ReplicaHost {
     fn saw(&mut self, version: Cas);
 
     /// What readers beside the machine may see of a hot key here. At its primary that is the stored
-    /// item, elsewhere a copy, which takes the incoming image if `takes_image`.
+    /// item, which the store does not evict while it is shown; elsewhere a copy, which takes the
+    /// incoming image if `takes_image`.
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool);
 
     /// Runs a read on the copy of a hot key.

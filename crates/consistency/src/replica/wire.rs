@@ -40,9 +40,10 @@ impl ReplicaMessage {
                 term,
                 keys,
                 seen,
+                flushed,
             } => {
                 put_slice(bytes, TAIL, *slice, *term);
-                put(bytes, &[seen.0]);
+                put(bytes, &[seen.0, flushed.0]);
                 bytes.extend(keys.iter().flat_map(|key| key.0.to_le_bytes()));
             }
             &Self::RoomWanted {
@@ -127,7 +128,7 @@ impl Append {
     fn encode(&self, bytes: &mut Vec<u8>) {
         put_slice(bytes, APPEND, self.slice, self.term);
         let change = &self.change;
-        put(bytes, &[self.prev, self.seq, self.committed]);
+        put(bytes, &[self.prev, self.seq, self.committed, self.asked]);
         put(bytes, &[change.key.0, change.version.0]);
         bytes.extend(change.room.to_le_bytes());
         bytes.push(number_in(&CHANGE_KINDS, change.kind));
@@ -140,6 +141,7 @@ impl Append {
             prev: reader.u64()?,
             seq: reader.u64()?,
             committed: reader.u64()?,
+            asked: reader.u64()?,
             change: SliceChange {
                 key: RouteHash(reader.u64()?),
                 version: Cas(reader.u64()?),
@@ -225,7 +227,7 @@ fn take_view(reader: &mut ByteReader<'_>) -> Option<ViewNumber> {
 
 fn take_tail(mut reader: ByteReader<'_>) -> Option<ReplicaMessage> {
     let (slice, term) = (take_slice(&mut reader)?, take_view(&mut reader)?);
-    let seen = Cas(reader.u64()?);
+    let (seen, flushed) = (Cas(reader.u64()?), Cas(reader.u64()?));
     let (keys, rest) = reader.rest().as_chunks::<8>();
     let key = |bytes: &[u8; 8]| RouteHash(u64::from_le_bytes(*bytes));
     rest.is_empty().then(|| ReplicaMessage::Tail {
@@ -233,6 +235,7 @@ fn take_tail(mut reader: ByteReader<'_>) -> Option<ReplicaMessage> {
         term,
         keys: keys.iter().map(key).collect(),
         seen,
+        flushed,
     })
 }
 
@@ -258,6 +261,7 @@ mod tests {
                 prev: number,
                 seq,
                 committed: word(u64::MAX),
+                asked: word(u64::MAX),
                 change: SliceChange {
                     key: RouteHash(word(u64::MAX)),
                     kind: CHANGE_KINDS[word(4) as usize],
@@ -272,6 +276,7 @@ mod tests {
                 term,
                 keys: (0..word(20)).map(|key| RouteHash(key ^ number)).collect(),
                 seen: version,
+                flushed: Cas(seq),
             },
             4 => ReplicaMessage::RoomWanted {
                 number,

@@ -155,6 +155,12 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         result
     }
 
+    fn stamp(&mut self, ticket: Ticket, version: Cas) {
+        if let Some(waiting) = self.state.requests.get(ticket) {
+            waiting.shown = waiting.shown.max(version);
+        }
+    }
+
     fn respond(&mut self, ticket: Ticket) {
         let Some(mut waiting) = self.take(ticket) else {
             return;
@@ -298,10 +304,15 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
         let keys = &self.stage_cx.cluster.keys;
+        let store = std::sync::Arc::clone(&self.stage_cx.cx.store_cx.store);
         let is_new = self.copies().is_some_and(|copies| !copies.has(key));
         match (is_new, state) {
             (true, CopyState::Absent) => return,
-            (true, _) => keys.enter(key),
+            (true, _) => {
+                // What is shown is not evicted.
+                store.keep(store.hash_of_route(key));
+                keys.enter(key);
+            }
             (false, CopyState::Invalid) => keys.settle(key, SharedState::Unsettled),
             (false, _) => {}
         }
@@ -330,7 +341,10 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         }
         match state {
             CopyState::Valid => keys.settle(key, SharedState::Valid),
-            CopyState::Absent => keys.settle(key, SharedState::Ordinary),
+            CopyState::Absent => {
+                store.let_go(store.hash_of_route(key));
+                keys.settle(key, SharedState::Ordinary);
+            }
             CopyState::Invalid => {}
         }
     }

@@ -359,7 +359,9 @@ impl Stage {
         }
         let keys = &cluster.keys;
         if let Some(inbox) = cluster.stages.get(usize::from(state.number)) {
+            let store = &stage_cx.cx.store_cx.store;
             inbox.copies.clear(|key| {
+                store.let_go(store.hash_of_route(key));
                 keys.settle(key, curtail_dispatch::SharedState::Ordinary);
             });
         }

@@ -235,7 +235,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         true
     }
 
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)> {
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
         // A change of a whole slice has a key that no item has.
         let key = self.env.keys.index_of(key);
         let item = (key < self.env.keys.count()).then(|| self.local.store.item(key));

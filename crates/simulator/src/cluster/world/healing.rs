@@ -1,6 +1,9 @@
 //! The end of a run: every fault is healed, and every request must complete.
 
-use curtail_consistency::{placement_plan::PlacementPlan, slice_view::SliceId};
+use curtail_consistency::{
+    placement_plan::{PlacementGoal, is_settled},
+    slice_view::SliceId,
+};
 use curtail_types::{NodeId, NodeSet};
 
 use super::{Event, World, stage_of};
@@ -98,13 +101,8 @@ impl World<'_> {
             let machines = &self.nodes[usize::from(row.primary.0)].machines;
             machines[usize::from(stage_of(slice))].serves(slice)
         };
-        let plan = PlacementPlan {
-            replicas: self.env.run.replicas,
-            leaving: NodeSet::NONE,
-            full: NodeSet::NONE,
-            catch_ups_max: 2,
-        };
-        let is_placed = plan.is_done(&self.view);
+        let goal = PlacementGoal::replicas(self.env.run.replicas);
+        let is_placed = is_settled(&self.view, &goal);
         let may_lack_room = self.env.memory_full == MemoryFull::Refuse;
         self.view.rows().all(serves) && (is_placed || may_lack_room)
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use curtail_consistency::{
-    placement_plan::PlacementPlan,
+    placement_plan::{PlacementGoal, wished_steps},
     replica::ReplicaEvent,
     slice_view::{RowStep, SliceId, SliceView},
 };
@@ -234,13 +234,12 @@ impl World<'_> {
             return;
         };
         if self.plan.0 != view.number || self.plan.1 != self.leaving {
-            let wishes = PlacementPlan {
-                replicas: self.env.run.replicas,
-                leaving: self.leaving,
-                full: NodeSet::NONE,
-                catch_ups_max: 2,
+            let goal = PlacementGoal {
+                moves_max: 2,
+                ..PlacementGoal::replicas(self.env.run.replicas).without(self.leaving)
             };
-            self.plan = (view.number, self.leaving, wishes.steps(&view).into());
+            let steps = wished_steps(&view, &goal);
+            self.plan = (view.number, self.leaving, steps.into());
         }
         let steps: Arc<[(SliceId, RowStep)]> = Arc::clone(&self.plan.2);
         let me = self.nodes[node].local.me;

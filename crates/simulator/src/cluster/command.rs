@@ -17,7 +17,7 @@ pub struct ClusterArgs {
     /// Cluster: operations in each run.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Cluster: number of nodes that hold a key which is not hot.
+    /// Cluster: number of nodes that hold each key that is not hot.
     #[arg(long)]
     pub replicas: Option<usize>,
     /// Cluster: consistency of hot keys.
@@ -33,7 +33,7 @@ pub struct ClusterArgs {
     /// Cluster: number of clients.
     #[arg(long)]
     pub sessions: Option<usize>,
-    /// Cluster: an error to plant, which a run must find.
+    /// Cluster: error (mutant) to inject, which a run must find.
     #[arg(long, value_enum)]
     pub mutant: Option<Mutant>,
     /// Cluster: print every step of the key with this number to standard error.

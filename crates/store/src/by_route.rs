@@ -33,9 +33,15 @@ impl KeyHasher {
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
         match self.by_route {
-            true => self.hash_of_route(route_of(key)),
+            true => self.hash_by_route(key),
             false => self.seed.hash(key),
         }
+    }
+
+    /// Out of line: a server alone has no use for it.
+    #[inline(never)]
+    fn hash_by_route(&self, key: &[u8]) -> KeyHash {
+        self.hash_of_route(route_of(key))
     }
 
     #[inline]

@@ -180,6 +180,17 @@ impl Slices {
         self.stage(stage).length.load(Ordering::Relaxed)
     }
 
+    /// The meta word of an item of `key` that is written now; out of line, as a server alone has no
+    /// use for it.
+    #[inline(never)]
+    fn written_now(&self, meta: Meta, key: Key<'_>) -> Meta {
+        let slice = self.of(route_of(key.bytes()));
+        if self.planted(SliceBug::WritesFormerIncarnation) {
+            return meta;
+        }
+        meta.with_incarnation(self.clears.incarnation(slice))
+    }
+
     /// Items that were judged for a stage since it last evicted one.
     pub(crate) fn barren(&self, stage: u16) -> &AtomicUsize {
         &self.stage(stage).barren
@@ -212,13 +223,7 @@ impl Store {
     pub(crate) fn in_slice(&self, meta: Meta, key: Key<'_>) -> Meta {
         match self.slices.get() {
             None => meta,
-            Some(slices) => {
-                let slice = slices.of(route_of(key.bytes()));
-                if slices.planted(SliceBug::WritesFormerIncarnation) {
-                    return meta;
-                }
-                meta.with_incarnation(slices.clears.incarnation(slice))
-            }
+            Some(slices) => slices.written_now(meta, key),
         }
     }
 }

@@ -160,11 +160,11 @@ fn summary(outcomes: &[ClusterOutcome], seconds: f64) -> String {
     let longest = longest.unwrap_or_default();
     let runs = outcomes.len();
     format!(
-        "{runs} runs: {all} operations ({answered} answered, {refused} refused, {} of them for want \
+        "{runs} runs: {all} operations ({answered} answered, {refused} refused, {} of them for lack \
          of room, {unknown} unknown), {packets} packets, {} views, {} restarts, {} departures, {} \
          promotions, {} evictions, {} flushes; {} slices lost with all their nodes in sync; {} \
          requests waited for a node in trouble, {:.1} ms at most; {} keys too hard to judge; {:.1} \
-         virtual seconds in {seconds:.1}: {:.1} runs a second, {:.0} operations a second\n",
+         virtual seconds in {seconds:.1}: {:.1} runs and {:.0} operations a second\n",
         sum(|one| one.no_room),
         sum(|one| one.views),
         sum(|one| one.crashes),

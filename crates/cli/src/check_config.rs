@@ -110,7 +110,7 @@ fn native(row: &mut Row<'_>, config: &Config) {
         Some(slots) => row("native-slots", &slots),
         None => row(
             "native-slots",
-            &"what an eighth of the memory holds, at most 4096",
+            &"as many as fit into an eighth of -m, 64 to 4096",
         ),
     }
     row("native-pin", &native.pin.display());

@@ -35,7 +35,7 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show the members, the counters of each node, and whether keys are moving
+    /// Show a cluster's members, the counters of each node, and whether keys are moving
     Status {
         #[command(flatten)]
         target: Target,
@@ -43,22 +43,22 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Kill a node of the trial cluster (SIGKILL)
+    /// Kill a node of a trial cluster (SIGKILL)
     Kill(TrialNode),
-    /// Pause a node of the trial cluster (SIGSTOP)
+    /// Pause a node of a trial cluster (SIGSTOP)
     Pause(TrialNode),
-    /// Resume a paused node
+    /// Resume a paused node of a trial cluster (SIGCONT)
     Resume(TrialNode),
-    /// Add a node to the trial cluster, or restart one that was killed or removed
+    /// Add a node to a trial cluster, or restart one that was killed or removed
     Add {
-        /// The node: its number or its name; without it a new node is added
+        /// Number or name of the node to restart; without it, a new node is added
         node: Option<String>,
         #[command(flatten)]
         trial: Trial,
         #[command(flatten)]
         wait: Wait,
     },
-    /// Remove a node: its keys move to the other nodes first
+    /// Remove a node from a cluster; its keys move to the other nodes first
     Remove {
         /// The node: its number or its name
         node: String,
@@ -67,7 +67,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until keys are placed on every remaining node and none is moving
+    /// Wait until keys are placed on every node that is not leaving, and no key is moving
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -86,7 +86,7 @@ struct TrialNode {
 
 #[derive(Args, Debug)]
 struct Wait {
-    /// Maximum seconds to wait for completion
+    /// Maximum time to wait until this is done
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
 }
@@ -94,10 +94,10 @@ struct Wait {
 /// Which trial cluster is meant.
 #[derive(Args, Debug)]
 struct Trial {
-    /// The trial cluster in this folder
+    /// Folder of the trial cluster, if it was started with --dir
     #[arg(long, value_name = "DIR", conflicts_with = "port")]
     dir: Option<PathBuf>,
-    /// The trial cluster that was started with this port
+    /// Client port of node 0 of the trial cluster: the --port with which it was started
     #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
 }
@@ -107,7 +107,7 @@ struct Trial {
 struct Target {
     #[command(flatten)]
     trial: Trial,
-    /// Cluster file of a cluster that is no trial cluster
+    /// Cluster file of the cluster, if it is not a trial cluster
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
 }
@@ -206,7 +206,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     if !curtail_membership::drain(store.as_mut(), entry.id)? {
         let stored = store.read()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
-        anyhow::ensure!(leaving, "{} is no member", entry.name);
+        anyhow::ensure!(leaving, "{} is not a member", entry.name);
     }
     wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
     println!("{} has left", entry.name);

@@ -16,15 +16,15 @@ pub(crate) struct ClusterFlags {
     /// Run as a node of the cluster that this file describes; requires --node
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
-    /// Number or name of this node in the cluster file. Without -p, -l or -s the server listens
-    /// on this node's client address in that file
+    /// Number or name of this node in the cluster file. If none of -p, -l and -s is given, the
+    /// server listens on the address for clients that the file names for this node
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Maximum number of hot keys, of which every node holds a copy; 0 for none (default: 256)
+    /// Maximum number of hot keys, which every node holds; 0: none (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     hot_keys: Option<usize>,
-    /// Maximum time for a node to move its keys to other nodes before it stops; 0 stops at once,
-    /// and so does a second signal to stop (default: 20)
+    /// Maximum time that a node takes to move its keys to other nodes before it stops; with 0, or
+    /// at a second signal to stop, it stops at once (default: 20)
     #[arg(long, value_name = "SECONDS")]
     leave_seconds: Option<u64>,
     /// End when the process that started this one, which has this number, ends
@@ -56,8 +56,12 @@ impl ClusterFlags {
                 let named = || format!("--cluster {}", file.display());
                 Ok(Some(NodeConfig::load(file, node).with_context(named)?))
             }
-            (Some(_), None) => bail!("--cluster: it needs --node NODE: which of them is this?"),
-            (None, Some(_)) => bail!("--node: it needs --cluster FILE: a node of which cluster?"),
+            (Some(_), None) => {
+                bail!("--cluster: give --node NODE too, which says which node of that file this is")
+            }
+            (None, Some(_)) => {
+                bail!("--node: give --cluster FILE too, which describes the cluster")
+            }
         }
     }
 

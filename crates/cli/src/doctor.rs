@@ -77,13 +77,13 @@ fn network_card() -> Finding {
         Ok(()) => good(
             name,
             format!(
-                "the XDP program can acknowledge them with --native-interface; pins \
-                 in {}",
+                "the XDP program can acknowledge them (--native-interface); it would be \
+                 pinned in {}",
                 pins.display()
             ),
         ),
         // In the words that the server would use, because they are the server's.
-        Err(why) => good(name, format!("a thread acknowledges, because {why}")).note(
+        Err(why) => good(name, format!("a thread acknowledges them, because {why}")).note(
             true,
             "matters only with --native-interface; --native-mode xdp would not start: see \
              docs/guide/nic.md",

@@ -11,43 +11,53 @@ use crate::{flag_errors::Faults, native_flags, ranged_numbers::number};
 
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
-Extended options (-o), comma separated; no_maxconns_fast and no_compaction disable two of them:
-  maxconns_fast          close new connections at once above the limit (default: on)
-  idle_timeout=SECONDS   close idle connections (default: 0, never)
-  read_buf_mem_limit=MB  limit for connection buffers within -m (default: 0, a quarter of -m)
-  watcher_logbuf_size=KB buffer for the lines that one watcher has not read (default: 256)
-  worker_logbuf_size=KB  buffer for the lines that a worker writes in a turn (default: 64)
-  compaction             execute consecutive writes of one key as one, each with its own reply
-                         (default: on)
-  size_threshold=BYTES   size from which a value is large for size-aware-static, and the minimum of
-                         that size for size-aware (default: 32768, at least 4097)
-  size_queue=NUM         maximum connections on a large worker (default: 256)
-  size_nice=0..19|idle   priority of large workers; idle is SCHED_IDLE with a boost when a worker
-                         starves (default: idle)
-  slow_us=US             keep requests that take at least this long in the slow log (`stats slow`,
-                         `watch slow`); also set by `stats slow threshold US` (default: 0, off)
-  size_epoch=MS          period of size-aware's plan, of load balancing and of summaries in the log
-                         (default: 1000)
-  native_backlog=NUM     maximum of writes waiting in a queue above which a further one is
-                         acknowledged only after it is executed (default: 256)
-  native_read_wait_us=US time that a read may have to wait for the writes acknowledged before it:
-                         where these execute slowly, fewer than native_backlog may wait (default:
-                         1000; 0: always native_backlog)
-  native_sessions=NUM    maximum native sessions (default: 1024)
-  native_address_sessions=NUM  maximum native sessions of one address (1 to 16, default: 16)
-  native_lease_ms=MS     time after which an unused session ends (default: 60000)
-  native_datagram=BYTES  longest datagram to and from other machines (default: 1452)
-  native_attach=HOW      where the XDP program runs: native (driver), generic (kernel's stack) or
-                         any (the driver if it can and is no veth, else the stack; default)
+Extended options (-o), separated by commas:
+  maxconns_fast          close connections above the limit (-c) at once; no_maxconns_fast: let them
+                         wait (default: on)
+  idle_timeout=SECONDS   close connections that are idle for this long (default: 0, never)
+  read_buf_mem_limit=MiB limit for connection buffers, which are part of -m (default: 0, a quarter
+                         of -m)
+  watcher_logbuf_size=KiB  buffer for the lines that one client of `watch` has not read yet
+                         (default: 256)
+  worker_logbuf_size=KiB buffer of each worker thread for new lines of `watch` (default: 64)
+  compaction             execute consecutive writes of one key as one, each with its own reply;
+                         no_compaction: execute each (default: on)
+  size_threshold=BYTES   size from which a value is large under size-aware-static; under size-aware
+                         the smallest such size (default: 32768, at least 4097)
+  size_queue=NUM         maximum connections at a time on a large worker, a thread for large
+                         values (default: 256)
+  size_nice=0..19|idle   priority of large workers: a nice value, or SCHED_IDLE with a boost for a
+                         worker that gets no processor (default: idle)
+  slow_us=US             the slow log (`stats slow`, `watch slow`) gets requests that take at least
+                         this long; `stats slow threshold US` changes it (default: 0, off)
+  size_epoch=MS          time after which the server again decides what is large, balances
+                         connections, and writes summaries to the log (default: 1000)
+  native_backlog=NUM     if this many writes wait in a queue, further ones are acknowledged only
+                         after they are executed (default: 256)
+  native_read_wait_us=US longest time that a read should wait for writes that were acknowledged
+                         before it: if writes execute slowly, the server lowers native_backlog
+                         accordingly (default: 1000; 0: never)
+  native_sessions=NUM    maximum number of native sessions (default: 1024)
+  native_address_sessions=NUM  maximum number of native sessions from one client address (1 to 16,
+                         default: 16)
+  native_lease_ms=MS     time after which an unused native session ends (default: 60000)
+  native_datagram=BYTES  longest native datagram to and from other machines (default: 1452)
+  native_attach=HOW      where the XDP program runs: native (in the driver), generic (in the
+                         kernel's stack) or any (in the driver, but in the stack if the driver
+                         cannot run programs or the interface is a veth; default)
   native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
-                         hand-off (default: any); the last two need --features baselines
-  native_choice=HOW      which worker's socket receives a datagram: flow, random, writes or key
-                         (default: flow)
-  native_service_us=US   processor time added to each execution, for experiments (default: 0)
-Other options of memcached, and unknown ones, are accepted without effect, with a warning;
-ssl_*, ext_*, proxy_config, drop_privileges and size_percentile are refused.
+                         hand-off (default: any); the last two only in a program that was built
+                         with --features baselines
+  native_choice=HOW      how the worker is chosen that receives a native datagram, if workers
+                         receive (modes deferred, raw): flow (by the client's address and port),
+                         random, key, or writes (writes by key, reads at random) (default: flow)
+  native_service_us=US   processor time added to each native execution, for experiments (default:
+                         0)
+memcached's other options and unknown options have no effect but a warning. With ssl_*, ext_*,
+proxy_config, drop_privileges and size_percentile the server does not start.
 
-Signals: SIGTERM, SIGINT stop; SIGUSR1 saves to the -e file and stops; SIGHUP reads -Y again.
+Signals: SIGTERM and SIGINT stop the server; SIGUSR1 saves the contents to the -e file and stops it;
+SIGHUP makes it read the -Y file again.
 
 Environment: MEMCACHED_PORT_FILENAME names a file into which the server writes its TCP ports once it
 listens (lines `TCP INET: PORT` and `TCP INET6: PORT`).";
@@ -87,15 +97,12 @@ const IGNORED: [&str; 28] = [
 /// Options whose presence would be taken for protection or storage that is not there, and what to
 /// use instead.
 const NOT_OFFERED: [(&str, &str); 4] = [
-    (
-        "ssl_",
-        "TLS for clients is not offered; put a TLS proxy in front",
-    ),
+    ("ssl_", "TLS for clients is not offered; use a TLS proxy"),
     ("ext_", "storage on disk is not offered"),
     ("proxy_config", "the proxy is not offered"),
     (
         "drop_privileges",
-        "system calls are not filtered by the server; have systemd do it (SystemCallFilter in \
+        "the server does not filter its system calls; let systemd do it (SystemCallFilter in \
          packaging/curtail.service)",
     ),
 ];
@@ -114,10 +121,10 @@ impl Unused {
             let listed = what.join(", ");
             (!what.is_empty()).then(|| format!("{listed}: {why}"))
         };
-        let why = "accepted for memcached's sake, and of no effect here";
+        let why = "of no effect in curtail; accepted because memcached has it";
         let lines = [
             line(&self.meaningless, why),
-            line(&self.unknown, "unknown to curtail, and of no effect"),
+            line(&self.unknown, "unknown option, of no effect"),
         ];
         lines.into_iter().flatten().collect()
     }
@@ -180,8 +187,8 @@ fn apply_one(
             config.threshold = Some(number(value, Config::THRESHOLD_LEAST..)?);
         }
         "size_percentile" => bail!(
-            "no longer an option: size-aware learns its threshold from what requests cost, not \
-             from a percentile; size_threshold sets the least"
+            "not offered any more: size-aware computes its threshold from the costs of requests, \
+             not from a percentile; size_threshold sets the lowest threshold"
         ),
         "size_queue" => config.large_connections_max = number(value, 1..)?,
         "size_nice" => {
@@ -189,7 +196,7 @@ fn apply_one(
                 Some("idle") => Niceness::Idle,
                 _ => match number(value, 0..=Niceness::LEVEL_MAX) {
                     Ok(level) => Niceness::Level(level),
-                    Err(error) => bail!("{error}, nor is it idle"),
+                    Err(error) => bail!("{error}, and not idle"),
                 },
             };
         }

@@ -95,5 +95,4 @@ fn row(flag: &Arg) -> String {
 
 const HEAD: &str = "
 Written by `cargo xtask reference` from the flags that the commands take; `--help` prints the same.
-How `curtail serve` differs from memcached is in [compatibility](compatibility.md#start-flags).
 ";

@@ -27,41 +27,42 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0 for none, -1 for one that the system chooses (default: 11211, or
-    /// the port of -U)
+    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211, or the port
+    /// of -U)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; a request whose reply could be longer than the request
-    /// is refused; 0 disables the port
+    /// UDP port for memcached's datagrams; 0: no UDP. A request whose reply could be longer than
+    /// itself is refused or not answered: send it over TCP
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
-    /// Unix socket to listen on, in place of the network
+    /// Unix socket to listen on, instead of a TCP port
     #[arg(short = 's', long, value_name = "FILE")]
     unix_socket: Option<PathBuf>,
-    /// Permissions of the Unix socket, in octal (default: 700)
+    /// Permissions of the Unix socket (-s), in octal (default: 700)
     #[arg(short = 'a', long, value_name = "MASK")]
     unix_mask: Option<String>,
     /// Enable the "shutdown" command
     #[arg(short = 'A', long)]
     enable_shutdown: bool,
-    /// Address to listen on, with an optional :port; several with commas (default: loopback)
+    /// Address to listen on, with an optional :port; for several, separate them with commas or
+    /// repeat the flag (default: loopback)
     #[arg(short = 'l', long, value_name = "ADDR", action = ArgAction::Append)]
     listen: Vec<String>,
     /// Allow listening beyond loopback without a login (-Y)
     #[arg(long)]
     open_to_network: bool,
-    /// Run as a daemon
+    /// Run in the background, detached from the terminal
+
     #[arg(short = 'd', long)]
     pub(crate) daemon: bool,
-    /// Maximize the core file limit
+    /// Set the limit for core files to its maximum
     #[arg(short = 'r', long)]
     pub(crate) enable_coredumps: bool,
-    /// Become this user (only when run as root)
+    /// User as whom the server runs after it was started by root; ignored without root
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Memory limit in megabytes, for items, index and connection buffers together (at most
-    /// 8388607)
+    /// Memory limit in MiB, for items, index and connection buffers together (1 to 8388607)
     #[arg(
         short = 'm',
         long,
@@ -70,17 +71,17 @@ pub(crate) struct Flags {
         allow_negative_numbers = true
     )]
     memory_limit: String,
-    /// Refuse writes when memory is full, instead of evicting
+    /// When memory is full, refuse writes instead of evicting items
     #[arg(short = 'M', long)]
     disable_evictions: bool,
-    /// Maximum simultaneous connections
+    /// Maximum number of client connections at a time
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     conn_limit: i64,
-    /// Lock memory once it is used, so that none is swapped out
+    /// Lock each page of memory when it is first used, so that it is never swapped out
     #[arg(short = 'k', long)]
     pub(crate) lock_memory: bool,
-    /// Log more: -v sets --log-level debug; -vv and -vvv also log connections and commands
+    /// Log more: -v is --log-level debug; -vv (or -vvv) also logs connections and commands
     #[arg(short = 'v', long, action = ArgAction::Count)]
     verbose: u8,
     /// Format of the log on standard error: text or json, one line for each event
@@ -89,15 +90,15 @@ pub(crate) struct Flags {
     /// Least severe level that is logged: error, warn, info or debug
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
-    /// Check all flags and the files that they name, print the resulting configuration, and exit: 0
-    /// if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. Starts
-    /// nothing; only a start tests ports, users, address space and folders other than that of -e
+    /// Check all flags and the files that they name, print the resulting configuration, and exit
+    /// with 0 if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. Not
+    /// checked are ports, users, address space, and folders other than that of -e
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit
     #[arg(short = 'V', long)]
     pub(crate) version: bool,
-    /// Save the process id in this file
+    /// File into which the server writes its process id
     #[arg(short = 'P', long, value_name = "FILE")]
     pub(crate) pidfile: Option<PathBuf>,
     /// Accepted and ignored: there are no slabs
@@ -106,33 +107,33 @@ pub(crate) struct Flags {
     /// Accepted and ignored: there are no slabs
     #[arg(short = 'n', long, value_name = "BYTES")]
     slab_min_size: Option<u32>,
-    /// Use large memory pages where the system has them (the default)
+    /// Use huge pages if the system has them (the default)
     #[arg(short = 'L', long, overrides_with = "no_largepages")]
     enable_largepages: bool,
-    /// Use small memory pages only
+    /// Do not use huge pages
     #[arg(long, overrides_with = "enable_largepages")]
     no_largepages: bool,
-    /// Prefix delimiter for "stats detail"; also enables it
+    /// Character that ends the prefix of a key in "stats detail"; also switches these statistics on
     #[arg(short = 'D', long, value_name = "CHAR")]
     prefix_delimiter: Option<char>,
     /// Number of worker threads (default: usable processors)
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
-    /// Maximum requests of one connection in one turn of its worker
+    /// Maximum requests of one connection that its worker executes before it serves the next one
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
-    /// Disable CAS (versions of items)
+    /// Do not return versions of items, which compare-and-swap needs
     #[arg(short = 'C', long)]
     disable_cas: bool,
-    /// Maximum connections that wait in the kernel to be accepted
+    /// Maximum number of connections that wait in the kernel until the server accepts them
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     listen_backlog: i64,
     /// Protocol: auto or ascii
     #[arg(short = 'B', long, value_name = "NAME", default_value = "auto")]
     protocol: String,
-    /// Longest value (min: 1k, max: 128m)
+    /// Longest value, in bytes or with k or m (1k to 128m)
     #[arg(short = 'I', long, value_name = "NUM", default_value = "1m")]
     max_item_size: String,
     /// Disable the flush_all command
@@ -144,13 +145,15 @@ pub(crate) struct Flags {
     /// Disable watch commands
     #[arg(short = 'W', long)]
     disable_watch: bool,
-    /// Require a login; FILE holds user:password lines and is read again on SIGHUP
+    /// Require a login; FILE has a line name:password for each; SIGHUP makes the server read it
+    /// again
     #[arg(short = 'Y', long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
-    /// Save contents here when stopped with SIGUSR1, and restore them at the start
+    /// File into which a stop by SIGUSR1 or "shutdown graceful" saves the contents, and from which
+    /// the next start restores them
     #[arg(short = 'e', long, value_name = "FILE")]
     memory_file: Option<PathBuf>,
-    /// Comma separated list of extended options, see below
+    /// Extended options, separated by commas: see below
     #[arg(short = 'o', long, value_name = "OPTIONS", action = ArgAction::Append)]
     extended: Vec<String>,
     /// Accepted and ignored
@@ -162,28 +165,29 @@ pub(crate) struct Flags {
     /// Not offered
     #[arg(short = 'Z', hide = true)]
     encrypted: bool,
-    /// Address for /metrics, /livez, /readyz, /healthz and /policy, without login (off by default)
+    /// Address at which the server answers HTTP requests for /metrics, /livez, /readyz, /healthz
+    /// and /policy, without a login (default: none)
     #[arg(long, value_name = "ADDR:PORT")]
     admin_port: Option<String>,
     /// Enable the "debugtime" command, which shifts the clock: for test suites
     #[arg(long, hide = true)]
     debug_time: bool,
-    /// Which worker runs a request: erew, crew, crcw or d-crew; with size-aware+ or
-    /// size-aware-static+ in front, separate threads serve large requests
+    /// Which worker thread runs a request: erew, crew, crcw or d-crew; with size-aware+ or
+    /// size-aware-static+ in front, other threads serve requests for large values
     #[arg(long, value_name = "NAME", default_value = "size-aware+d-crew")]
     policy: String,
-    /// Forbid changing the policy at run time
+    /// Refuse to change the policy at run time
     #[arg(long)]
     fixed_policy: bool,
-    /// Never pin workers to processors (by default they are pinned where there are more processors
-    /// than workers)
+    /// Do not pin worker threads to processors (by default they are pinned if there are more
+    /// processors than workers)
     #[arg(long)]
     no_pin: bool,
     #[command(flatten)]
     native: NativeFlags,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
-    /// Read flags from a TOML file under their long names; the command line takes precedence
+    /// TOML file with flags under their long names; a flag on the command line takes precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where the flags of that file stand in it.
@@ -262,20 +266,21 @@ impl Flags {
 
     fn refuse_missing_features(&self, warnings: &mut Vec<String>) -> anyhow::Result<()> {
         if self.login_by_mechanism {
-            bail!("-S: this login is not offered; use -Y FILE");
+            bail!("-S: SASL is not offered; use -Y FILE for a login");
         }
         if self.encrypted {
-            bail!("-Z: encryption is not offered; put a TLS proxy in front");
+            bail!("-Z: TLS for clients is not offered; use a TLS proxy");
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: a request whose reply could be longer than the request is refused; clients \
-                 must then use TCP",
+                "-U {}: a request whose reply could be longer than itself is refused or not \
+                 answered; clients must send it over TCP",
                 self.udp_port
             ));
         }
         if self.user.as_deref().is_some_and(|user| user != "root") && !curtail_runtime::is_root() {
-            warnings.push("-u: of no effect, because root did not start the server".to_owned());
+            warnings
+                .push("-u: of no effect, because the server was not started by root".to_owned());
         }
         Ok(())
     }
@@ -283,13 +288,17 @@ impl Flags {
     /// Flags that one at a time are right.
     fn check_together(&self, config: &Config) -> anyhow::Result<()> {
         if self.udp_port != 0 && self.auth_file.is_some() {
-            bail!("-U: datagrams know no login; not together with -Y");
+            bail!(
+                "-U: memcached's datagrams have no login, so -U cannot be given together with -Y"
+            );
         }
         if config.native.is_some() && config.auth_file.is_some() {
-            bail!("--native: its clients know no login, so -Y would keep nobody out");
+            bail!(
+                "--native: the native protocol has no login, so it cannot be given together with -Y"
+            );
         }
         if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
-            bail!("--cluster: datagrams (--native, -U) do not know of other nodes");
+            bail!("--cluster: a node does not offer datagrams; remove --native and -U");
         }
         // A wrong -m is a mistake of its own.
         if config.memory_bytes_max > 0 {
@@ -326,7 +335,7 @@ impl Flags {
                 let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
                 if bytes > MEMORY_BYTES_LIMIT {
                     bail!(
-                        "-m {}: the greatest memory limit is {} megabytes",
+                        "-m {}: the greatest memory limit is {} MiB",
                         self.memory_limit,
                         MEMORY_BYTES_LIMIT >> 20
                     );
@@ -438,7 +447,8 @@ impl Flags {
         warnings: &mut Vec<String>,
     ) -> anyhow::Result<()> {
         if self.protocol == "binary" {
-            warnings.push("-B binary: not offered; text and meta are spoken".to_owned());
+            let why = "the binary protocol is not offered; the server speaks text and meta";
+            warnings.push(format!("-B binary: {why}"));
         }
         let mode = self.unix_mode()?;
         if let Some(path) = &self.unix_socket {
@@ -504,8 +514,8 @@ impl Flags {
         if !self.open_to_network {
             bail!(
                 "-l {address}: refusing to listen there without a login: whoever reaches it can \
-                 read and change everything. Use -Y FILE for a login, or --open-to-network if that \
-                 is meant"
+                 read and change everything. Use -Y FILE for a login, or --open-to-network to do \
+                 without"
             );
         }
         warnings.push(format!("{address} is open to the network without a login"));
@@ -516,7 +526,9 @@ impl Flags {
 /// A port that is none of the numbers with a meaning of their own.
 pub(crate) fn port_of(flag: &str, number: i32) -> anyhow::Result<u16> {
     let port = u16::try_from(number).ok();
-    port.with_context(|| format!("{flag} {number}: a port is from 1 to 65535; 0 is none, -1 any"))
+    port.with_context(|| {
+        format!("{flag} {number}: a port is from 1 to 65535; 0: no port, -1: the system chooses")
+    })
 }
 
 /// Both loopback addresses; a machine without IPv6 does with one. A port that the system is to
@@ -561,7 +573,7 @@ fn resolve(name: &str, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
         None => (name, port).to_socket_addrs()?.collect(),
     };
     if found.is_empty() {
-        bail!("no such address");
+        bail!("this name has no address");
     }
     Ok(found)
 }

@@ -43,7 +43,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a server: memcached's protocol, memcached's flags
+    /// Run a server, which speaks memcached's protocol and takes memcached's flags
     Serve(Box<flags::Flags>),
     /// Report settings of this machine that cost a server performance
     Doctor(doctor::Options),

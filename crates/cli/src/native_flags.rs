@@ -11,26 +11,27 @@ use crate::ranged_numbers::number;
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 pub(crate) struct NativeFlags {
-    /// UDP and TCP port of the native protocol; 0 for none, -1 for one that the system chooses
-    /// (default: none)
+    /// UDP and TCP port of curtail's own protocol, the native protocol; 0: not offered, -1: the
+    /// system chooses a port (default: 0)
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     native: Option<i32>,
     /// What acknowledges native writes: xdp (a program in the kernel's receive path), io-ack (a
-    /// thread), deferred or raw (the worker, before or after it executes) (default: xdp if an
-    /// interface is named and the system allows it, else io-ack)
+    /// thread), deferred (the worker, before it executes the write) or raw (the worker, after it)
+    /// (default: xdp with --native-interface if the system allows it, else io-ack)
     #[arg(long, value_name = "MODE")]
     native_mode: Option<String>,
-    /// Network interface on which a program in the kernel acknowledges native writes
+    /// Network interface on which an XDP program in the kernel acknowledges native writes
     #[arg(long, value_name = "NAME")]
     native_interface: Option<String>,
     /// Number of ordered queues for native writes: 16, 32 or 64 (default: 16)
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
-    /// Slots per queue, a power of two (default: 4096, less if the queues would exceed -m / 8)
+    /// Slots per queue, each for one waiting write of up to 2 KiB; a power of two (default: 4096,
+    /// or fewer, so that all queues take at most an eighth of -m)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
-    /// Folder in the BPF file system where the program and its queues are pinned (default:
-    /// /sys/fs/bpf/curtail)
+    /// Folder in the BPF file system that keeps the XDP program and the queues if the server dies
+    /// (default: /sys/fs/bpf/curtail)
     #[arg(long, value_name = "DIR")]
     native_pin: Option<PathBuf>,
 }

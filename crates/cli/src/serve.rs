@@ -71,7 +71,10 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
     if flags.lock_memory
         && let Err(error) = curtail_runtime::lock_memory()
     {
-        warn!(target: component::SERVER, "-k: {error}; raise the limit of locked memory");
+        warn!(
+            target: component::SERVER,
+            "-k: {error}; raise the limit of locked memory (ulimit -l, LimitMEMLOCK)"
+        );
     }
     if let Some(path) = &flags.pidfile {
         write_pid(path)?;
@@ -89,7 +92,7 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
     info!(
         target: component::SERVER,
         uptime_s = server.uptime_seconds(),
-        "stopping{}; requests that have arrived are answered first",
+        "stopping{}; the server first answers the requests that have arrived",
         if saves { " and saving the contents" } else { "" }
     );
     service.tell(
@@ -188,7 +191,7 @@ fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
 
 fn greet(server: &Server, config: &Config) {
     let where_to = match server.names() {
-        [] => "nothing: neither TCP nor a Unix socket is configured".to_owned(),
+        [] => "no TCP port and no Unix socket".to_owned(),
         names => names.join(", "),
     };
     info!(
@@ -210,7 +213,7 @@ fn greet(server: &Server, config: &Config) {
             target: component::SERVER,
             items,
             file = %file.display(),
-            "restored {items} items and removed the file, whose contents would become stale"
+            "restored {items} items, and removed the file because it would soon be out of date"
         ),
         (Restored::Failed(error), Some(file)) => warn!(
             target: component::SERVER,
@@ -220,13 +223,13 @@ fn greet(server: &Server, config: &Config) {
         (_, Some(file)) => info!(
             target: component::SERVER,
             file = %file.display(),
-            "started empty: the -e file does not exist; SIGUSR1 or `shutdown graceful` saves the \
-             contents, any other stop loses them"
+            "started empty, because the -e file does not exist; a stop by SIGUSR1 or `shutdown \
+             graceful` saves the contents, any other end of the process loses them"
         ),
         (_, None) => info!(
             target: component::SERVER,
-            "started empty: the contents are lost when the process ends (with -e, SIGUSR1 saves \
-             them)"
+            "started empty; the contents are lost when the process ends (with -e FILE, a stop by \
+             SIGUSR1 or `shutdown graceful` would save them)"
         ),
     }
 }
@@ -292,8 +295,8 @@ fn leave(controls: &mut Controls, server: &Server, service: &Service, flags: &Fl
         if start.elapsed() >= Duration::from_secs(seconds) {
             warn!(
                 target: component::CLUSTER,
-                "not all keys moved to other nodes within {seconds} s: the remaining keys are \
-                  lost; raise --leave-seconds"
+                "not all keys moved to other nodes within {seconds} s; keys that no other node has \
+                  are lost; raise --leave-seconds"
             );
             return;
         }
@@ -312,7 +315,7 @@ fn wait_for_the_end(controls: &mut Controls, server: &Server, service: &Service)
     loop {
         match controls.wait(None) {
             Some(ControlEvent::Reload) => {
-                service.tell(ServiceState::Reloading, "reading the authentication file");
+                service.tell(ServiceState::Reloading, "reading the login file");
                 reload(server);
                 service.tell(ServiceState::Ready, "reloaded");
             }
@@ -326,12 +329,12 @@ fn reload(server: &Server) {
     match server.reload() {
         Ok(Some(count)) => info!(
             target: component::AUTH,
-            "SIGHUP: the authentication file was read again and has {count} logins; clients that \
-             are logged in stay logged in"
+            "SIGHUP: the login file (-Y) was read again and has {count} logins; clients that are \
+             logged in stay logged in"
         ),
         Ok(None) => info!(
             target: component::AUTH,
-            "SIGHUP: there is no authentication file (-Y) to read again"
+            "SIGHUP: nothing to do, because the server has no login file (-Y)"
         ),
         Err(error) => error!(
             target: component::AUTH,
@@ -351,7 +354,8 @@ fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
             ),
             None => warn!(
                 target: component::SERVER,
-                "the contents could not be saved and are lost: no file was named (-e)"
+                "the contents are lost, because the server was started without -e FILE to save \
+                 them to"
             ),
         }
     }

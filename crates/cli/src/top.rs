@@ -58,7 +58,8 @@ pub(crate) struct Options {
     /// Print one report as JSON
     #[arg(long)]
     json: bool,
-    /// Show the hottest keys from `watch`, a tenth of a second each interval; slows the server down
+    /// Show the hottest keys by the command `watch`, for a tenth of a second of each interval; this
+    /// slows the server down
     #[arg(short, long)]
     keys: bool,
     /// Name to log in with, if the server requires a login (-Y)

@@ -126,11 +126,11 @@ fn what_cannot_be_done_is_said_and_fails() {
         (vec!["serve", "-c", "0"], "at least one connection"),
         (
             vec!["serve", "-m", "8388608", "-p", "-1"],
-            "-m 8388608: the greatest memory limit is 8388607 megabytes",
+            "-m 8388608: the greatest memory limit is 8388607 MiB",
         ),
         (
             vec!["serve", "-Y", "/no/such/file", "-p", "-1"],
-            "authentication file",
+            "login file",
         ),
         (
             vec!["serve", "--config", "/no/such/file"],
@@ -406,7 +406,7 @@ fn a_configuration_is_checked_without_a_start() {
     assert_eq!(status, Some(0), "{warned}");
     assert_contains(&told, &format!("listen = 127.0.0.1:{port}\n"));
     assert_contains(&told, "memory-limit-bytes = 80740352\n");
-    assert_contains(&warned, "-o modern: accepted");
+    assert_contains(&warned, "-o modern: of no effect in curtail");
     let native = ["--native", "11311", "-o", "native_choice=key"];
     let (status, told, warned) = check(&native);
     assert_eq!(status, Some(0), "{warned}");

@@ -25,17 +25,17 @@ pub(crate) struct Options {
     /// With `all`: also the models that take minutes
     #[arg(long)]
     deep: bool,
-    /// Plant an error that the search must find; `list` names them
+    /// Inject an error (a mutant) that the search must find; `list` names them
     #[arg(long)]
     mutant: Option<String>,
     /// Stop after about this many states
     #[arg(long, default_value_t = 100_000_000)]
     states_max: usize,
-    /// Remember at most this many steps (12 bytes each) for the check that every state can reach an
-    /// end; a longer search skips that check
+    /// Remember at most this many steps (12 bytes each), to check that from every state an end can
+    /// be reached; a search with more steps does not check this
     #[arg(long, default_value_t = 300_000_000)]
     steps_max: usize,
-    /// Threads; 0 is all processors
+    /// Number of threads; 0 means one for each processor
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Print results as JSON

@@ -34,9 +34,9 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Generate load on a server, curtail or another, and measure rate and latency
+    /// Send load to a server, curtail or another, and measure rate and latency
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Run mixed load with self-checking values, and report lost, torn and stale ones
+    /// Run mixed load with values that can be checked, and report lost, torn and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
     /// Search every state of a small cluster for a wrong answer; `check list` lists the models
     Check(check::Options),

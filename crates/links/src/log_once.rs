@@ -33,18 +33,23 @@ impl Complaints {
         self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => {
-                "it speaks no common version; upgrade by way of one that speaks both"
+                "the two nodes have no version of the protocol in common; upgrade first to a \
+                 version of curtail that speaks both"
             }
             RefusalReason::Cluster => "its cluster has another name",
             RefusalReason::Secret => "its secret differs; give every node the same file",
             RefusalReason::NotMe if here => {
-                "it took this node for another one; compare the cluster files"
+                "it expected another node at this address; compare the cluster files"
             }
-            RefusalReason::NotMe => "this node took it for another one; compare the cluster files",
+            RefusalReason::NotMe => {
+                "this node expected another node at that address; compare the cluster files"
+            }
             RefusalReason::Unknown => "it is not in the cluster file",
         };
-        let verb = if here { "refused" } else { "was refused by" };
-        Some(format!("{verb} a node at {address}: {advice}"))
+        Some(match here {
+            true => format!("this node refused a node at {address}: {advice}"),
+            false => format!("a node at {address} refused this node: {advice}"),
+        })
     }
 
     /// The same of TLS.
@@ -81,13 +86,13 @@ mod tests {
         };
         assert_eq!(
             complaint(true),
-            "refused a node at 10.0.0.7: it took this node for another one; compare the cluster \
-             files"
+            "this node refused a node at 10.0.0.7: it expected another node at this address; \
+             compare the cluster files"
         );
         assert_eq!(
             complaint(false),
-            "was refused by a node at 10.0.0.7: this node took it for another one; compare the \
-             cluster files"
+            "a node at 10.0.0.7 refused this node: this node expected another node at that \
+             address; compare the cluster files"
         );
     }
 }

@@ -186,8 +186,8 @@ impl TlsFailure {
         let error = match self {
             Self::Refused(error) => error,
             Self::Silent => {
-                return "it closed the connection before TLS began; has its cluster file a [tls], \
-                        too?"
+                return "it closed the connection before TLS began; check that its cluster file has \
+                        [tls], too"
                     .into();
             }
         };

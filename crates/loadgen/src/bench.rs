@@ -56,7 +56,8 @@ pub struct BenchArgs {
 /// The other things that `bench` does.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Start servers, alternate between them, and print medians and paired ratios.
+    /// Start servers, measure them alternately, and print medians and the ratios of successive
+    /// measurements.
     Compare(CompareArgs),
     /// Run one rate against one target, and show the server's plan and latencies for each second;
     /// --preload-only, --slo, --window-ms and --json have no effect.

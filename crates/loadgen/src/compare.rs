@@ -34,16 +34,17 @@ use crate::{
     report::{Report, json},
 };
 
-/// Start servers, alternate between them, and print medians and paired ratios.
+/// Start servers, measure them alternately, and print medians and the ratios of successive
+/// measurements.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
-    /// The curtail binary; without it only the peers are measured.
+    /// The curtail program to measure; without it only the peers are measured.
     #[arg(long, value_name = "PATH")]
     pub ours: Option<PathBuf>,
     /// A further argument for `curtail serve`; may be repeated.
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pub ours_argument: Vec<String>,
-    /// Peers to measure; installed with apt-get when missing and allowed.
+    /// Other servers to measure; the command installs missing ones with apt-get if it may.
     #[arg(
         long,
         value_enum,
@@ -54,7 +55,7 @@ pub struct CompareArgs {
     /// Parts to run [default: all].
     #[arg(long, value_enum, value_delimiter = ',')]
     pub only: Vec<Part>,
-    /// Measurements of each server in each cell.
+    /// Measurements of each server for each cell of the tables.
     #[arg(long, default_value_t = 5)]
     pub rounds: usize,
     /// Seconds of each measurement.
@@ -63,16 +64,16 @@ pub struct CompareArgs {
     /// Seconds of warm-up before each measurement.
     #[arg(long, default_value_t = 0.3)]
     pub warm_up: f64,
-    /// Keys of the throughput and latency parts.
+    /// Number of keys in the throughput and latency parts.
     #[arg(long, default_value_t = 1_000_000)]
     pub keys: u64,
-    /// Items of the memory part.
+    /// Number of items in the memory part.
     #[arg(long, default_value_t = 10_000_000)]
     pub memory_items: u64,
-    /// Core of the servers.
+    /// Core on which the servers run.
     #[arg(long, default_value_t = 0)]
     pub server_core: usize,
-    /// Core of the driver.
+    /// Core on which the driver, which sends the load, runs.
     #[arg(long, default_value_t = 1)]
     pub driver_core: usize,
     /// Part `beside`: run servers and drivers on all cores, instead of one core for the servers and
@@ -83,8 +84,8 @@ pub struct CompareArgs {
     /// KB.
     #[arg(long)]
     pub long: bool,
-    /// Part `beside`: begin a round when the host's steal time is below this percentage, or after
-    /// 15 s; the table says how many rounds met it.
+    /// Part `beside`: wait with each round, for at most 15 s, until the host's steal time is below
+    /// this percentage; the table says for how many rounds it was.
     #[arg(long, value_name = "PERCENT")]
     pub quiet: Option<f64>,
     /// Print one JSON object instead of Markdown tables.

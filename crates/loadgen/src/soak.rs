@@ -32,28 +32,29 @@ use crate::{cpu, error::LoadError, report::json, terminal::Progress};
 /// Run mixed load that finds lost, torn, stale and foreign values.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// Server to check, HOST:PORT, with memcached's text and meta protocols. Its contents are lost.
+    /// Server to check, HOST:PORT; it must speak memcached's text and meta protocols. Its contents
+    /// are removed.
     #[arg(long, default_value = "127.0.0.1:11211")]
     pub target: String,
     /// Seconds to run.
     #[arg(long, default_value_t = 600.0)]
     pub duration: f64,
-    /// Threads that own keys, one connection each.
+    /// Number of threads; each has a connection and keys that only it writes.
     #[arg(long, default_value_t = 4)]
     pub threads: usize,
-    /// Keys that each thread owns.
+    /// Number of keys that only one thread writes, for each thread.
     #[arg(long, default_value_t = 10_000)]
     pub keys: usize,
-    /// Keys that all threads write.
+    /// Number of keys that all threads write.
     #[arg(long, default_value_t = 64)]
     pub shared_keys: usize,
-    /// Longest value in bytes; the item with its key must fit into the server's limit.
+    /// Longest value in bytes; value and key together must be shorter than the server's -I.
     #[arg(long, default_value_t = 1_000_000)]
     pub value_bytes_max: u32,
-    /// Share of owned writes between 1 KiB and the longest; the others are below 1 KiB.
+    /// Share of writes to a thread's own keys whose value is longer than 1 KiB.
     #[arg(long, default_value_t = 0.01)]
     pub large_share: f64,
-    /// Whether a missing value is a fault.
+    /// Whether a missing value is a fault (strict) or not (cache).
     #[arg(long, value_enum, default_value = "strict")]
     pub mode: Mode,
     /// Also record histories of this many keys at a time and check that they are linearizable. Only

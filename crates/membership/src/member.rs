@@ -397,10 +397,15 @@ impl<O: Observer> Driver<O> {
     fn differs(&mut self, roster: &Roster) -> bool {
         let reason = if roster.cluster != self.cluster {
             let (there, here) = (&roster.cluster, &self.cluster);
-            format!("the store holds the cluster {there}, this node is of {here}")
+            format!(
+                "this node takes no part: the store of the view holds the cluster {there}, and \
+                 this node's file names the cluster {here}"
+            )
         } else if roster.settings != self.settings {
             let (there, here) = (&roster.settings, &self.settings);
-            format!("the cluster has {there}; this node's file says {here}")
+            format!(
+                "this node takes no part: the cluster has {there}, and this node's file has {here}"
+            )
         } else {
             self.mismatch = None;
             return false;

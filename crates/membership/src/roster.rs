@@ -59,7 +59,7 @@ pub struct Addresses {
 #[non_exhaustive]
 pub enum RosterError {
     /// It is not what a curtail of this version writes.
-    #[error("no valid roster of a cluster: {0}")]
+    #[error("no valid view of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
     #[error("in format {0}, and this curtail reads format {FORM}: upgrade this node")]

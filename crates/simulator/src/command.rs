@@ -27,25 +27,26 @@ use crate::{
 /// server ships of it: series `shipped` in C-4's figures, `curtail` in Minos's.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The figure; `list` lists them, `cluster` simulates whole clusters.
+    /// The figure; `list` names them all, `cluster` simulates whole clusters instead.
     pub figure: String,
     /// Of figures.
     #[command(flatten)]
     pub options: Options,
-    /// Threads over which points are spread; 0 is all processors.
+    /// Number of threads that simulate points; 0 means one for each processor.
     #[arg(long, default_value_t = 0)]
     pub threads: usize,
     /// Of whole clusters.
     #[command(flatten)]
     pub cluster_run: ClusterArgs,
-    /// A folder with CSV files of measured rows in the form of `--format csv`; they are shown
-    /// beside the simulated rows as series `real-...`.
+    /// Folder with CSV files of measured rows, in the form of `--format csv`; the rows are shown
+    /// beside the simulated ones as series `real-...`.
     #[arg(long)]
     pub real: Option<PathBuf>,
     /// Format of standard output.
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
-    /// Folder to write NAME.csv, NAME.json and NAME.html (charts, readable offline) into.
+    /// Folder into which NAME.csv, NAME.json and NAME.html (charts, without outside files) are
+    /// written.
     #[arg(long)]
     pub out: Option<PathBuf>,
 }

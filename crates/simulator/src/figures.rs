@@ -179,6 +179,7 @@ const FIGURES: &[Figure] = &[
     minos_system::FIG10,
     combined::COMBINED,
     few_cores::BESIDE,
+    juneberry::FIG2,
     juneberry::FIG6,
     juneberry::FIG7,
     juneberry::FIG9,

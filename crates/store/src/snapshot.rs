@@ -218,7 +218,8 @@ impl Store {
     ) -> Result<Record, StoreError> {
         let mut words = [0; RECORD];
         read_checked(file, &mut words, self.segments().segment_words(), bytes)?;
-        let record = Record::from_words(&words).ok_or(StoreError::Corrupt("a bad record"))?;
+        let record =
+            Record::from_words(&words).ok_or(StoreError::Corrupt("a record is malformed"))?;
         let id = self
             .segments()
             .restore(record.id, record.words, record.is_whole)
@@ -280,7 +281,9 @@ impl Store {
             let item = self.item(reference);
             let meta = item.meta();
             if offset + meta.words() > filled {
-                return Err(StoreError::Corrupt("an item leaves its segment"));
+                return Err(StoreError::Corrupt(
+                    "an item crosses the end of its segment",
+                ));
             }
             match meta.kind() {
                 Kind::Inline | Kind::Head => self.adopt_item(writer, reference)?,
@@ -296,7 +299,7 @@ impl Store {
         let item = self.item(reference);
         let meta = item.meta();
         if meta.key_bytes() == 0 || !self.pieces_are_sound(reference, item) {
-            return Err(StoreError::Corrupt("an item makes no sense"));
+            return Err(StoreError::Corrupt("an item is malformed"));
         }
         let hash = self.index.resolver().key_hash(reference);
         let inserted = self
@@ -454,7 +457,7 @@ fn checked_segment_bytes(config: &StoreConfig, saved: u64) -> Result<usize, Stor
     const SEGMENTS_LEAST: usize = 32;
     let segment_bytes = usize::try_from(saved).unwrap_or(usize::MAX);
     if !segment_bytes.is_power_of_two() || !(16 << 10..=1 << 20).contains(&segment_bytes) {
-        return Err(StoreError::Corrupt("no such segment size"));
+        return Err(StoreError::Corrupt("its segment size is not possible"));
     }
     if config.memory_bytes_max / segment_bytes < SEGMENTS_LEAST {
         return Err(StoreError::Mismatch(

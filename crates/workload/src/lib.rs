@@ -43,6 +43,7 @@ pub mod trace;
 mod twitter;
 mod value_sizes;
 mod workload;
+mod write_gaps;
 mod zipf_sampler;
 pub mod zipf_sums;
 
@@ -61,3 +62,4 @@ pub use stepped_value::Phases;
 pub use twitter::ClusterError;
 pub use value_sizes::{BYTES_MAX, SizeClass, SizeTable, Sizes};
 pub use workload::{Large, Workload, WorkloadError};
+pub use write_gaps::{GAP_S, WriteGaps};

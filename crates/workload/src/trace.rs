@@ -67,7 +67,7 @@ pub fn records(format: Format, line: &[u8]) -> Result<impl Iterator<Item = Recor
         _ if line.is_empty() || line == CLOUD_PHYSICS_HEADER => None,
         Format::Arc => Some(arc(line)?),
         Format::CloudPhysics => Some((cloud_physics(line)?, 1)),
-        Format::Twitter => Some((twitter(line)?, 1)),
+        Format::Twitter => Some((session(line)?.2, 1)),
     };
     let all = found.into_iter().flat_map(|(first, blocks)| {
         let block = move |block| Record {
@@ -133,8 +133,9 @@ fn cloud_physics(line: &[u8]) -> Result<Record, Fault> {
     })
 }
 
-/// The key is between the first comma and the fifth from the end: keys may hold commas.
-fn twitter(line: &[u8]) -> Result<Record, Fault> {
+/// A line of a trace of Twitter's, without its end: the second, the client and the request. The key
+/// is between the first comma and the fifth from the end: keys may hold commas.
+pub(crate) fn session(line: &[u8]) -> Result<(u64, u32, Record), Fault> {
     let commas = line.iter().filter(|&&byte| byte == b',').count();
     let few = Fault::Fields {
         expected: 7,
@@ -151,10 +152,10 @@ fn twitter(line: &[u8]) -> Result<Record, Fault> {
     if key.is_empty() {
         return Err(Fault::NoKey);
     }
-    let _: u64 = decimal(time, "time")?;
-    let _: u32 = decimal(client, "client")?;
+    let second = decimal(time, "time")?;
+    let client = decimal(client, "client")?;
     let name = std::str::from_utf8(operation).map_err(|_| Fault::Command)?;
-    Ok(Record {
+    let record = Record {
         kind: Kind::from_str(name)
             .ok()
             .filter(|kind| !matches!(kind, Kind::ReadModifyWrite | Kind::Insert))
@@ -163,7 +164,8 @@ fn twitter(line: &[u8]) -> Result<Record, Fault> {
         key_bytes: Some(decimal(key_size, "key size")?),
         value_bytes: decimal(value, "value size")?,
         ttl_s: decimal(ttl, "ttl")?,
-    })
+    };
+    Ok((second, client, record))
 }
 
 fn decimal<T: FromStr>(field: &[u8], name: &'static str) -> Result<T, Fault> {

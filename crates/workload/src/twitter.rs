@@ -22,6 +22,8 @@ pub(crate) struct Cluster {
     pub(crate) value_bytes: Option<u32>,
     /// The commonest times to live in seconds, and their shares; need not sum to 1.
     pub(crate) ttls: Vec<(u32, f64)>,
+    /// Thousands of requests per second of an instance.
+    pub(crate) kilo_requests_per_s: Option<f64>,
     /// Megabytes of all items of the trace, as if none expired.
     pub(crate) all_megabytes: Option<f64>,
     /// Megabytes of the items that live at once.
@@ -46,8 +48,8 @@ pub struct ClusterError {
 /// Reads the table.
 pub(crate) fn clusters(text: &str) -> Result<Vec<Cluster>, ClusterError> {
     let mut lines = text.lines().enumerate();
-    let heading = lines.next().map_or("", |(_, line)| line.trim_end());
-    if heading.split(',').ne(COLUMNS) {
+    let heading = lines.next().map_or("", |(_, line)| line);
+    if !is_heading(heading) {
         return Err(ClusterError {
             line: 1,
             column: "heading",
@@ -57,6 +59,11 @@ pub(crate) fn clusters(text: &str) -> Result<Vec<Cluster>, ClusterError> {
     let rows = lines.filter(|(_, line)| !line.trim().is_empty());
     rows.map(|(index, line)| row(line.trim_end()).map_err(|fault| fault.at(index + 1)))
         .collect()
+}
+
+/// Whether a line is the table's heading.
+pub(crate) fn is_heading(line: &str) -> bool {
+    line.trim_end().split(',').eq(COLUMNS)
 }
 
 /// What is wrong in a row that does not know its line yet.
@@ -88,7 +95,7 @@ fn row(line: &str) -> Result<Cluster, RowFault> {
         return Err(RowFault(name_column, "no name".into()));
     }
     // No workload needs these, but a row in which one is malformed is not the row it seems.
-    for index in [1, 5, 6, 7, 8] {
+    for index in [1, 6, 7, 8] {
         number(index)?;
     }
     let (category_column, category) = field(2);
@@ -104,6 +111,7 @@ fn row(line: &str) -> Result<Cluster, RowFault> {
         key_bytes: whole(3)?,
         value_bytes: whole(4)?,
         ttls: shares(ttls, ", ", seconds).map_err(|reason| RowFault(ttl_column, reason))?,
+        kilo_requests_per_s: number(5)?,
         all_megabytes: number(10)?,
         live_megabytes: number(11)?,
         commands: shares(commands, " ", str::parse)

@@ -37,25 +37,26 @@ pub(super) struct Options {
     /// Client port of node 0; node i listens on this port + i
     #[arg(long, value_name = "PORT", default_value_t = trial_folder::PORT)]
     port: u16,
-    /// Consistency of hot keys: lin (linearizable) or sc (sequential consistency per key)
+    /// Consistency of hot keys: lin (linearizable) or sc (sequentially consistent for each key)
     #[arg(long, value_name = "MODEL", default_value = "lin")]
     model: String,
-    /// Number of nodes that hold a key which is not hot
+    /// Number of nodes that hold each key that is not hot
     #[arg(long, value_name = "NUM", default_value_t = 1)]
     replicas: usize,
-    /// Memory limit of each node, in megabytes
+    /// Memory limit of each node, in MiB
     #[arg(long, value_name = "NUM", default_value = "64")]
     memory: String,
     /// Worker threads of each node (default: the usable processors divided among the nodes)
     #[arg(long, value_name = "NUM")]
     threads: Option<usize>,
-    /// Lease in milliseconds: a node that is silent for half of it is removed
+    /// Lease in milliseconds; a node that sends no heartbeats for half of it is removed
     #[arg(long, value_name = "MS", default_value_t = 3000)]
     lease_ms: u64,
-    /// Folder for the cluster's files (default: one for this port in the temporary folder)
+    /// Folder for the cluster's files (default: a folder named after user and port in the folder
+    /// for temporary files)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// More flags for `curtail serve`
+    /// After --: further flags for every `curtail serve`
     #[arg(last = true, value_name = "FLAGS")]
     serve: Vec<String>,
 }
@@ -245,11 +246,11 @@ impl Trial {
             }
             Request::Resume { node } => {
                 self.find(&node)?.resume()?;
-                Ok(format!("{node} goes on"))
+                Ok(format!("{node} continues"))
             }
             Request::Stop { node } => {
                 self.find(&node)?.stop();
-                Ok(format!("{node} ends"))
+                Ok(format!("{node} is told to stop"))
             }
             Request::Add { node } => self.add(node.as_deref()),
         }
@@ -267,9 +268,9 @@ impl Trial {
             Some(name) => number(name)?,
             None => (0..64)
                 .find(|id| !used(id))
-                .context("64 nodes are the most")?,
+                .context("a cluster has at most 64 nodes")?,
         };
-        ensure!(id < 64, "node {id}: 63 is the last");
+        ensure!(id < 64, "node {id}: the highest number is 63");
         let runs = self.nodes.iter().any(|node| node.id() == id && node.runs());
         ensure!(!runs, "node {id} runs already");
         self.plan.check_port(id)?;

@@ -57,7 +57,7 @@ fn missing(roster: &Roster) -> Option<String> {
         return Some("keys are moving".to_owned());
     }
     if view.live.is_empty() {
-        return Some("nobody is live".to_owned());
+        return Some("no node is live".to_owned());
     }
     let staying = roster.members.staying();
     (!staying.is_empty() && view.placed != staying).then(|| "keys are about to move".to_owned())
@@ -108,7 +108,7 @@ mod tests {
         };
         let mut roster = Roster::empty("trial", settings);
         let says = |roster: &Roster| missing(roster).unwrap_or_default();
-        assert_eq!(says(&roster), "nobody is live");
+        assert_eq!(says(&roster), "no node is live");
         roster.members.view.live = NodeSet::from_bits(3);
         assert_eq!(says(&roster), "keys are about to move");
         roster.members.view.placed = NodeSet::from_bits(3);

@@ -128,7 +128,7 @@ fn what_memcached_knows_and_we_do_not_have_is_swallowed() {
     assert_contains(
         &told,
         "-f, -n, -N, -o relaxed_privileges, -o slab_chunk_max, -o no_lru_crawler, -o modern: \
-             accepted",
+             of no effect in curtail",
     );
     assert_eq!(settled.config.prefix_delimiter, b'/');
     assert!(settled.config.detail && !settled.config.echoed.lru_crawler);

@@ -32,7 +32,7 @@ impl FromStr for Address {
         let host = host.strip_prefix('[').unwrap_or(host);
         let host = host.strip_suffix(']').unwrap_or(host);
         if host.is_empty() {
-            return Err("a host, and a port if it is not 11211".to_owned());
+            return Err("give HOST, HOST:PORT or the path of a Unix socket".to_owned());
         }
         let number = port.map_or(Ok(PORT), str::parse);
         match number {

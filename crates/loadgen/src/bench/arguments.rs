@@ -24,8 +24,8 @@ use crate::{
 /// Runs against servers that are up.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
-    /// Server to measure, [LABEL=]HOST:PORT; several are measured alternately and shown together.
-    /// The nodes of a cluster are one server: HOST:PORT+HOST:PORT.
+    /// Server to measure, [LABEL=]HOST:PORT; repeat the flag to measure several alternately and
+    /// show them together. For a cluster, give its nodes as one server: HOST:PORT+HOST:PORT.
     #[arg(long, default_value = "127.0.0.1:11211", help_heading = "Servers")]
     pub target: Vec<Target>,
     /// Protocol to speak.
@@ -37,7 +37,7 @@ pub struct LoadArgs {
     /// File whose first line is the password.
     #[arg(long, value_name = "FILE", requires = "user", help_heading = "Servers")]
     pub password_file: Option<PathBuf>,
-    /// Native protocol: which writes complete when they are accepted.
+    /// Native protocol: which writes are marked, so that they complete when they are accepted.
     #[arg(
         long,
         value_enum,
@@ -46,12 +46,12 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
-    /// Native protocol: on a full queue pause the session this long, like RDMA's RNR retry, instead
-    /// of narrowing its window.
+    /// Native protocol: when a queue is full, pause the whole session for this long (as RDMA does
+    /// after RNR), instead of narrowing its window for that queue.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
-    /// Process id of the server, to measure its processor time; one for each target, PID+PID for a
-    /// cluster.
+    /// Process id of the server, to measure its processor time; give one for each target, and
+    /// PID+PID for a cluster.
     #[arg(long, value_name = "PID", help_heading = "Servers")]
     pub server_pid: Vec<Processes>,
 
@@ -68,8 +68,8 @@ pub struct LoadArgs {
     /// Length of keys in bytes [default: 16, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub key_bytes: Option<usize>,
-    /// Lengths of values: 64, 64..1400, or by share of the keys: 64..1400@0.995+500000@0.005
-    /// [default: 64, or the workload's].
+    /// Lengths of values in bytes: 64, or 64..1400, or with shares of the keys:
+    /// 64..1400@0.995+500000@0.005 [default: 64, or the workload's].
     #[arg(long, help_heading = "Load")]
     pub value_bytes: Option<String>,
     /// Share of reads; the rest are sets [default: 0.95, or the workload's].
@@ -84,21 +84,21 @@ pub struct LoadArgs {
     /// Store every key once and do nothing else.
     #[arg(long, help_heading = "Load")]
     pub preload_only: bool,
-    /// Write after every read that misses, as a cache's client does.
+    /// After a read that misses, store the key, as a cache's client does.
     #[arg(long, help_heading = "Load")]
     pub fill: bool,
-    /// Send self-checking values and verify every value that is read.
+    /// Write values that contain their key, version and a pattern, and check every value read.
     #[arg(long, help_heading = "Load")]
     pub verify: bool,
     /// Seed of every random choice.
     #[arg(long, default_value_t = 1, help_heading = "Load")]
     pub seed: u64,
 
-    /// Offered load in requests a second, one run for each: 50k,100k,200k (open loop). Without it
-    /// every connection always has a request outstanding (closed loop).
+    /// Offered load in requests a second (open loop), one run for each number: 50k,100k,200k.
+    /// Without it every connection sends its next request after a reply (closed loop).
     #[arg(long, value_delimiter = ',', value_parser = quantity::positive, help_heading = "Pace")]
     pub rate: Vec<f64>,
-    /// Evenly spaced offered loads: 50k..400k/8 is eight of them.
+    /// Offered loads at equal distances: 50k..400k/8 means eight runs from 50k to 400k.
     #[arg(
         long,
         value_name = "LOW..HIGH/N",
@@ -106,11 +106,11 @@ pub struct LoadArgs {
         help_heading = "Pace"
     )]
     pub sweep: Option<Sweep>,
-    /// Latency bounds: p99<1ms,p99.9<5ms. Alone or with --search: find the highest rate that meets
-    /// them; with --rate or --sweep: judge every run.
+    /// Latency bounds, such as p99<1ms,p99.9<5ms. With --rate or --sweep each run is judged by
+    /// them; otherwise the command searches for the highest rate that meets them.
     #[arg(long, value_name = "BOUNDS", help_heading = "Pace")]
     pub slo: Option<Slo>,
-    /// Range of the search [default: 5k..5m].
+    /// Lowest and highest rate of the search by --slo [default: 5k..5m].
     #[arg(
         long,
         value_name = "LOW..HIGH",
@@ -120,17 +120,18 @@ pub struct LoadArgs {
     )]
     pub search: Option<Range>,
 
-    /// Connections in total; with the native protocol, sessions [default: 50; native: 1 a thread].
+    /// Number of connections; with the native protocol, of sessions [default: 50; native: 1 for
+    /// each thread].
     #[arg(long, help_heading = "Driver")]
     pub connections: Option<usize>,
-    /// Driver threads.
+    /// Number of threads that send requests.
     #[arg(long, default_value_t = 1, help_heading = "Driver")]
     pub threads: usize,
     /// Maximum outstanding requests on a connection [default: 1; native: 32].
     #[arg(long, help_heading = "Driver")]
     pub pipeline: Option<usize>,
-    /// Prepare this many requests a thread in advance and count replies by bytes, so that the
-    /// driver is not the limit (closed loop only).
+    /// Prepare this many requests for each thread in advance, and count replies by their bytes, so
+    /// that sending is faster than the server (closed loop only).
     #[arg(
         long,
         value_name = "REQUESTS",
@@ -139,13 +140,14 @@ pub struct LoadArgs {
         help_heading = "Driver"
     )]
     pub pregenerated: Option<usize>,
-    /// Cores to pin the driver's threads to, in turn.
+    /// Cores to which the threads that send requests are pinned: the first thread to the first
+    /// core, and so on.
     #[arg(long, value_delimiter = ',', help_heading = "Driver")]
     pub pin: Vec<usize>,
     /// Poll without sleeping, for exact latencies on a dedicated core.
     #[arg(long, help_heading = "Driver")]
     pub spin: bool,
-    /// Seconds over which connections are set up.
+    /// Seconds over which the opening of connections is spread.
     #[arg(long, default_value_t = 0.0, help_heading = "Driver")]
     pub ramp: f64,
 
@@ -155,13 +157,13 @@ pub struct LoadArgs {
     /// Seconds of warm-up before each run.
     #[arg(long, default_value_t = 1.0, help_heading = "Measuring")]
     pub warm_up: f64,
-    /// Repetitions of every run, alternating between targets; reports show medians.
+    /// How often every run is made, alternating between targets; reports show medians.
     #[arg(long, default_value_t = 1, help_heading = "Measuring")]
     pub repeat: usize,
     /// Length of a measurement window in milliseconds.
     #[arg(long, default_value_t = 20.0, help_heading = "Measuring")]
     pub window_ms: f64,
-    /// Boundaries of size classes, in bytes of the value.
+    /// Boundaries between size classes of requests, in bytes of the value.
     #[arg(
         long,
         value_name = "BYTES",
@@ -170,7 +172,7 @@ pub struct LoadArgs {
         help_heading = "Measuring"
     )]
     pub size_classes: Vec<u32>,
-    /// A request sent this many microseconds after its due time is late.
+    /// A request counts as late if it is sent more than this many microseconds after its due time.
     #[arg(
         long,
         value_name = "US",
@@ -182,7 +184,7 @@ pub struct LoadArgs {
     #[arg(long, hide = true, value_name = "AT:LENGTH")]
     pub stall: Option<String>,
 
-    /// Write a folder with an HTML page, JSON and HDR histograms.
+    /// Folder into which an HTML page, JSON and HDR histograms are written.
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub report: Option<PathBuf>,
     /// Print one JSON object instead of tables.

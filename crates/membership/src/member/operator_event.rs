@@ -71,12 +71,13 @@ impl fmt::Display for MemberEvent {
         match self {
             Self::Fenced => f.write_str(
                 "the lease of this node has ended, because the store of the view or another node \
-                 did not answer in time: requests are refused",
+                 did not answer in time; this node refuses requests until it has a lease again",
             ),
-            Self::Resumed => f.write_str("this node has its lease again: it answers requests"),
-            Self::Removed => {
-                f.write_str("the other nodes removed this node; it drops its contents and rejoins")
-            }
+            Self::Resumed => f.write_str("this node has a lease again and answers requests"),
+            Self::Removed => f.write_str(
+                "the other nodes removed this node from the view; it drops its contents and joins \
+                 again",
+            ),
             Self::Replaced => f.write_str(
                 "another process joined as this node and replaced it: end this process, which \
                      refuses all requests",
@@ -88,7 +89,8 @@ impl fmt::Display for MemberEvent {
             Self::Beaten(change) => {
                 write!(
                     f,
-                    "this change of the view may not have been written: {}",
+                    "the store of the view did not confirm this node's change, which may not have \
+                     been made: {}",
                     Told(change)
                 )
             }
@@ -126,14 +128,15 @@ impl fmt::Display for Told<'_> {
         match self.0 {
             Change::Join(_) => f.write_str("this node joins"),
             Change::Form => f.write_str("the waiting nodes form the cluster"),
-            Change::Live => f.write_str("this node is live"),
-            Change::Place => f.write_str("keys get a new placement"),
+            Change::Live => f.write_str("this node is live: it answers clients"),
+            Change::Place => f.write_str("keys are placed on other nodes and begin to move"),
             Change::Settle => f.write_str("all keys have moved"),
             Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
             Change::Depart => f.write_str("this node has left"),
             Change::Detach => f.write_str(
-                "some node does not answer this one, which continues to serve; if this node dies, \
-                 failover takes up to two leases; check the links between the nodes",
+                "some node does not answer this node, which continues to answer clients; if this \
+                 node dies meanwhile, failover takes up to two leases; check the links between the \
+                 nodes",
             ),
             Change::Attach => f.write_str("all nodes answer this node again"),
             Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),

@@ -93,13 +93,14 @@ impl FileStore {
 
     fn strange(&self, error: &serde_json::Error) -> ViewStoreError {
         let path = self.path.display();
-        let remedy = "if the machine lost its power and no node runs, remove it";
+        let remedy = "if the machine lost power and no node runs, remove the file";
         ViewStoreError::Strange(format!("{path}: {error}; {remedy}"))
     }
 
     fn unreachable(&self, error: &io::Error) -> ViewStoreError {
         let path = self.path.display();
-        let remedy = "look whether it is there, and this user may read and write it and its folder";
+        let remedy =
+            "check that it exists and that the server's user may read and write it and its folder";
         ViewStoreError::Unreachable(format!("{path}: {error}; {remedy}"))
     }
 }

@@ -52,7 +52,8 @@ pub enum XdpError {
     /// What was found was made with other settings, so that its entries cannot be taken over.
     #[error(
         "the queues that an earlier server left in {directory} have {found} {what}, not {wanted}; \
-         start with {found}, or give up what waits in them and remove the directory"
+         start with the settings of that server, or remove the directory and with it the \
+         writes that wait there"
     )]
     Shape {
         /// Which setting.

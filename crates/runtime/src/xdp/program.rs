@@ -300,13 +300,22 @@ impl Nic {
         self.set(settings::ANSWER, answer);
         let bits = u64::from(options.queues.trailing_zeros());
         let shape = [
-            ("queues (as a power of two)", settings::QUEUE_BITS, bits),
-            ("slots per queue", settings::SLOTS, u64::from(options.slots)),
+            ("queues (--native-queues)", settings::QUEUE_BITS, bits),
+            (
+                "slots per queue (--native-slots)",
+                settings::SLOTS,
+                u64::from(options.slots),
+            ),
         ];
         if self.setting(settings::MARK) == settings::MARK_VALUE {
             self.origin = MapsOrigin::Found;
             for (what, word, wanted) in shape {
-                fits(what, self.setting(word), wanted, pins)?;
+                // The operator knows how many queues there are, not their binary logarithm.
+                let shown = |value: u64| match word {
+                    settings::QUEUE_BITS => 1_u64.checked_shl(value as u32).unwrap_or(0),
+                    _ => value,
+                };
+                fits(what, shown(self.setting(word)), shown(wanted), pins)?;
             }
             return Ok(());
         }
@@ -343,10 +352,10 @@ fn mapped(
     let info = map.info().map_err(|error| XdpError::map(doing, &error))?;
     let found = u64::from(info.max_entries()) * u64::from(info.value_size()) / 8;
     let what = match name {
-        "queues" => "words of queues",
-        "sessions" => "words of sessions",
-        "stamps" => "words of stamps",
-        _ => "words of settings",
+        "queues" => "words for queues (--native-queues, --native-slots)",
+        "sessions" => "words for sessions (-o native_sessions)",
+        "stamps" => "words for stamps",
+        _ => "words for settings",
     };
     fits(what, found, words as u64, pins)?;
     let file: BorrowedFd<'_> = map.fd().as_fd();

@@ -125,7 +125,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "flush_all: scheduled with exptime {exptime}"
+            "flush_all with delay {exptime}: items will be dropped then"
         );
     }
 }
@@ -183,8 +183,8 @@ fn log_memlimit(worker: &mut Worker, slot: usize, before: u64, wanted: usize, is
             target: component::ADMIN,
             peer,
             suppressed,
-            "the memory limit cannot be {wanted} MiB and stays {before} MiB: from {} to {} \
-             MiB fit the address space reserved at the start",
+            "the memory limit stays {before} MiB, because {wanted} MiB is not possible: the \
+             address space that was reserved at the start permits {} to {} MiB",
             bounds.start().div_ceil(1 << 20),
             bounds.end() >> 20
         );

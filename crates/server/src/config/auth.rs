@@ -20,16 +20,16 @@ pub(crate) struct Logins {
 #[non_exhaustive]
 pub enum LoginsError {
     /// It cannot be read.
-    #[error("cannot read the authentication file: {0}")]
+    #[error("cannot read the login file: {0}")]
     File(io::Error),
     /// It is longer than any sensible one.
-    #[error("the authentication file is longer than 64 KiB")]
+    #[error("the login file is longer than 64 KiB")]
     TooLong,
     /// This line (from 1) has no colon, or no name before it.
-    #[error("line {0} of the authentication file is not name:password")]
+    #[error("line {0} of the login file is not name:password")]
     Line(usize),
     /// It names nobody.
-    #[error("the authentication file has no logins")]
+    #[error("the login file has no logins")]
     Empty,
 }
 

@@ -175,7 +175,10 @@ impl NativeConfig {
             NativePlacement::Stealing | NativePlacement::HandOff
         );
         if is_baseline && !cfg!(feature = "baselines") {
-            Some("native_placement stealing and hand-off need a build with --features baselines")
+            Some(
+                "native_placement stealing and hand-off need a program built with --features \
+                 baselines",
+            )
         } else if !matches!(self.queues, 16 | 32 | 64) {
             Some("queues are 16, 32 or 64")
         } else if !slots_fit {

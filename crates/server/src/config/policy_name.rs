@@ -33,8 +33,8 @@ pub enum Sizes {
 /// A policy of no name that is known.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error(
-    "no such policy: erew, crew, crcw or d-crew, with size-aware+ or size-aware-static+ in front \
-     if wanted"
+    "no such policy: use erew, crew, crcw or d-crew, alone or with size-aware+ or \
+     size-aware-static+ in front"
 )]
 pub struct UnknownPolicy;
 

@@ -45,14 +45,14 @@ const ALARMS: [Alarm; 7] = [
     Alarm {
         component: Component::Connections,
         count: |shared| shared.doors.pauses.total(),
-        what: "pauses in accepting: the limit -c is reached",
+        what: "times the server stopped accepting connections: the limit -c is reached",
         remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
     },
     Alarm {
         component: Component::Connections,
         count: |shared| of(shared, Count::SlowReadersClosed),
         what: "connections were closed because their clients did not read their replies",
-        remedy: "look for clients that are stuck; values being sent may hold a quarter of -m",
+        remedy: "look for clients that do not read; values being sent may take a quarter of -m",
     },
     Alarm {
         component: Component::Memory,
@@ -63,7 +63,7 @@ const ALARMS: [Alarm; 7] = [
     Alarm {
         component: Component::Memory,
         count: |shared| of(shared, Count::ReadNoMemory),
-        what: "connections were closed because connection buffers are full",
+        what: "connections were closed because all memory for connection buffers was in use",
         remedy: "raise -o read_buf_mem_limit, or -m if that option is not set",
     },
     Alarm {
@@ -75,7 +75,7 @@ const ALARMS: [Alarm; 7] = [
     Alarm {
         component: Component::Memory,
         count: |shared| of(shared, Count::LargeRefused),
-        what: "requests for large values were refused because all threads for them are full",
+        what: "requests for large values were refused because all large workers were busy",
         remedy: "raise -o size_queue, or send fewer large values at a time",
     },
 ];

@@ -68,7 +68,7 @@ impl Limit {
 /// Writes that `peer` has all items flushed.
 pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
     if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
-        info!(target: component::ADMIN, %peer, suppressed, "flush_all: every item is dropped");
+        info!(target: component::ADMIN, %peer, suppressed, "flush_all: all items were dropped");
     }
 }
 

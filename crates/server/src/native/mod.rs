@@ -239,9 +239,9 @@ impl Native {
         if self.corrupt.fetch_add(1, Relaxed) == 0 {
             error!(
                 target: component::NATIVE,
-                "an accepted write was damaged before it was executed; from now on writes are \
-                 acknowledged after they are executed; check this machine's RAM and tell curtail's \
-                 developers"
+                "an accepted write was damaged before it was executed; from now on every write is \
+                 acknowledged after it is executed; test this machine's memory, restart the \
+                 server, and report this to curtail's developers"
             );
         }
         self.set_state(QueueState::Draining);
@@ -323,19 +323,26 @@ impl Native {
         bytes
     }
 
-    /// What an acknowledgement promises here, for people (JB-52).
+    /// When a write is acknowledged and what a crash loses, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
-        let who = match self.mode {
-            NativeMode::Xdp => "the XDP program acknowledges writes before they are executed",
-            NativeMode::IoAck => "a thread acknowledges writes before they are executed",
-            NativeMode::Deferred => "workers acknowledge writes before they execute them",
-            NativeMode::Raw => "workers acknowledge writes after they execute them",
+        let acknowledged = match (self.mode, self.early.entries_max) {
+            (NativeMode::Raw, _) => "a worker acknowledges each write after it executes it",
+            (_, 0) => "each write is acknowledged after it is executed",
+            (NativeMode::Xdp, _) => {
+                "the XDP program acknowledges marked writes before a worker executes them"
+            }
+            (NativeMode::IoAck, _) => {
+                "a thread acknowledges marked writes before a worker executes them"
+            }
+            (NativeMode::Deferred, _) => {
+                "a worker acknowledges marked writes before it executes them"
+            }
         };
         let lost = match self.mode {
-            NativeMode::Xdp => "only accepted writes not yet executed survive a crash",
-            _ => "the contents end with the process",
+            NativeMode::Xdp => "the contents, but not the writes that wait in the queues",
+            _ => "the contents and the writes that wait in the queues",
         };
-        format!("{who}; {lost}")
+        format!("{acknowledged}; a crash of the server loses {lost}")
     }
 }
 

@@ -88,7 +88,8 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
     };
     if shape.bytes() > config.memory_bytes_max / 2 {
         return Err(StartError::Native(format!(
-            "queues of {} slots take {} MiB, more than half of -m; ask for fewer slots",
+            "queues of {} slots take {} MiB, more than half of -m; lower --native-slots or \
+             raise -m",
             shape.slots,
             shape.bytes() >> 20
         )));
@@ -209,8 +210,8 @@ impl Opening {
         notes.extend(native.open_queues(threads)?);
         if !config.evict {
             notes.push(
-                "-M: a write could fail for want of memory, so all are acknowledged after they \
-                 are executed"
+                "-M: an accepted write could fail for lack of memory, so each write is \
+                 acknowledged after it is executed"
                     .to_owned(),
             );
         }
@@ -260,8 +261,8 @@ impl Native {
         let queues = self.all_queues();
         if queues.len() != self.config.queues {
             return Err(StartError::Native(
-                "the pinned queues have another shape; start with the same --native-queues and \
-                 --native-slots, or remove them"
+                "the pinned queues have another number or length; start with the same \
+                 --native-queues and --native-slots, or remove them"
                     .to_owned(),
             ));
         }
@@ -277,8 +278,8 @@ impl Native {
         drop(queues);
         self.incarnation = incarnation;
         Ok(Some(format!(
-            "found the queues of an earlier process: {} accepted or queued writes are executed \
-             first; what that process had stored is lost",
+            "found the queues of an earlier process: the {} writes that wait in them are executed \
+             first; the contents of that process's store are lost",
             found.entries
         )))
     }
@@ -316,7 +317,9 @@ fn choose(
         (None | Some(NativeMode::Xdp), Some(interface)) => interface,
         (None, None) => return Ok(anonymous(NativeMode::IoAck, None)),
         (Some(NativeMode::Xdp), None) => {
-            return Err(StartError::Native("xdp needs an interface".to_owned()));
+            return Err(StartError::Native(
+                "mode xdp needs --native-interface NAME".to_owned(),
+            ));
         }
         (Some(mode), _) => return Ok(anonymous(mode, None)),
     };
@@ -331,7 +334,7 @@ fn choose(
         }
         Err(why) if native.mode.is_some() => Err(StartError::Native(why)),
         Err(why) => {
-            let note = format!("a thread acknowledges, because {why}");
+            let note = format!("a thread acknowledges instead of the XDP program, because {why}");
             Ok(anonymous(NativeMode::IoAck, Some(note)))
         }
     }

@@ -58,11 +58,11 @@ impl Opening {
             return Ok(None);
         };
         if config.native.is_some() || config.udp_port.is_some() {
-            let why = "datagrams (--native, -U) do not know of other nodes";
+            let why = "a node does not offer datagrams; remove --native and -U";
             return Err(StartError::Cluster(why.into()));
         }
         let entry = node.entry().ok_or_else(|| {
-            StartError::Cluster("this node is not among those of the cluster's file".into())
+            StartError::Cluster("the cluster file does not name this node".into())
         })?;
         let unknown =
             |error| StartError::Cluster(format!("node links at {}: {error}", entry.links));

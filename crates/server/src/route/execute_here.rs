@@ -181,7 +181,7 @@ pub(crate) fn log_login(worker: &mut Worker, slot: usize, accepted: bool) {
             target: component::AUTH,
             peer,
             suppressed,
-            "a login was refused: its name and password are not in the authentication file"
+            "a login was refused: its name and password are not in the login file (-Y)"
         );
     }
 }

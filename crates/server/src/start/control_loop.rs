@@ -91,7 +91,7 @@ fn end_epoch(shared: &Shared, control: &mut SizeControl, requests: &mut [u64]) {
                 threshold_bytes = plan.threshold,
                 small_cores = plan.small,
                 large_cores = plan.cores - plan.small,
-                "values of {} bytes and more are now large",
+                "values of {} bytes and more now count as large",
                 plan.threshold
             );
         }

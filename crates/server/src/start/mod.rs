@@ -86,7 +86,7 @@ pub struct NativeAtStart<'a> {
     pub addresses: &'a [SocketAddr],
     /// Who acknowledges.
     pub mode: NativeMode,
-    /// What an acknowledgement promises.
+    /// When a write is acknowledged, and what a crash loses.
     pub promise: String,
     /// What is out of the ordinary.
     pub note: Option<&'a str>,

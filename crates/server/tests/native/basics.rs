@@ -212,6 +212,27 @@ fn what_cannot_be_had_is_said_at_the_start() {
     }
 }
 
+/// What the log says at the start about acknowledgements is true in every mode, also where none is
+/// early: with -M, and without a backlog.
+#[test]
+fn a_start_says_when_writes_are_acknowledged() {
+    for mode in MODES {
+        let says = |config: Config| start(config).native().unwrap().promise;
+        let before = says(native_config(mode)).contains(" before ");
+        assert_eq!(before, mode != NativeMode::Raw, "{mode:?}");
+        let keeps_all = Config {
+            evict: false,
+            ..native_config(mode)
+        };
+        let without_backlog = config_with(mode, |native| native.backlog_max = 0);
+        for config in [keeps_all, without_backlog] {
+            let told = says(config);
+            assert!(told.contains("after it"), "{mode:?}: {told}");
+            assert!(!told.contains(" before "), "{mode:?}: {told}");
+        }
+    }
+}
+
 /// Queues that belong to one worker each are executed too, whoever receives.
 #[test]
 fn queues_may_belong_to_workers() {

@@ -8,6 +8,7 @@ mod overload;
 mod read_after_write;
 mod sizes;
 mod transport_only;
+mod write_gaps;
 
 use curtail_ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
@@ -27,6 +28,7 @@ pub(super) use overload::OVERLOAD;
 pub(super) use read_after_write::PATTERN;
 pub(super) use sizes::FIG11;
 pub(super) use transport_only::FIG6;
+pub(super) use write_gaps::FIG2;
 
 /// One curve of one setting, of which the load is still open.
 #[derive(Clone, Debug)]

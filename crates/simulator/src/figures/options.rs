@@ -1,5 +1,9 @@
 //! What can be asked of figures: every option, declared once.
 
+use std::fmt;
+
+use curtail_workload::WriteGaps;
+
 use super::parameters::Value;
 use crate::{
     c4::{
@@ -8,7 +12,7 @@ use crate::{
     },
     cckvs::{ClusterCosts, Hardware},
     command::{count, name_of},
-    costs::{CostsError, FullCosts},
+    costs::FullCosts,
     juneberry::DatagramTable,
 };
 
@@ -22,7 +26,7 @@ macro_rules! options {
         #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
         pub struct Options {
             $($(#[$about])* #[arg(long = $flag)] pub $field: $type,)*
-            /// Curves; `list` names every figure's.
+            /// Curves to draw; `list` names those of each figure.
             #[arg(long, value_delimiter = ',')]
             pub series: Vec<String>,
         }
@@ -71,45 +75,45 @@ macro_rules! options {
 }
 
 options! {
-    /// Cores, as 8 or 4,8,64.
+    /// Number of cores: 8, or several such as 4,8,64.
     #[arg(value_delimiter = ',')]
     Cores "cores" "cores" cores: Vec<u16>,
-    /// Offered loads as shares of the capacity, as 0.5 or 0.1,0.5,0.9.
+    /// Offered load as a share of the capacity: 0.5, or several such as 0.1,0.5,0.9.
     #[arg(value_delimiter = ',')]
     Load "load" "load" load: Vec<f64>,
-    /// Writes, per cent.
+    /// Share of writes in per cent.
     #[arg(value_delimiter = ',')]
     Writes "writes" "writes" writes: Vec<f64>,
-    /// Exponents of the keys' popularity (Zipf's law); 0 is uniform.
+    /// Exponent of the keys' popularity by Zipf's law; 0 is uniform.
     #[arg(value_delimiter = ',')]
     Gamma "gamma" "gamma" gamma: Vec<f64>,
-    /// Cost of a large request, in small requests.
+    /// Cost of a large request as a multiple of a small one's.
     #[arg(value_delimiter = ',')]
     K "k" "k" k: Vec<u32>,
     /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
     #[arg(value_delimiter = ',', value_parser = percent)]
     LargeFraction "large-fraction" "large" large_fraction: Vec<f64>,
-    /// Minos's system: the longest value in KB, as 500 or 250,500,1000.
+    /// Minos's system: the longest value in KB: 500, or several such as 250,500,1000.
     #[arg(value_delimiter = ',')]
     LargeMaxKb "large-max-kb" "max_kb" large_max_kb: Vec<f64>,
-    /// Minos's system: the link's speed in Gb/s, in place of the one in the costs.
+    /// Minos's system: speed of the network link in Gb/s, instead of the one in the file of costs.
     Gigabits "gigabits" "gigabits" gigabits: Option<f64>,
-    /// Requests a point, as 200000, 200k or 5m.
+    /// Number of requests for each point: 200000, 200k or 5m.
     #[arg(value_parser = count)]
     Requests "requests" "requests" requests: Option<u64>,
     /// Seed of every random choice; 1 by default.
     Seed "seed" "seed" seed: Option<u64>,
-    /// C-4: follow the authors' simulator (`reference`) or the paper where they differ.
+    /// C-4: whether to follow the authors' simulator (reference) or the paper, where they differ.
     #[arg(value_enum)]
     Rules "rules" "rules" rules: Option<Rules>,
-    /// C-4: outstanding requests at which the balancer skips a worker.
+    /// C-4: number of outstanding requests from which on the balancer gives a worker no more.
     Depth "depth" "depth" depth: Option<u16>,
-    /// C-4: where requests are balanced: on the network card, as in the paper, or on one of the
+    /// C-4: what distributes requests to workers: the network card, as in the paper, or one of the
     /// cores.
     #[arg(value_enum, value_delimiter = ',')]
     Balancer "balancer" "balancer" balancer: Vec<Balancer>,
-    /// Whole systems: a file of costs in place of crates/simulator/costs.toml, which was measured
-    /// on curtail's store.
+    /// Whole systems of C-4 and Minos: file of costs, instead of crates/simulator/costs.toml, whose
+    /// costs were measured on curtail's store.
     #[arg(value_parser = file(FullCosts::parse))]
     Costs "costs" "costs_file" costs: Option<Given<FullCosts>>,
     /// Whole systems: the paper's costs or those measured on curtail.
@@ -118,34 +122,43 @@ options! {
     /// C-4's whole system: sizes of items.
     #[arg(value_enum, value_delimiter = ',')]
     Items "items" "items" items: Vec<Items>,
-    /// C-4's whole system: limits on the 99th percentile, in mean service times.
+    /// C-4's whole system: limit on the 99th percentile, as a multiple of the mean service time.
     #[arg(value_delimiter = ',')]
     Limit "limit" "limit" limit: Vec<u16>,
-    /// C-4's whole system with measured costs: requests that share a receive and a send.
+    /// C-4's whole system with measured costs: number of requests that are received together and
+    /// sent together.
     Batch "batch" "batch" batch: Option<u32>,
-    /// Juneberry: a file of costs in place of crates/simulator/juneberry.toml.
+    /// Juneberry: file of costs, instead of crates/simulator/juneberry.toml.
     #[arg(value_parser = file(DatagramTable::parse))]
     Prices "prices" "prices_file" prices: Option<Given<DatagramTable>>,
     /// Juneberry: processor time added to each execution, in microseconds.
     WorkUs "work-us" "work_us" work_us: Option<f64>,
-    /// Juneberry: Twitter's clusters: 12, 19, 27 or 31.
+    /// Juneberry: number of Twitter's cluster: 12, 19, 27 or 31.
     #[arg(value_delimiter = ',')]
     Cluster "cluster" "cluster" cluster: Vec<u16>,
+    /// Juneberry, Fig. 2: number of clients that share the requests of a cluster: 1000, or several
+    /// such as 100,10000.
+    #[arg(value_delimiter = ',')]
+    Clients "clients" "clients" clients: Vec<u32>,
+    /// Juneberry, Fig. 2: file with the published table of Twitter's clusters, or files with traces
+    /// in Twitter's format, one for each cluster.
+    #[arg(value_delimiter = ',', value_parser = file(WriteGaps::read))]
+    Twitter "twitter" "twitter" twitter: Vec<Given<Vec<WriteGaps>>>,
     /// Juneberry and ccKVS: lengths of values in bytes.
     #[arg(value_delimiter = ',')]
     ValueBytes "value-bytes" "value" value_bytes: Vec<u32>,
-    /// Juneberry: entries that a turn of the Ordered Queue executes; with more than one, sets of
-    /// one key are compacted.
+    /// Juneberry: number of entries that a worker executes at a time from an ordered queue; with
+    /// more than one, sets of one key are executed as one.
     Turn "turn" "turn" turn: Option<usize>,
-    /// Juneberry: share of the packets that are lost, as 0.001.
+    /// Juneberry: share of the packets that are lost, such as 0.001.
     Loss "loss" "loss" loss: Option<f64>,
-    /// ccKVS and `cluster`: nodes, as 9 or 5,9,40.
+    /// ccKVS and `cluster`: number of nodes: 9, or several such as 5,9,40.
     #[arg(value_delimiter = ',')]
     Nodes "nodes" "nodes" nodes: Vec<u16>,
-    /// ccKVS on shared cores: a file of costs in place of crates/simulator/cckvs.toml.
+    /// ccKVS on shared cores: file of costs, instead of crates/simulator/cckvs.toml.
     #[arg(value_parser = file(ClusterCosts::parse))]
     ClusterCosts "cluster-costs" "cluster_costs" cluster_costs: Option<Given<ClusterCosts>>,
-    /// ccKVS simulated: a file of costs of nodes and network in place of
+    /// ccKVS simulated: file of costs of nodes and network, instead of
     /// crates/simulator/cckvs-paper.toml.
     #[arg(value_parser = file(Hardware::parse))]
     ClusterHardware "cluster-hardware" "cluster_hardware" cluster_hardware: Option<Given<Hardware>>,
@@ -236,6 +249,11 @@ files_are_shown! {
     DatagramTable: DatagramTable::built_in(),
     ClusterCosts: ClusterCosts::built_in(),
     Hardware: Hardware::paper(),
+    Vec<WriteGaps>: [WriteGaps {
+        requests_per_s: Some(1e3),
+        sets: 0.5,
+        recorded: None,
+    }].to_vec(),
 }
 
 impl Options {
@@ -267,12 +285,12 @@ impl Options {
     }
 }
 
-/// Reads a file of costs.
-fn file<T>(
-    parse: fn(&str) -> Result<T, CostsError>,
+/// Reads a file.
+fn file<T, E: fmt::Display>(
+    parse: fn(&str) -> Result<T, E>,
 ) -> impl Fn(&str) -> Result<Given<T>, String> + Clone {
     move |path| {
-        let named = |error: &dyn std::error::Error| format!("{path}: {error}");
+        let named = |error: &dyn fmt::Display| format!("{path}: {error}");
         let text = std::fs::read_to_string(path).map_err(|error| named(&error))?;
         let costs = parse(&text).map_err(|error| named(&error))?;
         let path = path.into();

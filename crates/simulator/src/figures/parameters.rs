@@ -178,6 +178,12 @@ impl Parameter {
         Self::name(choice, &["built-in"])
     }
 
+    /// Files that all rows have in common, in place of the built-in one.
+    pub(super) const fn files(choice: Choice) -> Self {
+        let built_in = Otherwise::Names(&["built-in"]);
+        Self::new(choice, Takes::Together, Range::Name, built_in)
+    }
+
     /// How long the runs are: no parameter of a paper's.
     pub(super) const fn requests(default: &'static [f64]) -> Self {
         Self::one(Choice::Requests, (1.0, 1e12), default)

@@ -51,41 +51,43 @@ const fn number(stat: &'static str) -> Row {
 }
 
 pub(super) const TABLE: &[Family] = families! {
-    Gauge curtail_cluster_info "Which node of which cluster this is; always 1.":
+    Gauge curtail_cluster_info "Labels say which node of which cluster this is; always 1.":
         found("cluster_node cluster_name cluster_model", info);
     Gauge curtail_cluster_in_service
-        "1 if this node holds its lease and knows the cluster's time, so that it answers clients.":
+        "1 if this node answers clients: it has its lease and knows the cluster's time.":
         number("cluster_serves");
     Gauge curtail_cluster_lease_remaining_seconds in Nanoseconds
         "Time until the lease of this node ends; 0 if it has ended.":
         found("", lease);
-    Gauge curtail_cluster_view "Number of the view that this node acts on; 0 for none.":
+    Gauge curtail_cluster_view "Number of the view (the list of members) that this node uses; 0 \
+                                if it has none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
-        "Nodes of the view, by state: live, joining, placed (keys are placed on it).":
+        "Nodes of the view, by state: live, joining, placed (keys are placed on the node).":
         {state="live"} number("cluster_nodes_live"),
         {state="joining"} number("cluster_nodes_joining"),
         {state="placed"} number("cluster_nodes_placed");
-    Gauge curtail_cluster_replicas "Nodes that hold a key which is not hot.":
+    Gauge curtail_cluster_replicas "Number of nodes that hold each key that is not hot.":
         number("cluster_replicas");
     Gauge curtail_cluster_moving "1 while keys move between nodes.":
         number("cluster_moves");
     Gauge curtail_cluster_member_info
-        "The members, by node, name, state and whether keys are placed on it; always 1.":
+        "One series for each member; labels have its number, name and state and say whether keys \
+         are placed on it; always 1.":
         found("cluster_member:*", members);
-    Gauge curtail_cluster_member_items "Items of a member, as it last reported.":
+    Gauge curtail_cluster_member_items "Items of each member, as it last reported.":
         found("cluster_member:*", member_items);
     Gauge curtail_cluster_member_round_trip_seconds in Microseconds
-        "Round-trip time over the link to a member: mean of about the last eight.":
+        "Round-trip time over the link to each member: a mean of about the last eight.":
         found("cluster_member:*", member_round_trips);
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
         number("cluster_items_lost");
-    Gauge curtail_cluster_hot_keys "Hot keys; every node holds a copy.":
+    Gauge curtail_cluster_hot_keys "Number of hot keys, which every node holds.":
         number("cluster_hot_keys");
     Counter curtail_cluster_hot_keys_promoted_total "Keys that became hot.":
         number("cluster_became_hot");
-    Counter curtail_cluster_hot_keys_demoted_total "Hot keys that were demoted.":
+    Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_clock_error_seconds in Microseconds
         "Maximum error of the cluster's time at this node.":
@@ -94,7 +96,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Distance of this node's own clock from the cluster's time.":
         number("cluster_clock_apart_us");
     Gauge curtail_cluster_view_store_slowest_seconds in Microseconds
-        "Slowest operation of the store of the view, by operation.":
+        "Time of the slowest operation of the store of the view, by operation.":
         {operation="read"} number("cluster_view_read_us_max"),
         {operation="change"} number("cluster_view_change_us_max");
     Counter curtail_cluster_view_store_slow_total
@@ -108,24 +110,26 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests executed through the consistency protocol.":
+        "Requests that needed the consistency protocol: messages to other holders of the key.":
         of(ClusterProtocol);
-    Counter curtail_cluster_keys_sent_total "Keys sent to their new node in the background.":
+    Counter curtail_cluster_keys_sent_total "Keys that were moved to their new node in the \
+                                             background.":
         of(ClusterKeysSent);
-    Counter curtail_cluster_keys_asked_total "Keys sent to their new node on its request.":
+    Counter curtail_cluster_keys_asked_total "Keys that were moved to their new node at its \
+                                              request, because a client asked for them.":
         of(ClusterKeysAsked);
     Counter curtail_cluster_keys_unfit_total
-        "Keys dropped because their new node refused the value as too long.":
+        "Keys that were lost in a move because the value is longer than the new node's -I.":
         of(ClusterKeysUnfit);
     Counter curtail_cluster_moves_held_total
         "Times that the move of keys paused because too many were in flight.":
         of(ClusterMovesHeld);
-    Counter curtail_cluster_move_batches_total "Batches of moved keys.":
+    Counter curtail_cluster_move_batches_total "Batches in which keys were moved.":
         of(ClusterMoveBatches);
     Counter curtail_cluster_shown_total
-        "Replies from other nodes that showed a session the value of a key that is hot here. From \
-         then on this node answers that session from its own copy only if the copy is at least as \
-         new as that value.":
+        "Replies of other nodes that this node relayed to a client although the key is hot here. \
+         From then on this node answers that client from its own copy only if the copy is at \
+         least as new as that reply.":
         of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);

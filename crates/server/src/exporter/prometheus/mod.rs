@@ -368,11 +368,12 @@ mod tests {
 
     const HEAD: &str = "# Metrics
 
-Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column has
-the equivalent rows of [`stats`](stats.md), each after its labels; `*` is any text. `stats
-reset` changes one metric, `curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md).
-Metrics that begin with `curtail_cluster_` exist on nodes of a cluster, `curtail_native_` with
-`--native`.
+Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column names
+the rows of [`stats`](stats.md) with the same number; if a metric has labels, each row stands after
+the labels to which it belongs. `*` stands for any text. `stats reset` changes one metric,
+`curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md). Metrics that begin with
+`curtail_cluster_` exist only on nodes of a cluster, those that begin with `curtail_native_` only
+with `--native`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

@@ -37,7 +37,8 @@ const fn by(stat: &'static str, read: fn(&NativeLook) -> u64) -> Row {
 }
 
 pub(super) const TABLE: &[Family] = families! {
-    Gauge curtail_native_info "Mode in which native writes are acknowledged; always 1.":
+    Gauge curtail_native_info "The label has the mode in which native writes are acknowledged; \
+                               always 1.":
         found("native:mode", mode);
     Counter curtail_native_accepted_total "Native writes acknowledged before they were executed.":
         by("native:accepted", |native| native.queues.accepted);
@@ -50,22 +51,24 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_native_queue_depth "Native writes waiting to be executed, by queue.":
         found("native:queue:*:depth native:backlog native:backlog_max", depths);
     Gauge curtail_native_early_limit
-        "Native writes that may wait in a queue for one more to be acknowledged early, by queue.":
+        "Number of waiting native writes from which on further ones are acknowledged only after \
+         execution, by queue.":
         found("native:early_limit", limits);
     Gauge curtail_native_execution_seconds in Nanoseconds
         "Time to execute one native write, a moving average, by queue.":
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
-        "Bytes of native writes that may still be acknowledged early, by queue; absent where the \
-         memory limit needs no count.":
+        "Bytes of native writes that may still be acknowledged before execution, by queue; \
+         absent if the early limit alone keeps within the memory.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
-        "1 while writes may be acknowledged early, 0 since a damaged one was found.":
+        "0 after an accepted write was found damaged (from then on no write is acknowledged \
+         before it is executed), else 1.":
         by("", |native| u64::from(native.corrupt == 0));
     Counter curtail_native_corrupt_total
         "Accepted writes whose bytes were damaged before they were executed; must stay 0.":
         of(CorruptAfterAck);
-    Counter curtail_native_datagrams_total "Datagrams of the native path, by direction.":
+    Counter curtail_native_datagrams_total "Datagrams of the native protocol, by direction.":
         {direction="received"} of(Received),
         {direction="sent"} of(Sent);
     Counter curtail_native_receive_calls_total "System calls that received native datagrams.":
@@ -76,12 +79,15 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_executed_total "Queued native writes that were executed.":
         of(Executed);
     Counter curtail_native_compacted_total
-        "Queued native writes superseded by a later one of their key before execution.":
+        "Queued native writes that were not executed by themselves, because a later set of the \
+         same key replaced them.":
         of(Compacted);
-    Counter curtail_native_leases_total "Times that a worker took the lease of a queue.":
+    Counter curtail_native_leases_total "Times that a worker claimed a queue to execute its \
+                                         writes.":
         of(Leases);
     Counter curtail_native_helped_total
-        "Times that a thread executed a queue on behalf of a waiting read or direct write.":
+        "Times that a thread executed a queue because a read, or a write outside the queues, \
+         waited for it.":
         of(Helped);
     Counter curtail_native_reacknowledged_total
         "Repeated native writes that were acknowledged again.":
@@ -98,8 +104,9 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_errors_total "Native datagrams answered with an error.":
         of(Errors);
     Counter curtail_native_dropped_total
-        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (in progress \
-         or superseded), handshakes (above the rate), absent (XDP: no server heartbeat).":
+        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (the request \
+         is in progress or a newer one has its slot), handshakes (too many in a second), absent \
+         (mode xdp: the server's heartbeat stopped).":
         {reason="foreign"} of(DroppedForeign),
         {reason="stale"} of(DroppedStale),
         {reason="handshakes"} of(DroppedHandshakes),
@@ -107,21 +114,24 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_cookies_total "Cookies sent to clients that begin a session.":
         of(Cookies);
     Counter curtail_native_sessions_granted_total
-        "Sessions granted; a repeated handshake may count twice.":
+        "Native sessions granted; a repeated handshake may count twice.":
         of(Grants);
-    Counter curtail_native_sessions_refused_total "Sessions refused.":
+    Counter curtail_native_sessions_refused_total "Native sessions refused, because there are \
+                                                   too many, in all or from one address.":
         of(GrantsRefused);
-    Counter curtail_native_gets_total "Reads over the native path, by outcome.":
+    Counter curtail_native_gets_total "Reads over the native protocol, by outcome.":
         {outcome="hit"} of(GetHits),
         {outcome="miss"} of(GetMisses);
     Counter curtail_native_forwarded_total "Native reads answered from a queue.":
         of(Forwarded);
-    Counter curtail_native_parked_total "Native reads that waited for a queue to be executed.":
+    Counter curtail_native_parked_total "Native reads that waited until earlier writes of their \
+                                         queue were executed.":
         of(Parked);
-    Counter curtail_native_stolen_total "Native requests that a worker stole from another one.":
+    Counter curtail_native_stolen_total "Native requests that a worker took from another worker \
+                                         (-o native_placement=stealing).":
         of(Stolen);
     Counter curtail_native_direct_writes_total
-        "Native writes executed without a queue: over TCP, and flushes.":
+        "Native writes that were executed without a queue: those over TCP, and flushes.":
         of(Direct);
 };
 

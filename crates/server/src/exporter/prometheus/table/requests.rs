@@ -17,35 +17,39 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {mode="system"} by("rusage_system", |look| look.usage.system_us);
     Gauge curtail_resident_memory_bytes in Bytes "Resident memory of the process.":
         by("resident", |_| curtail_runtime::resident_bytes());
-    Gauge curtail_ready "1 if /readyz answers 200, else 0.":
+    Gauge curtail_ready "1 if /readyz answers 200 (the server is ready for new clients), else 0.":
         by("", |look| u64::from(look.is_ready));
     Gauge curtail_connections "Client connections that are open.":
         by("curr_connections", |look| look.shared.doors.connections_now.load(Relaxed) as u64);
-    Gauge curtail_connections_highest "Highest number of client connections open at once.":
+    Gauge curtail_connections_highest "Highest number of client connections that were open at \
+                                       the same time.":
         by("connection_structures", |look| look.shared.doors.connections_most.load(Relaxed) as u64);
-    Gauge curtail_connections_limit "Client connections allowed at once (-c).":
+    Gauge curtail_connections_limit "Client connections that may be open at the same time (-c).":
         by("max_connections maxconns", |look| look.shared.config.connections_max as u64);
     Counter curtail_connections_accepted_total "Client connections accepted and given to a worker.":
         by("total_connections", |look| look.shared.doors.accepted.total());
     Counter curtail_connections_refused_total
-        "Client connections accepted and closed at once, by reason: limit (-c is reached), system \
-         (the kernel did not let a worker watch the socket).":
+        "Client connections that were closed immediately after they were accepted, by reason: \
+         limit (-c is reached), system (the kernel did not let a worker watch the socket).":
         {reason="limit"} by("rejected_connections", |look| look.shared.doors.refused.total()),
         {reason="system"} by("", |look| look.shared.doors.unwatched.total());
     Counter curtail_accept_errors_total
-        "Attempts to accept a connection that the kernel refused, mostly for lack of descriptors; \
-         the connection waits in the kernel's queue.":
+        "Attempts to accept a connection that failed, mostly for lack of file descriptors; the \
+         connection stays in the kernel's queue.":
         by("", |look| look.shared.doors.accept_errors.total());
     Gauge curtail_accepting_connections
-        "1 while connections are accepted, 0 while the limit (-c) stops accepting.":
+        "1 while the server accepts connections, 0 while it does not because the limit (-c) is \
+         reached.":
         by("accepting_conns", |look| u64::from(look.shared.doors.accepting.load(Relaxed)));
-    Counter curtail_accept_pauses_total "How often the connection limit stopped accepting.":
+    Counter curtail_accept_pauses_total "Times that the server stopped accepting connections \
+                                         because the limit (-c) was reached.":
         by("listen_disabled_num", |look| look.shared.doors.pauses.total());
     Counter curtail_accept_paused_seconds_total in Microseconds
-        "Time for which the connection limit stopped accepting.":
+        "Time for which the server accepted no connections because the limit (-c) was reached.":
         by("time_in_listen_disabled_us", |look| look.shared.doors.disabled_us.load(Relaxed));
     Counter curtail_connections_closed_total
-        "Connections closed, by reason: idle, slow_reader (replies not read), memory (no buffer).":
+        "Connections that the server closed, by reason: idle (-o idle_timeout), slow_reader (the \
+         client did not read large values), memory (no memory for a buffer).":
         {reason="idle"} of(IdleKicks),
         {reason="slow_reader"} of(SlowReadersClosed),
         {reason="memory"} of(ReadNoMemory);
@@ -56,18 +60,20 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {direction="received"} of(Receives),
         {direction="sent"} of(Sends);
     Counter curtail_connection_yields_total
-        "Times that a connection had more requests than one turn executes (-R).":
+        "Times that a connection had more requests than its worker executes for it in one turn \
+         (-R).":
         of(ConnYields);
-    Gauge curtail_buffers "Buffers that connections hold.":
+    Gauge curtail_buffers "Number of buffers that connections use.":
         by("read_buf_count", |look| look.shared.buffers_total(|gauges| &gauges.count));
-    Gauge curtail_buffer_bytes in Bytes "Bytes of connection buffers, unused ones included.":
+    Gauge curtail_buffer_bytes in Bytes "Bytes of all connection buffers, including those that \
+                                         no connection uses.":
         by("read_buf_bytes", |look| look.shared.buffers_total(|gauges| &gauges.bytes));
     Gauge curtail_buffer_unused_bytes in Bytes
-        "Bytes of connection buffers that no connection holds.":
+        "Bytes of connection buffers that no connection uses.":
         by("read_buf_bytes_free", |look| look.shared.buffers_total(|gauges| &gauges.bytes_unused));
     Counter curtail_commands_total
-        "Commands as memcached counts them: a get of several keys counts each key, and a meta \
-         command counts under both meta and its kind.":
+        "Commands as memcached counts them: a get of several keys counts once for each key, and \
+         a meta command counts as meta and also as its kind.":
         {command="get"} of(CmdGet),
         {command="set"} of(CmdSet),
         {command="flush"} of(CmdFlush),
@@ -88,77 +94,88 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {kind="cas", outcome="miss"} of(CasMisses),
         {kind="cas", outcome="exists"} of(CasBadval);
     Counter curtail_dead_items_read_total
-        "Reads that missed because the item had expired or been flushed, by reason.":
+        "Reads that missed because the item had expired or was removed by flush_all, by reason.":
         {reason="expired"} by("get_expired", |look| look.items.get_expired),
         {reason="flushed"} by("get_flushed", |look| look.items.get_flushed);
-    Counter curtail_writes_refused_total "Writes that were refused, by reason.":
+    Counter curtail_writes_refused_total "Writes that were refused, by reason: too_large (above \
+                                          -I), no_memory (the store is full and nothing could be \
+                                          evicted).":
         {reason="too_large"} of(StoreTooLarge),
         {reason="no_memory"} of(StoreNoMemory);
     Counter curtail_reads_refused_total
         "Reads of large values that were refused because too many are being sent.":
         of(ReplyNoMemory);
-    Counter curtail_logins_total "Logins tried.":
+    Counter curtail_logins_total "Login attempts.":
         of(AuthCmds);
-    Counter curtail_logins_refused_total "Logins with a wrong name or password.":
+    Counter curtail_logins_refused_total "Login attempts with a wrong name or password.":
         of(AuthErrors);
     Histogram curtail_request_duration_seconds in Nanoseconds
-        "Server time of requests, by command and size class: from the receive that brought a \
-         request to the reply handed to the kernel. Sampled: the requests of one turn in 64, and \
-         all that a large worker served, so rates are not those of requests. A value is large from \
-         curtail_size_class_boundary_bytes on.":
+        "Time of requests in the server, by command and size class: from when a worker received \
+         the request until it gave the reply to the kernel. Only the requests of one turn in 64 \
+         and those served by a large worker are measured, so the count is not the number of \
+         requests. A request is large if its value has at least \
+         curtail_size_class_boundary_bytes.":
         found("", sources::latency);
     Gauge curtail_size_class_boundary_bytes in Bytes
-        "Value size from which curtail_request_duration_seconds counts a request as large; fixed \
-         at the start.":
+        "Value size from which curtail_request_duration_seconds counts a request as large; it \
+         does not change while the server runs.":
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
-        "Time that requests spend in each stage, by stage and size. Small requests are sampled in \
-         one turn of 64, those served by a large worker are all counted.":
+        "Time of requests in each stage (queue: until execution, execute, reply: until the \
+         kernel has the reply), by stage and size. Small requests are measured in one turn of \
+         64, large ones always.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),
         {stage="execute", size="large"} stage("stage:execute_us:large:*", ExecuteLarge),
         {stage="reply", size="small"} stage("stage:reply_us:small:*", ReplySmall),
         {stage="reply", size="large"} stage("stage:reply_us:large:*", ReplyLarge);
-    Histogram curtail_turn_requests_ahead "Requests executed before a request in its turn.":
+    Histogram curtail_turn_requests_ahead "Requests that were executed before a request in the \
+                                           same turn.":
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
-        "Requests of other connections executed while a connection was queued.":
+        "Requests of other connections that were executed while a connection waited for room in \
+         a turn.":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
-        "Connections that a large worker had when it was handed another.":
+        "Connections that a large worker had when another connection was handed to it.":
         stage("stage:large_queue_connections_ahead:*", LargeQueue);
     Histogram curtail_reply_ahead_bytes in Bytes
-        "Bytes of replies sent in a turn before those of a connection, in whole KiB.":
+        "Bytes of replies to other connections that were sent before a connection's replies in \
+         the same turn, in whole KiB.":
         stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
-        "Requests executed before a request in its turn, by the size of the latter; sampled in \
-         one turn of 64.":
+        "Requests that were executed before a request in the same turn, by the size of that \
+         request; measured in one turn of 64.":
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes that a worker moved between its last poll and a request, by the request's size, in \
-         whole KiB; sampled in one turn of 64.":
+        "Bytes of values that a worker received and sent after it last looked for requests and \
+         before it came to a request, by the size of that request, in whole KiB; measured in one \
+         turn of 64.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
-        "Processor time of turns, by worker; sampled: one turn of 64, and every turn after \
-         maintenance.":
+        "Processor time of turns (passes of a worker's event loop), by worker; measured in one \
+         turn of 64 and in every turn after maintenance.":
         found("worker:*:turn_cpu_us_* large:*:turn_cpu_us_*", sources::turn_times);
     Gauge curtail_turn_cpu_highest_seconds in Nanoseconds
-        "Longest sampled turn of a worker, in processor time, since the last `stats reset`.":
+        "Longest measured turn of a worker, in processor time, since the start or the last \
+         `stats reset`.":
         each("worker:*:turn_cpu_us_max large:*:turn_cpu_us_max", |worker| worker.turns.ns_max());
-    Gauge curtail_watchers "Connections that sent `watch`.":
+    Gauge curtail_watchers "Connections that sent `watch` and now receive its lines.":
         by("log_watchers", |look| look.shared.watchers.count() as u64);
     Counter curtail_log_lines_dropped_total
-        "Lines of the server's own log that were dropped because its output was too slow.":
+        "Lines of the server's log that were dropped because standard error did not take them \
+         fast enough.":
         by("log_lines_dropped", |_| log::dropped());
     Counter curtail_slow_requests_total
-        "Requests that took at least the threshold of the slow log, while it was on.":
+        "Requests that took at least as long as the threshold of the slow log, counted while the \
+         log was on.":
         by("slow_requests", |look| look.shared.slow.total());
     Counter curtail_watch_lines_total
-        "Lines for watchers, by outcome: written, or dropped because the worker's buffer was \
-         full.":
+        "Lines that workers made for clients of `watch`, by outcome: written, or dropped because \
+         the worker's buffer was full.":
         {outcome="written"} by("log_worker_written", |look| {
             look.shared.watchers.counts.worker_written.total()
         }),
@@ -166,8 +183,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
             look.shared.watchers.counts.worker_dropped.total()
         });
     Counter curtail_watcher_lines_total
-        "Lines, counted once per watcher, by outcome: sent, or skipped because the watcher did not \
-         read.":
+        "Lines for clients of `watch`, counted once for each client, by outcome: sent, or \
+         skipped because the client did not read.":
         {outcome="sent"} by("log_watcher_sent", |look| {
             look.shared.watchers.counts.watcher_sent.total()
         }),

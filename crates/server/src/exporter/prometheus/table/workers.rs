@@ -6,7 +6,8 @@ use crate::{
 };
 
 pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
-    Gauge curtail_workers "Worker threads, by what they serve.":
+    Gauge curtail_workers "Worker threads, by what they serve: small (all but large values), \
+                           large (only large values).":
         {role="small"} by("threads num_threads", |look| look.shared.small_workers().len() as u64),
         {role="large"} by("", |look| look.shared.large_workers().len() as u64);
     Counter curtail_requests_total "Requests, by worker.":
@@ -22,12 +23,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
             worker.count(Delegations)
         });
     Counter curtail_writes_compacted_total
-        "Writes executed together with an adjacent write of their key, by worker.":
+        "Writes that were executed as one with the write of the same key before them, by worker.":
         each("writes_compacted worker:*:writes_compacted large:*:writes_compacted", |worker| {
             worker.count(Compacted)
         });
     Gauge curtail_worker_queue_depth
-        "Connections that a worker's last turn had no room for, plus its mailbox.":
+        "Connections for which a worker's last turn had no room, plus messages from other \
+         threads that it has not processed.":
         each("worker:*:queue_depth large:*:queue_depth", |worker| worker.queue_depth() as u64);
     Gauge curtail_worker_mailbox_depth
         "Messages from other threads that a worker has not processed.":
@@ -35,18 +37,20 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_worker_connections "Connections that a worker has.":
         found("worker:*:connections large:*:connections", sources::worker_connections);
     Counter curtail_large_starvation_boosts_total
-        "Times that a large worker got no processor and was raised to normal priority, by worker.":
+        "Times that a large worker got no processor and was given normal priority for a moment, \
+         by worker.":
         found("large:*:lifts", sources::boosts);
     Gauge curtail_policy_info "The policy in force; always 1.":
         found("policy", sources::policy);
-    Counter curtail_plans_total "Policy and plan changes, including the first.":
+    Counter curtail_plans_total "Changes of policy or plan; the first plan counts too.":
         by("regime", |look| look.snapshot.generation);
     Counter curtail_plan_epochs_total "Plans computed by size-aware sharding.":
         by("plan_epoch", |look| look.snapshot.plan.epoch);
     Gauge curtail_size_threshold_bytes in Bytes
         "Value size from which the active plan treats a request as large.":
         by("threshold", |look| u64::from(look.snapshot.plan.threshold));
-    Gauge curtail_plan_cores "Cores by role in the active plan.":
+    Gauge curtail_plan_cores "Cores that the active plan reserves, by role: for small and for \
+                              large requests.":
         {role="small"} by("small_cores", |look| u64::from(look.snapshot.plan.small)),
         {role="large"} by("large_cores", |look| {
             u64::from(look.snapshot.plan.cores - look.snapshot.plan.small)
@@ -59,36 +63,40 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_spinning "1 if workers may poll for a moment before they sleep.":
         by("spinning", |look| u64::from(look.shared.spins));
     Counter curtail_spins_total
-        "Times that a worker polled before it slept, by whether it found work.":
+        "Times that a worker polled before it slept, by outcome: found (work), vain (no work).":
         {outcome="found"} of(SpinsFound),
         {outcome="vain"} of(SpinsInVain);
     Counter curtail_delegations_refused_total
-        "Requests not delegated because too many were outstanding at other workers.":
+        "Requests that their worker executed itself instead of delegating them, because too many \
+         delegated ones were outstanding.":
         of(DelegationsRefused);
     Counter curtail_delegation_batches_total "Batches of requests delegated to other workers.":
         of(DelegatedBatchesSent);
     Counter curtail_delegation_batches_reclaimed_total
-        "Delegated batches reclaimed because the other worker had not begun them.":
+        "Delegated batches that the delegating worker reclaimed, because the other worker had \
+         not begun them in time.":
         of(DelegatedBatchesTakenBack);
     Counter curtail_late_releases_total
-        "Slices of keys released later than at the end of their request.":
+        "Claims on a slice of keys that were released later than at the end of the request.":
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
-        "Connections served by another large worker than planned because the planned one had a \
-         queue.":
+        "Connections handed to another large worker than the plan chose, because connections \
+         waited at that one.":
         of(HandOffsRelieved);
     Counter curtail_large_refused_total
-        "Large requests refused as busy because all large workers were full.":
+        "Large requests refused as busy because all large workers had their maximum of \
+         connections (-o size_queue).":
         of(LargeRefused);
     Counter curtail_small_behind_large_total
-        "Small requests of a turn that waited for a large value in the same worker. A connection \
-         that was left for the next turn, because this one was full, counts as one request.":
+        "Small requests that waited while their worker served a large value of another \
+         connection. If a turn with a large value was full and a connection was left for the \
+         next turn, that connection counts as one request.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);
     // Shares without the keys: those are clients' data, and each would be a series of its own.
     Gauge curtail_hot_key_share_ratio in Ratio
-        "Share of all requests that the key of this rank has.":
+        "Share of all requests that are for the key of this rank.":
         found("hot_key:*", sources::hot_key_shares);
     Gauge curtail_hot_key_write_ratio in Ratio
         "Share of writes among the requests of the key of this rank.":

@@ -17,7 +17,7 @@ pub struct ClusterArgs {
     /// Cluster: operations in each run.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Cluster: number of nodes that hold a key.
+    /// Cluster: number of nodes that hold each key.
     #[arg(long)]
     pub replicas: Option<usize>,
     /// Cluster: consistency of hot keys.
@@ -39,7 +39,7 @@ pub struct ClusterArgs {
     /// Cluster: number of clients.
     #[arg(long)]
     pub sessions: Option<usize>,
-    /// Cluster: an error to plant, which a run must find.
+    /// Cluster: error (mutant) to inject, which a run must find.
     #[arg(long)]
     pub mutant: Option<Mutant>,
     /// Cluster: print every step of the key with this number to standard error.
@@ -160,11 +160,11 @@ fn summary(outcomes: &[ClusterOutcome], seconds: f64) -> String {
     let longest = longest.unwrap_or_default();
     let runs = outcomes.len();
     format!(
-        "{runs} runs: {all} operations ({answered} answered, {refused} refused, {} of them for want \
+        "{runs} runs: {all} operations ({answered} answered, {refused} refused, {} for lack \
          of room, {unknown} unknown), {packets} packets, {} views, {} restarts, {} departures, {} \
          promotions, {} evictions, {} flushes; {} slices lost with all their nodes in sync; {} \
          requests waited for a node in trouble, {:.1} ms at most; {} keys too hard to judge; {:.1} \
-         virtual seconds in {seconds:.1}: {:.1} runs a second, {:.0} operations a second\n",
+         virtual seconds in {seconds:.1}: {:.1} runs and {:.0} operations a second\n",
         sum(|one| one.no_room),
         sum(|one| one.views),
         sum(|one| one.crashes),

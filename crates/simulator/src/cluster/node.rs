@@ -1,7 +1,7 @@
 //! One node: its machines, and what it has beside them.
 //!
 //! ```text
-//!   client --Demand--> admit -+-> a valid copy, or a gate that lets it: beside the machine --> reply
+//!   client --Demand--> admit -+-> a valid copy, or a gate that lets it: beside it -> reply
 //!   node ----Request--------- +-> the machine of the key's stage --> SimHost --> reply
 //! ```
 

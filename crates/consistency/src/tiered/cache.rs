@@ -14,8 +14,8 @@ use super::{
 ///
 /// Reads run beside it. A reader finds a copy with [`look`](Self::look), takes its value, reads the
 /// clock and asks [`shows`](Self::shows). A clock that was read before the request came will not
-/// do: the process may have stood still since, and the lease have ended. If either says no, the request
-/// goes on to the back end.
+/// do: the process may have stood still since, and the lease have ended. If either says no, the
+/// request goes on to the back end.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct TierCache {
     config: CacheConfig,

@@ -20,11 +20,14 @@ struct Pair {
     desk: Desk,
 }
 
+/// Whether it goes to the cache, the message, and its image.
+type Sent = (bool, TierMessage, Option<u64>);
+
 #[derive(Default)]
 struct Desk {
     items: BTreeMap<RouteHash, u64>,
     copies: BTreeMap<RouteHash, u64>,
-    sent: Vec<(bool, TierMessage, Option<u64>)>,
+    sent: Vec<Sent>,
     ran: BTreeMap<Ticket, u64>,
     answers: Vec<(Ticket, Result<u64, TierRefusal>)>,
     back_end_now: u64,
@@ -112,7 +115,7 @@ impl Pair {
             .step(BackEndEvent::Request(request), &mut self.desk);
     }
 
-    fn deliver(&mut self, (is_to_cache, message, image): (bool, TierMessage, Option<u64>)) {
+    fn deliver(&mut self, (is_to_cache, message, image): Sent) {
         if is_to_cache {
             self.desk.incoming = image;
             let event = CacheEvent::Message(BACK_END, &message);
@@ -291,7 +294,7 @@ struct Walk {
     rates: [u64; 2],
     real_ns: u64,
     /// What is on its way, and when it arrives.
-    underway: Vec<(u64, (bool, TierMessage, Option<u64>))>,
+    underway: Vec<(u64, Sent)>,
     /// No older value may be shown to who asks now.
     least: u64,
     /// What each request at the back end must at least show.

@@ -1,7 +1,8 @@
 //! The testbed against SW-80's reference, and against the paper's words.
 
-use super::*;
 use curtail_workload::{Pattern, Period};
+
+use super::*;
 
 fn mqps(model: &SwitchKv) -> f64 {
     model.shares().served_qps() / 1e6

@@ -325,8 +325,8 @@ impl<'a> TierRun<'a> {
         }
     }
 
-    /// What the switch can do in a period, less what waits already; an eighth of the room beyond
-    /// the capacity is kept for keys that burst.
+    /// What the switch can do in a period, less what waits already; half of the room beyond the
+    /// capacity is kept for keys that burst.
     fn fetch_budget(&self) -> usize {
         let budget = self.rules.budget();
         let (installs, withdrawals) = self.rules.lengths();
@@ -336,11 +336,9 @@ impl<'a> TierRun<'a> {
         let per_period = budget.per_s as usize / changes;
         let room = match buffer {
             0 => usize::MAX,
-            _ => self.admission.room().saturating_sub(buffer / 8),
+            _ => self.admission.room().saturating_sub(buffer / 2),
         };
-        per_period
-            .saturating_sub(installs + withdrawals / 2)
-            .min(room)
+        per_period.saturating_sub(installs + withdrawals).min(room)
     }
 
     fn fetch(&mut self, key: RouteHash) {
@@ -590,7 +588,8 @@ const SCALE: LoadScale = LoadScale {
     sampled_every: 4,
 };
 
-/// What a back end of this rate counts; the paper's log is beside it, because it sees every request.
+/// What a back end of this rate counts; the paper's log is beside it, because it sees every
+/// request.
 fn tracker(qps: f64) -> Parameters {
     // The same share of its requests at every scale.
     let counted = (qps / 100_000.0 * 4096.0) as u32;

@@ -18,11 +18,12 @@ pub(in crate::figures) const FIG15: Figure = Figure {
             rules a second, evictions that wait for 2 s at most. A back end reports its 5 hottest \
             keys every second, and a key with more than 8 of the latest 200 requests at once. \
             least_percent is the lowest tenth of a second after a change, of the throughput \
-            before; recovery_s is until 90 % of that. The paper: traditional is very poor; periodic \
-            falls to less than half and takes 1 to 2 s; both falls less and recovers much faster. \
-            Our client takes off what was lost, and adds up to 3 % every 10 ms; the paper does not \
-            say how fast its client is. The paper's traditional cache turns over by every miss; ours may only \
-            change what the rules follow, so it keeps what is hot while popularity stands still.",
+            before; recovery_s is until 90 % of that. The paper: traditional is very poor; \
+            periodic falls to less than half and takes 1 to 2 s; both falls less and recovers much \
+            faster. Our client takes off what was lost, and adds up to 3 % every 10 ms; the paper \
+            does not say how fast its client is. The paper's traditional cache turns over by every \
+            miss; ours may only change what the rules follow, so it keeps what is hot while \
+            popularity stands still.",
     series: "traditional periodic both instant",
     series_default: 3,
     parameters: &PARAMETERS,
@@ -34,8 +35,8 @@ pub(in crate::figures) const FIG16: Figure = Figure {
     title: "SwitchKV, Fig. 2.16: the 200 hottest keys go cold every second",
     x: "seconds (0: of the whole run)",
     about: "As Fig. 2.15. After 50 s none of the keys is left that the cache had at first. The \
-            paper: both keeps the full throughput; instant alone stays below, clearly so after \
-            50 s, because the circular log finds the hottest keys only.",
+            paper: both keeps the full throughput; instant alone stays below, clearly so after 50 \
+            s, because the circular log finds the hottest keys only.",
     series: "instant both periodic",
     series_default: 2,
     parameters: &PARAMETERS,
@@ -59,10 +60,10 @@ pub(in crate::figures) const FIG18: Figure = Figure {
     title: "SwitchKV, Fig. 2.18: 600 cold keys become the hottest, with and without a rule buffer",
     x: "seconds (0: of the whole run)",
     about: "As Fig. 2.15 with both kinds of reports. `buffered` lets evictions wait for 2 s, so \
-            the switch installs 400 rules a second in that time; `unbuffered` withdraws a rule before \
-            each that it installs. installed_s is when nine tenths of the 600 keys have a rule: \
-            those that are reported late come with a later report, whatever the rules. The paper \
-            has 1.5 s, and twice that without the buffer.",
+            the switch installs 400 rules a second in that time; `unbuffered` withdraws a rule \
+            before each that it installs. installed_s is when nine tenths of the 600 keys have a \
+            rule: those that are reported late come with a later report, whatever the rules. The \
+            paper has 1.5 s, and twice that without the buffer.",
     series: "buffered unbuffered",
     series_default: 2,
     parameters: &PARAMETERS,

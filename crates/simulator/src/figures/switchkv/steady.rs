@@ -59,9 +59,9 @@ pub(in crate::figures) const FIG12: Figure = Figure {
     title: "SwitchKV, Fig. 2.12: throughput by share of writes",
     x: "writes, per cent",
     about: "Writes go to the back ends; one of a cached key updates the cache and is answered \
-            after that, by the production machines. Updates cost the back end and the cache nothing \
-            beside the write, as in the paper. It prints no numbers: uniform writes lose the \
-            cache's share only, writes by popularity lower the throughput quickly.",
+            after that, by the production machines. Updates cost the back end and the cache \
+            nothing beside the write, as in the paper. It prints no numbers: uniform writes lose \
+            the cache's share only, writes by popularity lower the throughput quickly.",
     series: "uniform-writes zipf-writes",
     series_default: 2,
     parameters: &[

@@ -19,6 +19,7 @@ impl ReplicaHost for Notes {
     fn run(&mut self, _: &ReplicaRequest, _: Cas) -> RunResult {
         RunResult::Unchanged
     }
+    fn stamp(&mut self, _: Ticket, _: Cas) {}
     fn respond(&mut self, _: Ticket) {}
     fn refuse(&mut self, _: Ticket, _: ReplicaRefusal) {}
     fn forward(&mut self, _: &ReplicaRequest, _: NodeId) {}
@@ -97,6 +98,7 @@ fn a_step_of_the_plan_is_proposed_in_its_view_only() {
             term: ViewNumber(1),
             keys: Box::default(),
             seen: Cas(0),
+            flushed: Cas(0),
         };
         replica.step(ReplicaEvent::Message(NodeId(node), &tail), &mut notes);
     }

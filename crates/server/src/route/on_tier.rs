@@ -25,7 +25,7 @@ use crate::{
     },
     route::execute_here,
     store_context::StoreContext,
-    tier::{Admission, DiskTier, LoadEnded, LoadState, TierWorker},
+    tier::{DiskTier, LoadAdmission, LoadEnded, LoadState, TierWorker},
     turn::{
         execute::{self, *},
         large_write, lifecycle, log_events, send,
@@ -355,9 +355,9 @@ impl TierContext<'_> {
 /// Whether a write may run now.
 fn admit(tier: &mut TierWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
     match tier.admit() {
-        Admission::Admitted => Ok(()),
-        Admission::Waits => Err(Blocked::NoRoom),
-        Admission::Refused(refused) => {
+        LoadAdmission::Admitted => Ok(()),
+        LoadAdmission::Waits => Err(Blocked::NoRoom),
+        LoadAdmission::Refused(refused) => {
             cx.counts.add(Count::DiskRefused, 1);
             Err(Blocked::Refused(refusal_of(refused)))
         }

@@ -2,9 +2,9 @@
 //!
 //! The switches of real networks implement [`curtail_types::RuleTable`]. This one is for the
 //! simulator: a change is *handed over* at once and *takes effect* later, which
-//! [`SimulatedRules::poll`] tells; the switch may forget all its rules; all rules of a cache go with
-//! one withdrawal, by their cookie. The rate at which changes are handed over is limited above it
-//! ([`RuleQueue`](super::RuleQueue)).
+//! [`SimulatedRules::poll`] tells; the switch may forget all its rules; all rules of a cache go
+//! with one withdrawal, by their cookie. The rate at which changes are handed over is limited above
+//! it ([`RuleQueue`](super::RuleQueue)).
 //!
 //! A rule names the 40 highest bits of a key's hash (SW-10). A key that has them in common with a
 //! cached one costs a detour, no more.

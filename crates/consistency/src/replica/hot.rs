@@ -53,6 +53,9 @@ struct HotCopy {
     installed: Cas,
     version: Cas,
     state: CopyState,
+    /// The last version that was valid here: others may wait to hear of it, though a later write
+    /// is on its way by now.
+    complete: Cas,
 }
 
 /// A hot key at its primary.
@@ -293,8 +296,8 @@ impl HotKeys {
             CopyKind::Validate => self.validate(host, key, version),
             CopyKind::ValidateWanted => {
                 let copy = self.copies.get(&key).copied().unwrap_or_default();
-                if copy.state == CopyState::Valid && copy.version >= version {
-                    let message = self.message(key, copy.version, CopyKind::Validate);
+                if copy.complete >= version {
+                    let message = self.message(key, copy.complete, CopyKind::Validate);
                     host.send(NodeSet::only(from), &message);
                 }
             }
@@ -341,6 +344,9 @@ impl HotKeys {
             && version > copy.version
         {
             (copy.version, copy.state) = (version, state);
+            if state == CopyState::Valid {
+                copy.complete = version;
+            }
             host.show(key, version, state, true);
         }
         self.answer_shown(host);
@@ -351,7 +357,7 @@ impl HotKeys {
         if let Some(copy) = self.copies.get_mut(&key)
             && copy.version == version
         {
-            copy.state = CopyState::Valid;
+            (copy.state, copy.complete) = (CopyState::Valid, version);
             host.show(key, version, CopyState::Valid, false);
         }
     }
@@ -616,6 +622,9 @@ impl HotKeys {
     ) {
         let copy = self.copies.entry(key).or_default();
         (copy.version, copy.state) = (version, state);
+        if state == CopyState::Valid {
+            copy.complete = version;
+        }
         host.show(key, version, state, false);
     }
 

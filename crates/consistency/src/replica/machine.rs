@@ -424,8 +424,7 @@ impl Replica {
         from: NodeId,
         append: &Append,
     ) {
-        let is_void = self.rooms.is_void(from, append.asked);
-        if is_void && !cx.has(ReplicaMutant::VoidApplied) {
+        if self.rooms.is_void(from, append.asked) {
             return;
         }
         if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {

@@ -52,8 +52,6 @@ listed_enum! {
         ValidatesEarly,
         /// An answer goes out before the copy here shows as much (SC).
         SessionGoesBack,
-        /// A change is applied that the sender has given up since.
-        VoidApplied,
         /// What was promised to a node that has left is kept.
         PromiseKept,
     }

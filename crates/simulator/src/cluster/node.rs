@@ -56,6 +56,8 @@ pub(super) struct Local {
     pub(super) joined: Option<ViewNumber>,
     /// When its lease ends, in the world's time.
     pub(super) serve_until: u64,
+    /// The same, of the last reading of the store that it has begun: it may not know yet.
+    pub(super) granted_until: u64,
     pub(super) paused_until: u64,
     /// Until when it cannot reach the store of views.
     pub(super) store_cut_until: u64,
@@ -195,6 +197,7 @@ impl Node {
                 is_proposing: false,
                 joined: None,
                 serve_until: 0,
+                granted_until: 0,
                 paused_until: 0,
                 store_cut_until: 0,
                 wake_at: u64::MAX,

@@ -5,7 +5,7 @@
 //! wait is counted from when it begins or from the last such trouble, whichever is later.
 
 use curtail_consistency::replica::ReplicaRefusal;
-use curtail_types::NodeId;
+use curtail_types::{Access, NodeId};
 
 use super::{Answer, Asked, World};
 use crate::cluster::{MemoryFull, clock::removal_ns, node::RETRANSMIT_NS};
@@ -34,8 +34,9 @@ impl World<'_> {
             Err(_) if self.nodes[usize::from(node.0)].local.serves(&self.env) => calm_since,
             Err(_) => return,
         };
-        // A write may wait for room, which comes when others evict.
-        let needs_room = asked.demand.size() > 0 && self.env.memory_full != MemoryFull::Ample;
+        // A write may wait for room, which comes when others evict, and others behind it.
+        let writes = asked.demand.access() != Access::Read;
+        let needs_room = writes && self.env.memory_full != MemoryFull::Ample;
         if since > self.env.now || needs_room {
             return;
         }

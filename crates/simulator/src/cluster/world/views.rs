@@ -15,7 +15,7 @@ use curtail_types::{NodeId, NodeSet};
 use super::{PLACING_NS, PROPOSING_NS, World, stage_of};
 use crate::cluster::{
     Mutant, STAGES,
-    clock::{LEASE_NS, READING_NS, SUSPICION_NS},
+    clock::{Clock, LEASE_NS, READING_NS, SUSPICION_NS},
     env::{Event, StoreChange, What},
 };
 
@@ -30,6 +30,10 @@ impl World<'_> {
         }
         let delay = self.env.random.below(STORE_NS);
         let view = Arc::clone(&self.view);
+        let local = &mut self.nodes[node].local;
+        if local.joined.is_some() && view.joined(local.me) == local.joined {
+            local.granted_until = lease_end(&local.clock, self.env.now);
+        }
         self.env
             .plan_for(node, delay, What::Said(self.env.now, view));
     }
@@ -40,9 +44,8 @@ impl World<'_> {
         let me = local.me;
         match local.joined {
             Some(joined) if view.joined(me) == Some(joined) => {
-                let mut end = local.clock.instant(started);
-                end.ns += LEASE_NS;
-                local.serve_until = local.serve_until.max(local.clock.world(end));
+                let until = lease_end(&local.clock, started);
+                local.serve_until = local.serve_until.max(until);
                 self.adopt(node);
             }
             Some(joined) if view.number > joined => self.crash(node, REBIRTH_NS),
@@ -83,9 +86,9 @@ impl World<'_> {
         let serving = self.nodes.iter().map(|node| &node.local).filter(|local| {
             let joined = local.joined.filter(|joined| *joined <= view.number);
             let is_out = joined.is_some() && view.joined(local.me) != joined;
-            is_out && local.is_up && local.serve_until > self.env.now
+            is_out && local.is_up && local.granted_until > self.env.now
         });
-        serving.map(|local| local.serve_until).max()
+        serving.map(|local| local.granted_until).max()
     }
 
     /// A node sends what it wants changed.
@@ -276,6 +279,13 @@ impl World<'_> {
             }
         }
     }
+}
+
+/// When the lease of a reading that began then ends.
+fn lease_end(clock: &Clock, started: u64) -> u64 {
+    let mut end = clock.instant(started);
+    end.ns += LEASE_NS;
+    clock.world(end)
 }
 
 /// The longest that the store of views takes.

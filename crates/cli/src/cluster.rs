@@ -35,7 +35,7 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members, the counters of each node, and whether keys are moving
+    /// Show a cluster's members with their slices, the counters of each node, and what is moving
     Status {
         #[command(flatten)]
         target: Target,
@@ -58,7 +58,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Remove a node from a cluster; its keys move to the other nodes first
+    /// Remove a node from a cluster; its slices move to the other nodes first
     Remove {
         /// The node: its number or its name
         node: String,
@@ -67,7 +67,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until keys are placed on every node that is not leaving, and no key is moving
+    /// Wait until every slice has its replicas, spread evenly over the nodes that are not leaving
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -162,7 +162,7 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
         None => control_socket::processes(&target.trial.folder())?,
     };
     let cluster = target.load()?;
-    let stored = cluster.open_store().read()?;
+    let stored = cluster.open_store().read_roster()?;
     let report = report::Report::new(&cluster, stored.map(|stored| stored.roster), processes);
     let text = match json {
         true => serde_json::to_string_pretty(&report)? + "\n",
@@ -181,7 +181,7 @@ fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<
 
 fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
     let folder = trial.folder();
-    let before = trial.load()?.open_store().read()?;
+    let before = trial.load()?.open_store().read_roster()?;
     let request = Request::Add {
         node: node.map(str::to_owned),
     };
@@ -204,7 +204,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
     if !curtail_membership::drain(store.as_mut(), entry.id)? {
-        let stored = store.read()?;
+        let stored = store.read_roster()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is not a member", entry.name);
     }

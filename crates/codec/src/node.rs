@@ -25,6 +25,7 @@ mod frame_items;
 mod handshake;
 mod item_answer;
 mod item_request;
+mod replica_part;
 mod words;
 
 pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, MalformedFrame};
@@ -38,15 +39,16 @@ pub use handshake::{
 };
 pub use item_answer::ItemAnswer;
 pub use item_request::{ItemRequest, Shows};
+pub use replica_part::{ReplicaItem, ReplicaPart};
 
 /// The first four bytes of every handshake message, "CNOD" when read in order.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");
 
 /// The oldest version that is spoken here.
-pub const VERSION_MIN: u8 = 2;
+pub const VERSION_MIN: u8 = 3;
 
 /// The newest version that is spoken here.
-pub const VERSION_MAX: u8 = 2;
+pub const VERSION_MAX: u8 = 3;
 
 /// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 24;

@@ -17,8 +17,8 @@ use std::sync::OnceLock;
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, DecodedFrame, Frame, FrameShape, Greeting, HandshakeKind,
     HandshakeProof, HandshakeRefusal, Image, ItemAnswer, ItemRequest, KeyMessage, KeyMove,
-    KeyRequest, LinkControl, MalformedFrame, NodeAnswer, NodeRequest, Part, RefusalReason, Shows,
-    VERSION_MAX, VERSION_MIN, cluster_hash,
+    KeyRequest, LinkControl, MalformedFrame, NodeAnswer, NodeRequest, Part, RefusalReason,
+    ReplicaItem, ReplicaPart, Shows, VERSION_MAX, VERSION_MIN, cluster_hash,
 };
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Failure, Get,
@@ -69,6 +69,19 @@ fn moved(image: Option<Image<'static>>) -> Part<'static> {
         image,
     };
     Part::Move(HEAD, item)
+}
+
+fn replica(message: &'static [u8], item: Option<(&'static [u8], Image<'static>)>) -> Part<'static> {
+    let item = item.map(|(key, image)| ReplicaItem {
+        version: Cas(0x00aa_bbcc_ddee_0401),
+        key: Key::new(key).unwrap(),
+        image,
+    });
+    Part::Replica(ReplicaPart {
+        stage: 0x0203,
+        message,
+        item,
+    })
 }
 
 /// Frames of parts, by name.
@@ -124,6 +137,7 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
                 answer(0, AnswerStatus::Done, item("missing")),
                 answer(1, AnswerStatus::Moved, b""),
                 answer(2, AnswerStatus::Failed, &[1]),
+                answer(3, AnswerStatus::Refused, &[2]),
             ],
         ),
         (
@@ -144,6 +158,15 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         ("moves_ack", Class::Answer, vec![Part::MovesAck(HEAD)]),
         ("report", Class::Answer, vec![Part::Report(b"anything")]),
         ("empty_report", Class::Answer, vec![Part::Report(b"")]),
+        (
+            "replica",
+            Class::LargeDemand,
+            vec![
+                replica(b"message", Some((b"key", IMAGE))),
+                replica(b"m", None),
+                replica(&[7; 70], Some((&[b'k'; 250], empty))),
+            ],
+        ),
     ]
 }
 
@@ -417,15 +440,16 @@ fn refused() -> Vec<Refused<MalformedFrame>> {
     let shorter = |name: &str| {
         let mut bytes = changed(name, &[]);
         bytes.pop();
-        bytes[0] -= 1;
+        let length = u32::try_from(bytes.len()).unwrap();
+        bytes[..4].copy_from_slice(&length.to_le_bytes());
         bytes
     };
     use MalformedFrame as M;
-    let damaged: [(_, _, &[_], _); 14] = [
+    let damaged: [(_, _, &[_], _); 20] = [
         ("shorter_than_a_header", "credit", &[(0, 23)], M::Length),
         ("gigabytes", "messages", &[(3, 0x40)], M::Length),
         ("kind_0", "messages", &[(4, 0)], M::Kind),
-        ("kind_11", "messages", &[(4, 11)], M::Kind),
+        ("kind_12", "messages", &[(4, 12)], M::Kind),
         ("class_4", "messages", &[(5, 4)], M::Class),
         ("heartbeat_on_demand", "heartbeat", &[(5, 0)], M::Class),
         ("spare", "messages", &[(6, 1)], M::Spare),
@@ -434,8 +458,14 @@ fn refused() -> Vec<Refused<MalformedFrame>> {
         ("unknown_message", "ack", &[(52, 99)], M::Body),
         ("no_key", "ack", &[(53, 0)], M::Body),
         ("stale_nothing", "ack", &[(54, 2)], M::Body),
-        ("unknown_status", "answers", &[(48, 4)], M::Body),
+        ("unknown_status", "answers", &[(48, 5)], M::Body),
         ("batch_spare", "moves_ack", &[(36, 1)], M::Body),
+        ("item_without_key", "replica", &[(27, 0)], M::Body),
+        ("key_without_item", "replica", &[(26, 0)], M::Body),
+        ("unknown_mark", "replica", &[(26, 9)], M::Body),
+        ("no_message", "replica", &[(28, 0)], M::Body),
+        ("gigabytes_of_message", "replica", &[(31, 0x40)], M::Body),
+        ("gigabytes_of_value", "replica", &[(51, 0x40)], M::Body),
     ];
     let mut all: Vec<_> = damaged
         .map(|(name, good, changes, why)| Refused {
@@ -449,6 +479,7 @@ fn refused() -> Vec<Refused<MalformedFrame>> {
         ("half_an_item", "messages"),
         ("half_a_request", "requests"),
         ("half_a_heartbeat", "heartbeat"),
+        ("half_a_replica_part", "replica"),
     ];
     all.extend(halves.map(|(name, good)| Refused {
         name,

@@ -15,12 +15,16 @@
 
 extern crate alloc;
 
+mod byte_reader;
 pub mod cluster_clock;
+pub mod hot_list;
 pub mod hot_set;
 pub mod lease;
+pub mod members;
 pub mod membership;
 pub mod moves;
 pub mod placement;
+pub mod placement_plan;
 pub mod replica;
 pub mod slice_view;
 pub mod symmetric;

@@ -70,6 +70,10 @@ pub enum RowStep {
     HandOver(NodeId),
 }
 
+/// How many slices a cluster has: a constant of every cluster, written in its view. Enough to
+/// share evenly among 64 nodes, few enough to be written as a whole.
+pub const SLICES: u16 = 256;
+
 impl RowStep {
     /// The node that it is about.
     pub const fn node(self) -> NodeId {
@@ -227,21 +231,32 @@ impl SliceView {
         slice_of(key, self.slices())
     }
 
-    /// The next view, with those of `changes` that still apply, `joining` as members without
-    /// slices, and without `dead`; `None` if that is what it is.
+    /// The same rows and members, as another view.
+    #[must_use]
+    pub fn renumbered(&self, number: ViewNumber) -> Self {
+        Self {
+            number,
+            ..self.clone()
+        }
+    }
+
+    /// The next view, with those of `changes` that still apply, without `dead`, and with `joining`
+    /// as members without slices: one that is dead, too, joins as another life. `None` if that is
+    /// what it is.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
         let mut joined = self.joined.to_vec();
-        for node in joining.difference(self.members) {
+        let staying = self.members.difference(dead);
+        for node in joining.difference(staying) {
             note_joined(&mut joined, node, number);
         }
         let mut next = Self {
             number,
-            members: self.members.union(joining).difference(dead),
+            members: staying.union(joining),
             joined: joined.into(),
             rows: self.rows.clone(),
         };
-        next.remove(dead);
+        next.leave(staying);
         for change in changes {
             let row = next.rows.get_mut(change.slice.0 as usize);
             let (Some(row), true) = (row, change.view == self.number) else {
@@ -253,21 +268,26 @@ impl SliceView {
                 *row = row.after(change.step, number).unwrap_or(*row);
             }
         }
-        let changes = next.members != self.members || next.rows != self.rows;
+        let changes =
+            next.joined != self.joined || next.members != self.members || next.rows != self.rows;
         changes.then_some(next)
     }
 
-    /// Takes nodes out of all rows. A dead primary is replaced by the member of the in-sync set
-    /// that has the fewest slices; if nobody of it lives, the slice begins empty anywhere.
-    fn remove(&mut self, dead: NodeSet) {
-        if dead.is_empty() || self.members.is_empty() {
+    /// Takes all nodes out of the rows but `staying`. A primary that is gone is replaced by the
+    /// member of the in-sync set that has the fewest slices; if nobody of it lives, the slice
+    /// begins empty anywhere, as soon as there is a member.
+    fn leave(&mut self, staying: NodeSet) {
+        if self.members.is_empty() {
             return;
         }
         let mut load = self.loads();
         for row in &mut self.rows {
-            row.holders = row.holders.difference(dead);
-            row.in_sync = row.in_sync.difference(dead);
-            if !dead.contains(row.primary) {
+            if staying.contains_all(row.holders) {
+                continue;
+            }
+            row.holders = row.holders.intersection(staying);
+            row.in_sync = row.in_sync.intersection(staying);
+            if staying.contains(row.primary) {
                 continue;
             }
             let lost = row.in_sync.is_empty();
@@ -369,6 +389,19 @@ mod tests {
         let row = after.row(SliceId(1)).unwrap();
         assert_eq!((row.term, row.born), (after.number, after.number));
         assert!(after.members.contains(row.primary));
+    }
+
+    #[test]
+    fn what_only_a_former_life_had_begins_empty() {
+        let (one, none) = (NodeSet::only(N[0]), NodeSet::NONE);
+        let view = SliceView::first(ViewNumber(1), nodes(1), 1, 1);
+        let again = view.next(&[], one, one).unwrap();
+        let nobody = view.next(&[], none, one).unwrap();
+        for view in [again, nobody.next(&[], one, none).unwrap()] {
+            let row = view.row(SliceId(0)).unwrap();
+            assert_eq!((row.primary, row.born), (N[0], view.number));
+            assert_eq!(view.joined(N[0]), Some(view.number));
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ extern crate alloc;
 
 mod compaction;
 mod doorbell;
+mod gate_words;
 mod placement;
 #[cfg(feature = "baselines")]
 pub mod pull_baselines;
@@ -40,6 +41,7 @@ pub use compaction::{
     WRITES_MAX,
 };
 pub use doorbell::Doorbell;
+pub use gate_words::{GateWords, SeenGate};
 pub use placement::{Placement, Policy, static_owner};
 pub use request::{Access, Partition, RequestId, WORKERS_MAX, Worker};
 pub use shared_key_validity::{Seen, SharedKeys, SharedState};

@@ -24,6 +24,8 @@ pub enum Action {
     },
     /// Remove what is there.
     Delete,
+    /// Remove what is there, if anything is: a flush, or a loss that was told.
+    Clear,
 }
 
 /// What came back.
@@ -121,6 +123,7 @@ impl fmt::Display for Action {
             Self::Insert(value) => write!(f, "insert {value}"),
             Self::CompareAndSet { expected, new } => write!(f, "set {expected} to {new}"),
             Self::Delete => f.write_str("delete"),
+            Self::Clear => f.write_str("clear"),
         }
     }
 }

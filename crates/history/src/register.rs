@@ -42,6 +42,7 @@ impl State {
             (Action::Read | Action::CompareAndSet { .. } | Action::Delete, Outcome::Missing) => {
                 possible(may_miss, Self::Missing)
             }
+            (Action::Clear, Outcome::Done) => Some(Self::Missing),
             (action, Outcome::Perhaps) => Some(self.after_unseen(action)),
             // An outcome that the action cannot have.
             _ => None,
@@ -58,7 +59,7 @@ impl State {
                 Self::Holds(new)
             }
             Action::CompareAndSet { .. } => self,
-            Action::Delete => Self::Missing,
+            Action::Delete | Action::Clear => Self::Missing,
         }
     }
 }
@@ -96,6 +97,9 @@ mod tests {
             (one, Action::Delete, Done, Some(empty)),
             (empty, Action::Delete, Done, None),
             (empty, Action::Delete, Missing, Some(empty)),
+            (empty, Action::Clear, Done, Some(empty)),
+            (one, Action::Clear, Done, Some(empty)),
+            (one, Action::Clear, Missing, None),
         ];
         for (state, action, outcome, next) in cases {
             assert_eq!(

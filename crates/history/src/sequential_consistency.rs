@@ -115,7 +115,7 @@ impl Numbered {
 
     /// Whether it wrote behind a certain write.
     fn depends(&self) -> bool {
-        self.writes() && !matches!(self.entry.action, Action::Write(_))
+        self.writes() && !matches!(self.entry.action, Action::Write(_) | Action::Clear)
     }
 
     /// The write that its answer tells of.
@@ -132,7 +132,7 @@ impl Numbered {
         match self.entry.action {
             Action::Write(value) | Action::Insert(value) => Some(value),
             Action::CompareAndSet { new, .. } => Some(new),
-            Action::Read | Action::Delete => None,
+            Action::Read | Action::Delete | Action::Clear => None,
         }
     }
 
@@ -143,7 +143,7 @@ impl Numbered {
         };
         match (self.entry.action, outcome) {
             (Action::Read, Outcome::Value(value)) => there == Some(value),
-            (Action::Write(_), Outcome::Done) => true,
+            (Action::Write(_) | Action::Clear, Outcome::Done) => true,
             (Action::Insert(_), Outcome::Refused) | (Action::Delete, Outcome::Done) => {
                 there.is_some()
             }

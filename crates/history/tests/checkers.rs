@@ -362,7 +362,7 @@ fn step(state: Option<u64>, entry: &Entry) -> Option<Option<u64>> {
             (Outcome::Done, Some(new))
         }
         (Action::CompareAndSet { .. }, Some(_)) => (Outcome::Refused, state),
-        (Action::Delete, Some(_)) => (Outcome::Done, None),
+        (Action::Delete, Some(_)) | (Action::Clear, _) => (Outcome::Done, None),
     };
     let outcome = entry.returned.map(|(_, outcome)| outcome)?;
     (outcome == answer || outcome == Outcome::Perhaps).then_some(next)

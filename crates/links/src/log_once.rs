@@ -33,8 +33,8 @@ impl Complaints {
         self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => {
-                "the two nodes have no version of the protocol in common; upgrade first to a \
-                 version of curtail that speaks both"
+                "the two nodes have no version of the protocol in common; stop all nodes, and \
+                 start them again with one version of curtail"
             }
             RefusalReason::Cluster => "its cluster has another name",
             RefusalReason::Secret => "its secret differs; give every node the same file",

@@ -26,7 +26,11 @@ use std::{
     time::Duration,
 };
 
-use curtail_consistency::{membership, symmetric::Model};
+use curtail_consistency::{
+    members::{MemberConfig, SlicePlan},
+    slice_view::SLICES,
+    symmetric::Model,
+};
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;
 
@@ -148,15 +152,18 @@ impl NodeConfig {
     }
 
     /// What the membership machine of this node is made with.
-    pub fn membership(&self) -> membership::Config {
+    pub fn members(&self) -> MemberConfig {
         let cluster = &self.cluster;
         let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-        membership::Config {
+        MemberConfig {
             heartbeat_ns: ns(cluster.heartbeat),
             suspicion_ns: ns(cluster.suspicion),
-            replicas: cluster.replicas,
+            plan: SlicePlan {
+                slices: SLICES,
+                replicas: cluster.replicas,
+            },
             founders: cluster.nodes.iter().map(|entry| entry.id).collect(),
-            ..membership::Config::with_lease(self.me, ns(cluster.lease))
+            ..MemberConfig::with_lease(self.me, ns(cluster.lease))
         }
     }
 }
@@ -491,7 +498,7 @@ mod tests {
         assert_eq!(file.nodes[1].links_address().unwrap().port(), 3);
         let path = folder.file("cluster.toml");
         let config = NodeConfig::load(&path, "seven").unwrap();
-        assert_eq!(config.membership().founders.to_bits(), 0b1000_0001);
+        assert_eq!(config.members().founders.to_bits(), 0b1000_0001);
         let error = NodeConfig::load(&path, "eight").unwrap_err().to_string();
         assert!(
             error.ends_with("no node \"eight\"; it names node0, seven"),

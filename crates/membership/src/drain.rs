@@ -11,13 +11,13 @@ use crate::{ViewStore, ViewStoreError};
 /// When the store cannot be used.
 pub fn drain(store: &mut dyn ViewStore, node: NodeId) -> Result<bool, ViewStoreError> {
     for _ in 0..TRIES_MAX {
-        let Some(stored) = store.read()? else {
+        let Some(stored) = store.read_roster()? else {
             return Ok(false);
         };
         let Some(next) = stored.roster.draining(node) else {
             return Ok(false);
         };
-        if store.replace(stored.revision, &next)?.is_some() {
+        if store.replace_roster(stored.revision, &next)?.is_some() {
             return Ok(true);
         }
     }

@@ -1,12 +1,12 @@
 //! Who is a member of a cluster: views, kept in a file or in etcd, and read by every node.
 //!
-//! `consistency::membership` decides; this crate gives it what it needs of the world. A
+//! `consistency::members` decides; this crate gives it what it needs of the world. A
 //! [`ClusterFile`] says what cluster it is and who the nodes are, a [`ViewStore`] holds the
 //! [`Roster`] that all nodes agree on, and a [`Member`] is a thread that drives the machine and
 //! tells the server what it says.
 //!
 //! ```text
-//!   ClusterFile ──> Member (thread) <── MemberHandle: heartbeats heard, keys moved, leave
+//!   ClusterFile ──> Member (thread) <── MemberHandle: heartbeats heard, changes of rows, leave
 //!                   │     │      └────> Observer: adopt this roster, send heartbeats
 //!                   │     └───────────> ServingLease: serve until
 //!                   └──> store (thread) ──> ViewStore: FileStore or EtcdStore
@@ -22,12 +22,12 @@ mod secret;
 mod store;
 
 pub use cluster_file::{ClusterFile, NodeConfig, NodeEntry, Rollout, TlsFiles, ViewStoreConfig};
-pub use curtail_consistency::membership::Incarnation;
+pub use curtail_consistency::members::Incarnation;
 pub use drain::drain;
 pub use error::ClusterError;
 pub use member::{
     Member, MemberEvent, MemberHandle, Observer, ServingLease, StoreAsked, StorePace,
 };
-pub use roster::{Addresses, Node, Roster, RosterError, Settings};
+pub use roster::{Addresses, Node, Roster, RosterError, Settings, SliceShare};
 pub use secret::Secret;
-pub use store::{EtcdStore, FileStore, StoredRoster, ViewStore, ViewStoreError};
+pub use store::{EtcdStore, FileStore, StoredRoster, StoredText, ViewStore, ViewStoreError};

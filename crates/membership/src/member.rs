@@ -15,8 +15,12 @@ use std::{
     time::Duration,
 };
 
-use curtail_consistency::membership::{
-    self, Change, Heartbeat, Incarnation, Input, Membership, Output,
+use curtail_consistency::{
+    members::{
+        Heartbeat, Incarnation, MemberInput, MemberMachine, MemberNotice, MemberOutput,
+        RecordChange,
+    },
+    slice_view::RowChange,
 };
 use curtail_types::{Instant, NodeId, ViewNumber};
 use rustix::process::{getpriority_process, setpriority_process};
@@ -41,6 +45,10 @@ pub trait Observer: Send + 'static {
 
     /// Send each of these nodes its heartbeat; see [`MemberHandle::heard`].
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]);
+
+    /// Send these changes of rows to this node, which writes the view; see
+    /// [`MemberHandle::proposed`]. They may be lost: they are sent again while they are wanted.
+    fn proposals(&mut self, to: NodeId, changes: &[RowChange]);
 
     /// The node may serve until later than it might before.
     fn lease_extended(&mut self);
@@ -100,7 +108,7 @@ impl Member {
             own,
             cluster: config.cluster.name.clone(),
             settings: config.cluster.settings(),
-            machine: Membership::new(config.membership()),
+            machine: MemberMachine::new(config.members()),
             roster: None,
             reads,
             changes,
@@ -152,16 +160,15 @@ impl MemberHandle {
         self.tell(Told::Heard(from, heartbeat));
     }
 
-    /// This node is joining in the adopted view `view`, and has every hot key. To be said of each
-    /// adopted view in which it is joining.
-    pub fn ready(&self, view: ViewNumber) {
-        self.tell(Told::Ready(view));
+    /// A machine of this node wants a row changed. That is kept, and goes into the view with what
+    /// others want, until another view than [`RowChange::view`] is known.
+    pub fn propose(&self, change: RowChange) {
+        self.tell(Told::Propose(change));
     }
 
-    /// Node `from`, this one or another that said so, has moved all keys that leave it under the
-    /// adopted view `view`.
-    pub fn moves_done(&self, from: NodeId, view: ViewNumber) {
-        self.tell(Told::MovesDone(from, view));
+    /// Machines of node `from` want rows changed; see [`Observer::proposals`].
+    pub fn proposed(&self, from: NodeId, changes: Vec<RowChange>) {
+        self.tell(Told::Proposed(from, changes));
     }
 
     /// Leave without loss; ends with [`MemberEvent::Departed`].
@@ -202,8 +209,8 @@ type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 /// A message to the member's thread.
 enum Told {
     Heard(NodeId, Heartbeat),
-    Ready(ViewNumber),
-    MovesDone(NodeId, ViewNumber),
+    Propose(RowChange),
+    Proposed(NodeId, Vec<RowChange>),
     Leave,
     Rejoin,
     Read {
@@ -263,7 +270,7 @@ fn serve_store(
         let since = || Duration::from_nanos(clock().ns.saturating_sub(started.ns));
         let told = match ask {
             StoreRequest::Read => {
-                let result = store.read().map(|stored| stored.map(Box::new));
+                let result = store.read_roster().map(|stored| stored.map(Box::new));
                 let took = since();
                 Told::Read {
                     started,
@@ -272,7 +279,7 @@ fn serve_store(
                 }
             }
             StoreRequest::Replace { expected, roster } => {
-                let result = store.replace(expected, &roster);
+                let result = store.replace_roster(expected, &roster);
                 let took = since();
                 Told::Replaced {
                     roster,
@@ -293,7 +300,7 @@ struct Driver<O> {
     own: Node,
     cluster: String,
     settings: Settings,
-    machine: Membership,
+    machine: MemberMachine,
     /// The newest that was seen.
     roster: Option<Arc<Roster>>,
     reads: Sender<StoreRequest>,
@@ -312,13 +319,13 @@ struct Driver<O> {
 
 impl<O: Observer> Driver<O> {
     fn run(mut self, told: &Receiver<Told>) {
-        self.step(Input::Join(self.own.incarnation));
+        self.step(MemberInput::Join(self.own.incarnation));
         loop {
             let wait = self.machine.deadline().ns.saturating_sub((self.clock)().ns);
             match told.recv_timeout(Duration::from_nanos(wait)) {
                 Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(told) => self.take(told),
-                Err(RecvTimeoutError::Timeout) => self.step(Input::Tick),
+                Err(RecvTimeoutError::Timeout) => self.step(MemberInput::Tick),
             }
         }
         self.handle.lease.end();
@@ -326,10 +333,13 @@ impl<O: Observer> Driver<O> {
 
     fn take(&mut self, told: Told) {
         match told {
-            Told::Heard(from, heartbeat) => self.step(Input::Heartbeat { from, heartbeat }),
-            Told::Ready(view) => self.step(Input::Ready { view }),
-            Told::MovesDone(from, view) => self.step(Input::MovesDone { from, view }),
-            Told::Leave => self.step(Input::Leave),
+            Told::Heard(from, heartbeat) => self.step(MemberInput::Heartbeat { from, heartbeat }),
+            Told::Propose(change) => self.step(MemberInput::Propose(change)),
+            Told::Proposed(from, changes) => {
+                let changes = &changes;
+                self.step(MemberInput::Proposed { from, changes });
+            }
+            Told::Leave => self.step(MemberInput::Leave),
             Told::Rejoin => self.rejoin(),
             Told::Read {
                 started,
@@ -355,7 +365,7 @@ impl<O: Observer> Driver<O> {
         match draw_incarnation() {
             Ok(incarnation) => {
                 self.own.incarnation = incarnation;
-                self.step(Input::Join(incarnation));
+                self.step(MemberInput::Join(incarnation));
             }
             Err(error) => self
                 .observer
@@ -378,18 +388,18 @@ impl<O: Observer> Driver<O> {
         let revision = stored.as_ref().map_or(0, |stored| stored.revision);
         let roster = stored.map_or_else(nothing, |stored| stored.roster);
         if self.differs(&roster) {
-            return self.step(Input::ReadFailed);
+            return self.step(MemberInput::ReadFailed);
         }
-        let newer = self.machine.known().view.number <= roster.number();
-        let members = roster.members;
+        let newer = self.machine.known().number <= roster.number();
+        let record = &roster.record.clone();
         if newer {
             self.disbelieved = None;
             self.see(Arc::new(roster));
         }
-        self.step(Input::Read {
+        self.step(MemberInput::Read {
             started,
             revision,
-            members: &members,
+            record,
         });
     }
 
@@ -422,15 +432,15 @@ impl<O: Observer> Driver<O> {
             Ok(Some(revision)) => {
                 self.store_answered(StoreAsked::Change);
                 self.see(roster);
-                self.step(Input::Won { revision });
+                self.step(MemberInput::Won { revision });
             }
             Ok(None) => {
                 self.store_answered(StoreAsked::Change);
-                self.step(Input::Lost);
+                self.step(MemberInput::Lost);
             }
             Err(error) => {
                 self.report_failure(StoreAsked::Change, &error);
-                self.step(Input::Lost);
+                self.step(MemberInput::Lost);
             }
         }
     }
@@ -444,7 +454,7 @@ impl<O: Observer> Driver<O> {
 
     fn store_failed(&mut self, error: &ViewStoreError) {
         self.report_failure(StoreAsked::Reading, error);
-        self.step(Input::ReadFailed);
+        self.step(MemberInput::ReadFailed);
     }
 
     /// A store may well be read and take no change: a full disk.
@@ -479,7 +489,7 @@ impl<O: Observer> Driver<O> {
         }
     }
 
-    fn step(&mut self, input: Input) {
+    fn step(&mut self, input: MemberInput) {
         let now = (self.clock)();
         let mut outputs = Vec::new();
         self.machine.step(now, input, |output| outputs.push(output));
@@ -488,28 +498,29 @@ impl<O: Observer> Driver<O> {
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: MemberOutput) {
         match output {
             // The store's threads end only after this one.
-            Output::Read => drop(self.reads.send(StoreRequest::Read)),
-            Output::Propose { expected, change } => self.propose(expected, change),
-            Output::Heartbeat { to } => {
+            MemberOutput::Read => drop(self.reads.send(StoreRequest::Read)),
+            MemberOutput::Propose { expected, change } => self.propose(expected, &change),
+            MemberOutput::Heartbeat { to } => {
                 let told = |node| (node, self.machine.heartbeat_to(node));
                 let heartbeats: Vec<_> = to.into_iter().map(told).collect();
                 self.observer.heartbeat(&heartbeats);
             }
-            Output::Adopt(_) => {
+            MemberOutput::Forward { to, changes } => self.observer.proposals(to, &changes),
+            MemberOutput::Adopt => {
                 if let Some(roster) = &self.roster {
                     self.observer.adopt(roster);
                 }
             }
-            Output::Serve { until } => {
+            MemberOutput::Serve { until } => {
                 self.handle.lease.extend(until);
                 self.observer.lease_extended();
             }
-            Output::StopServing => self.handle.lease.end(),
-            Output::Event(membership::MembershipEvent::StoreWentBack) => self.disbelieve(),
-            Output::Event(event) => self.observer.event(&event.into()),
+            MemberOutput::StopServing => self.handle.lease.end(),
+            MemberOutput::Event(MemberNotice::StoreWentBack) => self.disbelieve(),
+            MemberOutput::Event(event) => self.observer.event(&event.into()),
         }
     }
 
@@ -526,7 +537,7 @@ impl<O: Observer> Driver<O> {
         }
     }
 
-    fn propose(&mut self, expected: u64, change: Change) {
+    fn propose(&mut self, expected: u64, change: &RecordChange) {
         let next = match &self.roster {
             Some(roster) => roster.after(change, self.me, &self.own),
             None => None,

@@ -1,13 +1,17 @@
 //! What the nodes of a cluster agree on, and how the store holds it: JSON, so that an operator can
 //! read it, with a number for its form.
+//!
+//! A row of a slice is one line: `primary | in sync | catching up | term | born`.
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr};
+use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use curtail_consistency::{
-    membership::{Change, Incarnation, Members},
+    members::{ClusterRecord, Incarnation, RecordChange, SlicePlan},
+    placement_plan::{PlacementGoal, is_settled},
+    slice_view::{SLICES, SliceRow, SliceView},
     symmetric::Model,
 };
-use curtail_types::{NodeId, NodeSet, View, ViewNumber};
+use curtail_types::{NodeId, NodeSet, ViewNumber};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -18,8 +22,8 @@ pub struct Roster {
     pub cluster: String,
     /// What all nodes must agree on.
     pub settings: Settings,
-    /// Who takes part, and how.
-    pub members: Members,
+    /// Who takes part, and who has which slice.
+    pub record: ClusterRecord,
     nodes: BTreeMap<NodeId, Node>,
 }
 
@@ -54,6 +58,17 @@ pub struct Addresses {
     pub links: SocketAddr,
 }
 
+/// How many slices a node has.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SliceShare {
+    /// Those whose primary it is.
+    pub primary: u16,
+    /// Those that it has all of, as their primary or not.
+    pub in_sync: u16,
+    /// Those that it is sent.
+    pub catching_up: u16,
+}
+
 /// Why a content of the store is not understood.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -62,8 +77,15 @@ pub enum RosterError {
     #[error("no valid view of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
-    #[error("in format {0}, and this curtail reads format {FORM}: upgrade this node")]
-    Form(u32),
+    #[error("in form {0}, and this curtail reads form {FORM}: upgrade this node")]
+    Newer(u32),
+    /// An older curtail wrote it.
+    #[error(
+        "in form {0}, of an older curtail, whose nodes this one cannot join: stop all nodes, \
+         remove the view from the store (their contents are gone then), and start them again with \
+         one version"
+    )]
+    Older(u32),
 }
 
 impl Roster {
@@ -72,19 +94,29 @@ impl Roster {
         Self {
             cluster: cluster.to_owned(),
             settings,
-            members: Members::NOBODY,
+            record: ClusterRecord::NOBODY,
             nodes: BTreeMap::new(),
         }
     }
 
-    /// Who takes part, and how.
-    pub fn view(&self) -> &View {
-        &self.members.view
+    /// Who has which slice; `None` before the cluster is formed.
+    pub fn slices(&self) -> Option<&Arc<SliceView>> {
+        self.record.slices()
+    }
+
+    /// The members that are not leaving.
+    pub fn staying(&self) -> NodeSet {
+        self.record.staying()
+    }
+
+    /// What the placement of slices shall reach.
+    pub fn goal(&self) -> PlacementGoal {
+        self.record.goal(self.settings.replicas)
     }
 
     /// The number of the view.
     pub fn number(&self) -> ViewNumber {
-        self.members.view.number
+        self.record.number
     }
 
     /// A member.
@@ -92,26 +124,39 @@ impl Roster {
         self.nodes.get(&id)
     }
 
-    /// A node's state: `out`, `joining`, `live` or `leaving`.
+    /// A node's state: `out`, `waiting` (for the cluster to be formed), `live` or `leaving`.
     pub fn standing(&self, id: NodeId) -> &'static str {
-        let view = self.view();
         match () {
-            () if self.members.leaving.contains(id) => "leaving",
-            () if view.live.contains(id) => "live",
-            () if view.joining.contains(id) => "joining",
+            () if self.record.leaving.contains(id) => "leaving",
+            () if self.record.serving().contains(id) => "live",
+            () if self.record.members().contains(id) => "waiting",
             () => "out",
         }
     }
 
-    /// Whether keys are placed on a node: `yes`, `no`, `coming` or `going`.
-    pub fn keys(&self, id: NodeId) -> &'static str {
-        let view = self.view();
-        match (view.placed_before.contains(id), view.placed.contains(id)) {
-            (true, true) => "yes",
-            (false, true) => "coming",
-            (true, false) => "going",
-            (false, false) => "no",
+    /// How many slices a node has.
+    pub fn share(&self, id: NodeId) -> SliceShare {
+        let mut share = SliceShare::default();
+        for (_, row) in self.slices().into_iter().flat_map(|slices| slices.rows()) {
+            share.primary += u16::from(row.primary == id);
+            share.in_sync += u16::from(row.in_sync.contains(id));
+            share.catching_up += u16::from(row.catching_up().contains(id));
         }
+        share
+    }
+
+    /// Slices that fewer nodes have all of than there could.
+    pub fn under_replicated(&self) -> u16 {
+        let wanted = self.settings.replicas.min(self.staying().len());
+        let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
+        let few = rows.filter(|(_, row)| row.in_sync.len() < wanted);
+        u16::try_from(few.count()).unwrap_or(u16::MAX)
+    }
+
+    /// Whether every slice is where it shall be.
+    pub fn is_settled(&self) -> bool {
+        self.slices()
+            .is_some_and(|slices| is_settled(slices, &self.goal()))
     }
 
     /// All members, by number.
@@ -121,55 +166,60 @@ impl Roster {
 
     /// The next roster, as node `me`, known to others as `own`, proposes it; nothing if the change
     /// does not fit.
-    pub fn after(&self, change: Change, me: NodeId, own: &Node) -> Option<Self> {
-        let members = self.members.after(change, me, self.settings.replicas)?;
+    pub fn after(&self, change: &RecordChange, me: NodeId, own: &Node) -> Option<Self> {
+        let plan = SlicePlan {
+            slices: SLICES,
+            replicas: self.settings.replicas,
+        };
+        let record = self.record.after(change, me, plan)?;
         let mut nodes = self.nodes.clone();
-        if let Change::Join(incarnation) = change {
+        if let RecordChange::Join(incarnation) = change {
             let joined = Node {
-                incarnation,
+                incarnation: *incarnation,
                 ..own.clone()
             };
             nodes.insert(me, joined);
         }
-        nodes.retain(|id, _| members.view.followers().contains(*id));
+        nodes.retain(|id, _| record.members().contains(*id));
         Some(Self {
             cluster: self.cluster.clone(),
             settings: self.settings,
-            members,
+            record,
             nodes,
         })
     }
 
     /// The next roster, in which `node` is to leave; nothing if it is no member or leaves already.
     pub fn draining(&self, node: NodeId) -> Option<Self> {
-        let drain = Change::Drain(node);
-        let members = self.members.after(drain, node, self.settings.replicas)?;
-        Some(Self {
-            members,
-            ..self.clone()
-        })
+        let own = self.node(node)?;
+        self.after(&RecordChange::Drain(node), node, own)
     }
 
     /// As the store holds it.
     pub fn to_json(&self) -> String {
-        let view = &self.members.view;
+        let record = &self.record;
+        let joined = |id: &NodeId| {
+            let joined = self.slices().and_then(|slices| slices.joined(*id));
+            joined.unwrap_or_default()
+        };
+        let nodes = self.nodes.iter();
+        let nodes = nodes.map(|(id, node)| WireNode::new(*id, node, joined(id)));
+        let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
         let roster = WireRoster {
             form: FORM,
             cluster: self.cluster.clone(),
             model: self.settings.model.to_string(),
             replicas: self.settings.replicas,
             lease_ms: self.settings.lease_ms,
-            view: view.number.0,
-            live: numbers(view.live),
-            joining: numbers(view.joining),
-            placed: numbers(view.placed),
-            placed_before: numbers(view.placed_before),
-            leaving: numbers(self.members.leaving),
-            detached: numbers(self.members.detached),
-            released: self.members.released.0,
-            removal: self.members.removal.0,
-            placement: self.members.placement.0,
-            nodes: self.nodes.iter().map(WireNode::from).collect(),
+            slices: SLICES,
+            view: record.number.0,
+            formed: record.formed.0,
+            leaving: numbers(record.leaving),
+            detached: numbers(record.detached),
+            released: record.released.0,
+            removal: record.removal.0,
+            nodes: nodes.collect(),
+            rows: rows.map(|(_, row)| row_text(row)).collect(),
         };
         serde_json::to_string_pretty(&roster).unwrap_or_default()
     }
@@ -177,12 +227,15 @@ impl Roster {
     /// From what [`Roster::to_json`] made.
     ///
     /// # Errors
-    /// When it is not that, or a newer version made it.
+    /// When it is not that, or another version made it.
     pub fn from_json(text: &str) -> Result<Self, RosterError> {
         let malformed = |error: serde_json::Error| RosterError::Malformed(error.to_string());
         let form: WireForm = serde_json::from_str(text).map_err(malformed)?;
         if form.form != FORM {
-            return Err(RosterError::Form(form.form));
+            return Err(match form.form < FORM {
+                true => RosterError::Older(form.form),
+                false => RosterError::Newer(form.form),
+            });
         }
         let roster: WireRoster = serde_json::from_str(text).map_err(malformed)?;
         roster.understand().map_err(RosterError::Malformed)
@@ -206,7 +259,7 @@ impl fmt::Display for Settings {
 }
 
 /// The form that this version writes.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 #[derive(Deserialize)]
 struct WireForm {
@@ -220,17 +273,16 @@ struct WireRoster {
     model: String,
     replicas: usize,
     lease_ms: u64,
+    slices: u16,
     view: u32,
-    live: Vec<u8>,
-    joining: Vec<u8>,
-    placed: Vec<u8>,
-    placed_before: Vec<u8>,
+    formed: u32,
     leaving: Vec<u8>,
     detached: Vec<u8>,
     released: u32,
     removal: u32,
-    placement: u32,
     nodes: Vec<WireNode>,
+    /// By slice; none before the cluster is formed.
+    rows: Vec<String>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -241,21 +293,22 @@ struct WireNode {
     links: SocketAddr,
     /// In hexadecimal: JSON's numbers end at 2^53 for many readers.
     incarnation: String,
+    /// The view in which it joined; 0 before the cluster is formed.
+    joined: u32,
 }
 
-impl From<(&NodeId, &Node)> for WireNode {
-    fn from((id, node): (&NodeId, &Node)) -> Self {
+impl WireNode {
+    fn new(id: NodeId, node: &Node, joined: ViewNumber) -> Self {
         Self {
             id: id.0,
             name: node.name.clone(),
             clients: node.addresses.clients,
             links: node.addresses.links,
             incarnation: format!("{:016x}", node.incarnation.0),
+            joined: joined.0,
         }
     }
-}
 
-impl WireNode {
     fn understand(self) -> Result<(NodeId, Node), String> {
         let incarnation = u64::from_str_radix(&self.incarnation, 16);
         let incarnation = incarnation.map_err(|_| format!("incarnation of node {}", self.id))?;
@@ -273,26 +326,43 @@ impl WireNode {
 
 impl WireRoster {
     fn understand(self) -> Result<Roster, String> {
+        if self.slices != SLICES {
+            let there = self.slices;
+            return Err(format!("{there} slices, and this curtail has {SLICES}"));
+        }
+        let joined = self.nodes.iter();
+        let joined = joined.map(|node| (NodeId(node.id), ViewNumber(node.joined)));
+        let joined: Vec<_> = joined.collect();
+        let number = self.nodes.len();
         let nodes = self.nodes.into_iter().map(WireNode::understand);
         let nodes: BTreeMap<NodeId, Node> = nodes.collect::<Result<_, _>>()?;
-        let mut members = Members::NOBODY;
-        members.view = View {
-            number: ViewNumber(self.view),
-            live: set(&self.live)?,
-            joining: set(&self.joining)?,
-            placed: set(&self.placed)?,
-            placed_before: set(&self.placed_before)?,
-        };
-        members.leaving = set(&self.leaving)?;
-        members.detached = set(&self.detached)?;
-        members.released = ViewNumber(self.released);
-        members.removal = ViewNumber(self.removal);
-        members.placement = ViewNumber(self.placement);
-        for (id, node) in &nodes {
-            members = members.with_incarnation(*id, node.incarnation);
+        if nodes.len() != number {
+            return Err("a node is there twice".to_owned());
         }
-        if nodes.keys().copied().collect::<NodeSet>() != members.view.followers() {
-            return Err("the nodes are not those of the view".to_owned());
+        let number = ViewNumber(self.view);
+        let slices = match self.rows.len() {
+            0 => None,
+            rows if rows == usize::from(SLICES) => {
+                let rows = self.rows.iter().map(|text| row_of(text));
+                let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                let view = SliceView::of_rows(number, joined, rows);
+                Some(view.ok_or("rows that no view can have")?)
+            }
+            rows => return Err(format!("{rows} rows of {SLICES} slices")),
+        };
+        let members = nodes.keys().copied().collect();
+        let mut record = ClusterRecord::NOBODY.stored(members, slices);
+        record.number = number;
+        record.formed = ViewNumber(self.formed);
+        record.leaving = set(&self.leaving)?;
+        record.detached = set(&self.detached)?;
+        record.released = ViewNumber(self.released);
+        record.removal = ViewNumber(self.removal);
+        if !members.contains_all(record.leaving.union(record.detached)) {
+            return Err("a node leaves that is no member".to_owned());
+        }
+        for (id, node) in &nodes {
+            record = record.with_incarnation(*id, node.incarnation);
         }
         Ok(Roster {
             cluster: self.cluster,
@@ -301,10 +371,46 @@ impl WireRoster {
                 replicas: self.replicas,
                 lease_ms: self.lease_ms,
             },
-            members,
+            record,
             nodes,
         })
     }
+}
+
+fn row_text(row: &SliceRow) -> String {
+    let list = |nodes: NodeSet| {
+        let nodes = nodes.into_iter().map(|node| node.0.to_string());
+        nodes.collect::<Vec<_>>().join(" ")
+    };
+    let (in_sync, behind) = (list(row.in_sync), list(row.catching_up()));
+    let (primary, term, born) = (row.primary.0, row.term.0, row.born.0);
+    format!("{primary} | {in_sync} | {behind} | {term} | {born}")
+}
+
+fn row_of(text: &str) -> Result<SliceRow, String> {
+    let wrong = || format!("row \"{text}\"");
+    let parts: Vec<&str> = text.split('|').map(str::trim).collect();
+    let &[primary, in_sync, behind, term, born] = &parts[..] else {
+        return Err(wrong());
+    };
+    let node = |text: &str| {
+        let number = text.parse().map_err(|_| wrong())?;
+        known_id(number).map_err(|_| wrong())
+    };
+    let list = |text: &str| {
+        text.split_whitespace()
+            .map(node)
+            .collect::<Result<NodeSet, _>>()
+    };
+    let view = |text: &str| text.parse().map(ViewNumber).map_err(|_| wrong());
+    let in_sync = list(in_sync)?;
+    Ok(SliceRow {
+        primary: node(primary)?,
+        in_sync,
+        holders: in_sync.union(list(behind)?),
+        term: view(term)?,
+        born: view(born)?,
+    })
 }
 
 fn numbers(set: NodeSet) -> Vec<u8> {
@@ -329,6 +435,8 @@ pub(crate) fn known_id(number: u8) -> Result<NodeId, String> {
 
 #[cfg(test)]
 mod tests {
+    use curtail_consistency::slice_view::{RowChange, RowStep, SliceId};
+
     use super::*;
 
     fn node(id: u8) -> Node {
@@ -351,40 +459,99 @@ mod tests {
         };
         let mut roster = Roster::empty("trial", settings);
         for id in 0..3 {
-            let join = Change::Join(node(id).incarnation);
-            roster = roster.after(join, NodeId(id), &node(id)).unwrap();
+            let join = RecordChange::Join(node(id).incarnation);
+            roster = roster.after(&join, NodeId(id), &node(id)).unwrap();
+            assert_eq!(Roster::from_json(&roster.to_json()).unwrap(), roster);
         }
-        roster.after(Change::Form, NodeId(0), &node(0)).unwrap()
+        assert_eq!(roster.standing(NodeId(2)), "waiting");
+        roster
+            .after(&RecordChange::Form, NodeId(0), &node(0))
+            .unwrap()
     }
 
     #[test]
     fn a_roster_survives_the_store() {
+        let three = three();
+        let changes = [
+            (RecordChange::Rows(wishes(&three).into()), 0),
+            (RecordChange::Drain(NodeId(0)), 0),
+            (RecordChange::Remove(NodeSet::only(NodeId(1))), 0),
+            (RecordChange::Detach, 2),
+            (RecordChange::Attach, 2),
+            (RecordChange::Join(Incarnation(77)), 0),
+        ];
+        let mut roster = three;
+        for (change, me) in changes {
+            roster = roster.after(&change, NodeId(me), &node(me)).unwrap();
+            let again = Roster::from_json(&roster.to_json()).unwrap();
+            assert!(again == roster, "{change:?}");
+        }
+        assert!(roster.node(NodeId(1)).is_none());
+        assert_eq!(roster.node(NodeId(2)), Some(&node(2)));
+        assert!(roster.to_json().len() < 32 << 10);
+    }
+
+    /// A node more for every slice of node 0.
+    fn wishes(roster: &Roster) -> Vec<RowChange> {
+        let slices = roster.slices().unwrap();
+        let led = slices.rows().filter(|(_, row)| row.primary == NodeId(0));
+        let change = |(slice, row): (SliceId, &SliceRow)| RowChange {
+            slice,
+            view: slices.number,
+            step: RowStep::Hold(slices.members.difference(row.holders).first().unwrap()),
+        };
+        led.map(change).collect()
+    }
+
+    #[test]
+    fn what_a_node_has_is_counted() {
         let roster = three();
-        assert_eq!(Roster::from_json(&roster.to_json()).unwrap(), roster);
-        let gone = Change::Remove(NodeSet::only(NodeId(1)));
-        let two = roster.after(gone, NodeId(0), &node(0)).unwrap();
-        assert_eq!(Roster::from_json(&two.to_json()).unwrap(), two);
-        let alone = two.after(Change::Detach, NodeId(2), &node(2)).unwrap();
-        assert_eq!(Roster::from_json(&alone.to_json()).unwrap(), alone);
-        let again = alone.after(Change::Attach, NodeId(2), &node(2)).unwrap();
-        assert_eq!(Roster::from_json(&again.to_json()).unwrap(), again);
-        assert!(two.node(NodeId(1)).is_none());
-        assert_eq!(two.node(NodeId(2)), Some(&node(2)));
+        let change = RecordChange::Rows(wishes(&roster).into());
+        let roster = roster.after(&change, NodeId(0), &node(0)).unwrap();
+        let shares = [0, 1, 2].map(|id| roster.share(NodeId(id)));
+        let sum = |which: fn(&SliceShare) -> u16| shares.iter().map(which).sum::<u16>();
+        assert_eq!(sum(|share| share.primary), SLICES);
+        assert_eq!(sum(|share| share.in_sync), 2 * SLICES);
+        assert_eq!(sum(|share| share.catching_up), shares[0].primary);
+        assert!(!roster.is_settled() && three().is_settled());
+        let gone = RecordChange::Remove(NodeSet::only(NodeId(1)));
+        let two = three().after(&gone, NodeId(0), &node(0)).unwrap();
+        assert_eq!(three().under_replicated(), 0);
+        assert_eq!(two.under_replicated(), shares[1].in_sync);
+        assert_eq!(roster.standing(NodeId(0)), "live");
+        let leaving = roster.draining(NodeId(0)).unwrap();
+        assert_eq!(leaving.standing(NodeId(0)), "leaving");
+        assert_eq!(
+            (leaving.staying().to_bits(), leaving.draining(NodeId(0))),
+            (0b110, None)
+        );
     }
 
     #[test]
     fn what_is_not_a_roster_is_refused() {
         let text = three().to_json();
         assert!(Roster::from_json("").is_err());
-        for (from, to) in [
-            ("\"form\": 2", "\"form\": 3"),
-            ("\"sc\"", "\"strict\""),
-            ("\"id\": 2", "\"id\": 64"),
-            ("\"id\": 2", "\"id\": 3"),
+        let says = |text: &str| Roster::from_json(text).unwrap_err().to_string();
+        for (from, to, why) in [
+            ("\"form\": 3", "\"form\": 4", "upgrade this node"),
+            ("\"form\": 3", "\"form\": 2", "stop all nodes"),
+            ("\"sc\"", "\"strict\"", "model"),
+            ("\"id\": 2", "\"id\": 64", "63 is the last"),
+            ("\"id\": 2", "\"id\": 3", "rows that no view"),
+            ("\"id\": 2", "\"id\": 1", "twice"),
+            ("\"slices\": 256", "\"slices\": 64", "64 slices"),
+            ("| 4 | 4", "| 4 | 5", "rows that no view"),
+            ("| 4 | 4", "| 4", "row \""),
+            ("0 | 0 1 |", "0 | 0 64 |", "row \""),
+            ("0 | 0 1 |", "2 | 0 1 |", "rows that no view"),
+            ("\"leaving\": []", "\"leaving\": [7]", "no member"),
         ] {
             let other = text.replacen(from, to, 1);
-            assert_ne!(other, text);
-            assert!(Roster::from_json(&other).is_err(), "{to}");
+            assert_ne!(other, text, "{to}");
+            let error = says(&other);
+            assert!(error.contains(why), "{to}: {error}");
         }
+        let row = text.lines().find(|line| line.contains(" | ")).unwrap();
+        assert!(says(&text.replacen(&format!("{row}\n"), "", 1)).contains("255 rows"));
     }
 }

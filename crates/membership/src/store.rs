@@ -1,4 +1,6 @@
 //! Where a cluster's roster is kept: somewhere that answers who was first.
+//!
+//! A store keeps text and does not look into it.
 
 mod etcd;
 mod file;
@@ -17,15 +19,50 @@ pub trait ViewStore: Send {
     /// What is there; nothing before the first replacement.
     ///
     /// # Errors
-    /// When the store does not answer in its time, or what it holds is not understood.
-    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError>;
+    /// When the store does not answer in its time, or what it answers is not understood.
+    fn read(&mut self) -> Result<Option<StoredText>, ViewStoreError>;
 
-    /// Puts `roster` in place of the one with revision `expected` (0: of nothing), and says which
-    /// revision it has now; nothing if another is there.
+    /// Puts `text`, which is JSON, in place of the one with revision `expected` (0: of nothing),
+    /// and says which revision it has now; nothing if another is there.
     ///
     /// # Errors
     /// When nobody knows whether it was written.
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError>;
+    fn replace(&mut self, expected: u64, text: &str) -> Result<Option<u64>, ViewStoreError>;
+}
+
+impl dyn ViewStore + '_ {
+    /// The roster that is there.
+    ///
+    /// # Errors
+    /// When the store does not answer in its time, or what it holds is not understood.
+    pub fn read_roster(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
+        let Some(StoredText { revision, text }) = self.read()? else {
+            return Ok(None);
+        };
+        let roster = Roster::from_json(&text)?;
+        Ok(Some(StoredRoster { revision, roster }))
+    }
+
+    /// [Replaces](ViewStore::replace) a roster.
+    ///
+    /// # Errors
+    /// When nobody knows whether it was written.
+    pub fn replace_roster(
+        &mut self,
+        expected: u64,
+        roster: &Roster,
+    ) -> Result<Option<u64>, ViewStoreError> {
+        self.replace(expected, &roster.to_json())
+    }
+}
+
+/// A text, and which state of the store it is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct StoredText {
+    /// Grows with every replacement; never 0.
+    pub revision: u64,
+    /// What is there.
+    pub text: String,
 }
 
 /// A roster, and which state of the store it is.

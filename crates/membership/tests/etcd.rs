@@ -19,7 +19,8 @@ use std::{
 };
 
 use curtail_consistency::{
-    membership::{Change, Heartbeat, Incarnation},
+    members::{Heartbeat, Incarnation, RecordChange},
+    slice_view::RowChange,
     symmetric::Model,
 };
 use curtail_membership::{
@@ -80,8 +81,8 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.client)
     }
 
-    fn store(&self) -> EtcdStore {
-        EtcdStore::new(&[self.endpoint()], KEY, Duration::from_secs(5))
+    fn store(&self) -> Box<dyn ViewStore> {
+        open(&[self.endpoint()], Duration::from_secs(5))
     }
 
     fn kill(&mut self) {
@@ -99,7 +100,7 @@ impl Etcd {
     fn wait_for_answers(&self) {
         let start = Instant::now();
         let mut store = self.store();
-        while let Err(error) = store.read() {
+        while let Err(error) = store.read_roster() {
             assert!(start.elapsed() < PATIENCE, "{error}");
             thread::sleep(Duration::from_millis(20));
         }
@@ -161,6 +162,10 @@ fn free_port() -> u16 {
     }
 }
 
+fn open(endpoints: &[String], patience: Duration) -> Box<dyn ViewStore> {
+    Box::new(EtcdStore::new(endpoints, KEY, patience))
+}
+
 fn empty() -> Roster {
     let settings = Settings {
         model: Model::Lin,
@@ -181,7 +186,7 @@ fn joined(roster: &Roster, id: u8, incarnation: u64) -> Roster {
         incarnation,
     };
     roster
-        .after(Change::Join(incarnation), NodeId(id), &node)
+        .after(&RecordChange::Join(incarnation), NodeId(id), &node)
         .unwrap()
 }
 
@@ -191,18 +196,21 @@ fn what_was_replaced_is_read_and_who_is_late_is_told() {
         return;
     };
     let (mut one, mut two) = (etcd.store(), etcd.store());
-    assert_eq!(one.read().unwrap(), None);
+    assert_eq!(one.read_roster().unwrap(), None);
     let roster = joined(&empty(), 0, 5);
-    let revision = one.replace(0, &roster).unwrap().unwrap();
-    assert_eq!(two.replace(0, &joined(&empty(), 1, 6)).unwrap(), None);
-    let stored = two.read().unwrap().unwrap();
+    let revision = one.replace_roster(0, &roster).unwrap().unwrap();
+    assert_eq!(
+        two.replace_roster(0, &joined(&empty(), 1, 6)).unwrap(),
+        None
+    );
+    let stored = two.read_roster().unwrap().unwrap();
     assert_eq!(stored, StoredRoster { revision, roster });
     let next = joined(&stored.roster, 1, 7);
-    let later = two.replace(revision, &next).unwrap().unwrap();
+    let later = two.replace_roster(revision, &next).unwrap().unwrap();
     assert!(later > revision);
     let lost = joined(&stored.roster, 2, 8);
-    assert_eq!(one.replace(revision, &lost).unwrap(), None);
-    assert_eq!(one.read().unwrap().unwrap().roster, next);
+    assert_eq!(one.replace_roster(revision, &lost).unwrap(), None);
+    assert_eq!(one.read_roster().unwrap().unwrap().roster, next);
 }
 
 #[test]
@@ -219,11 +227,11 @@ fn of_many_at_once_exactly_one_wins_each_revision() {
                 let mut store = etcd.store();
                 let mut won = 0;
                 while won < 10 {
-                    let stored = store.read().unwrap();
+                    let stored = store.read_roster().unwrap();
                     let revision = stored.as_ref().map_or(0, |stored| stored.revision);
                     let roster = stored.map_or_else(empty, |stored| stored.roster);
                     let next = joined(&roster, id, 1 + revision * 8 + u64::from(id));
-                    match store.replace(revision, &next).unwrap() {
+                    match store.replace_roster(revision, &next).unwrap() {
                         Some(_) => won += 1,
                         None => _ = beaten.fetch_add(1, Ordering::Relaxed),
                     }
@@ -231,7 +239,7 @@ fn of_many_at_once_exactly_one_wins_each_revision() {
             });
         }
     });
-    let number = etcd.store().read().unwrap().unwrap().roster.number();
+    let number = etcd.store().read_roster().unwrap().unwrap().roster.number();
     assert_eq!(number.0, 40);
     assert!(beaten.into_inner() > 0, "there was no race");
 }
@@ -243,21 +251,25 @@ fn a_restart_of_etcd_loses_nothing_and_is_survived() {
     };
     let mut store = etcd.store();
     let roster = joined(&empty(), 0, 5);
-    let revision = store.replace(0, &roster).unwrap().unwrap();
+    let revision = store.replace_roster(0, &roster).unwrap().unwrap();
     etcd.restart();
     assert_eq!(
-        store.read().unwrap().unwrap(),
+        store.read_roster().unwrap().unwrap(),
         StoredRoster { revision, roster }
     );
     etcd.kill();
     let start = Instant::now();
     let unreachable = |error: ViewStoreError| matches!(error, ViewStoreError::Unreachable(_));
-    assert!(store.read().is_err_and(unreachable));
+    assert!(store.read_roster().is_err_and(unreachable));
     let next = joined(&empty(), 1, 6);
-    assert!(store.replace(revision, &next).is_err_and(unreachable));
+    assert!(
+        store
+            .replace_roster(revision, &next)
+            .is_err_and(unreachable)
+    );
     assert!(start.elapsed() < Duration::from_secs(11));
     etcd.restart();
-    assert_eq!(store.read().unwrap().unwrap().revision, revision);
+    assert_eq!(store.read_roster().unwrap().unwrap().revision, revision);
 }
 
 #[test]
@@ -276,19 +288,24 @@ fn endpoints_that_refuse_or_are_silent_are_passed_over() {
         etcd.endpoint() + "/",
     ];
     let patience = Duration::from_millis(1500);
-    let mut store = EtcdStore::new(&endpoints, KEY, patience);
+    let mut store = open(&endpoints, patience);
     let start = Instant::now();
-    assert_eq!(store.read().unwrap(), None);
+    assert_eq!(store.read_roster().unwrap(), None);
     assert!(start.elapsed() < patience, "{:?}", start.elapsed());
     assert_eq!(asked(), 1);
-    assert!(store.replace(0, &joined(&empty(), 0, 5)).unwrap().is_some());
+    assert!(
+        store
+            .replace_roster(0, &joined(&empty(), 0, 5))
+            .unwrap()
+            .is_some()
+    );
     assert_eq!(asked(), 0);
     // A change that may have arrived is not sent again: it would be beaten by itself.
-    let mut store = EtcdStore::new(&endpoints[1..], KEY, patience);
+    let mut store = open(&endpoints[1..], patience);
     let next = joined(&empty(), 1, 6);
-    assert!(store.replace(1, &next).is_err());
-    let revision = store.read().unwrap().unwrap().revision;
-    assert!(store.replace(revision, &next).unwrap().is_some());
+    assert!(store.replace_roster(1, &next).is_err());
+    let revision = store.read_roster().unwrap().unwrap().revision;
+    assert!(store.replace_roster(revision, &next).unwrap().is_some());
 }
 
 /// Goal: a store of three goes on when any one of them dies. Method: each is killed in turn, read
@@ -303,13 +320,13 @@ fn of_three_etcds_any_one_may_die() {
     let mut revision = 0;
     for (id, etcd) in etcds.iter_mut().enumerate() {
         etcd.kill();
-        let mut store = EtcdStore::new(&endpoints, KEY, Duration::from_secs(3));
+        let mut store = open(&endpoints, Duration::from_secs(3));
         roster = joined(&roster, id as u8, 5);
         let start = Instant::now();
         // Until the two have a leader again, nothing is promised; what was not answered is read.
         revision = loop {
-            let replaced = store.replace(revision, &roster);
-            let stored = store.read().ok().flatten();
+            let replaced = store.replace_roster(revision, &roster);
+            let stored = store.read_roster().ok().flatten();
             match stored.filter(|stored| stored.roster == roster) {
                 Some(stored) => break stored.revision,
                 None => assert!(start.elapsed() < PATIENCE, "{replaced:?}"),
@@ -334,7 +351,7 @@ fn what_is_no_roster_is_said_to_be_none() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    let error = etcd.store().read().unwrap_err();
+    let error = etcd.store().read_roster().unwrap_err();
     assert!(matches!(error, ViewStoreError::Roster(_)), "{error}");
 }
 
@@ -345,6 +362,7 @@ impl Observer for Deaf {
     fn seen(&mut self, _: &Arc<Roster>, _: Incarnation) {}
     fn adopt(&mut self, _: &Arc<Roster>) {}
     fn heartbeat(&mut self, _: &[(NodeId, Heartbeat)]) {}
+    fn proposals(&mut self, _: NodeId, _: &[RowChange]) {}
     fn lease_extended(&mut self) {}
     fn event(&mut self, _: &MemberEvent) {}
 }

@@ -52,7 +52,7 @@ pub struct Segments {
     region: Region,
     headers: Headers,
     directory: Mutex<Directory>,
-    /// A copy of [`Directory::available`], to be looked at without the mutex.
+    /// What is [available](Directory::available) and not kept, to be looked at without the mutex.
     available: AtomicUsize,
     used_max: AtomicUsize,
     /// Segments with a lease; for an instant it may be one less than none.
@@ -80,6 +80,18 @@ impl Allocation {
     pub fn words(&self) -> usize {
         self.words
     }
+}
+
+/// What a taker of a segment leaves to others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum SegmentClaim {
+    /// So many segments beyond those that are [kept](Segments::keep).
+    Beyond(usize),
+    /// Nothing.
+    Any,
+    /// Nothing, and if there is nothing it goes beyond the limit: for what the segments are kept
+    /// for, which must not fail.
+    Kept,
 }
 
 /// Why there was no allocation.
@@ -217,15 +229,15 @@ impl Segments {
     // ---- taking and giving back whole segments ----
 
     /// Takes a free segment and opens it for allocations with `tag`; it will be of `queue` and
-    /// `generation`. `None` when no more than `reserve` segments are left.
+    /// `generation`. `None` when no more is left than what `claim` leaves.
     pub fn open(
         &self,
         tag: u16,
         queue: usize,
         generation: u32,
-        reserve: usize,
+        claim: SegmentClaim,
     ) -> Option<SegmentId> {
-        let id = self.take(reserve)?;
+        let id = self.take(claim)?;
         let header = self.header(id);
         header.expiry_max.store(0, Ordering::Relaxed);
         header.queue.store(queue as u32, Ordering::Relaxed);
@@ -235,8 +247,8 @@ impl Segments {
     }
 
     /// Takes a whole segment for one piece of a large value.
-    pub fn take_whole(&self, reserve: usize) -> Option<Allocation> {
-        let id = self.take(reserve)?;
+    pub fn take_whole(&self, claim: SegmentClaim) -> Option<Allocation> {
+        let id = self.take(claim)?;
         let header = self.header(id);
         header.owner.store(0, Ordering::Relaxed);
         header.restore(self.segment_words());
@@ -248,9 +260,9 @@ impl Segments {
         })
     }
 
-    fn take(&self, reserve: usize) -> Option<SegmentId> {
+    fn take(&self, claim: SegmentClaim) -> Option<SegmentId> {
         let mut directory = lock(&self.directory);
-        let id = directory.take(reserve as u32);
+        let id = directory.take(claim);
         self.note_available(&directory);
         id.map(SegmentId)
     }
@@ -258,11 +270,20 @@ impl Segments {
     fn note_available(&self, directory: &Directory) {
         self.used_max
             .store(directory.used_max() as usize, Ordering::Relaxed);
-        self.available
-            .store(directory.available() as usize, Ordering::Relaxed);
+        let unkept = directory.available().saturating_sub(directory.kept);
+        self.available.store(unkept as usize, Ordering::Relaxed);
     }
 
-    /// Segments that could be taken now; a hint.
+    /// Keeps segments for [`SegmentClaim::Kept`]: `count` is given how many could be taken now,
+    /// kept or not, and says how many are kept from now on. Nobody takes one meanwhile.
+    pub fn keep(&self, count: impl FnOnce(usize) -> usize) {
+        let mut directory = lock(&self.directory);
+        let kept = count(directory.available() as usize);
+        directory.kept = kept.min(self.segments_max()) as u32;
+        self.note_available(&directory);
+    }
+
+    /// Segments that could be taken now, beyond those that are kept; a hint.
     #[inline]
     pub fn available(&self) -> usize {
         self.available.load(Ordering::Relaxed)

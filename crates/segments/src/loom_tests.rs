@@ -24,7 +24,7 @@ fn tiny() -> Arc<Segments> {
 fn a_validated_lease_keeps_the_words() {
     loom::model(|| {
         let segments = tiny();
-        let whole = segments.take_whole(0).unwrap();
+        let whole = segments.take_whole(SegmentClaim::Any).unwrap();
         let reference = whole.reference();
         segments.words(reference)[0].store(1, Ordering::Relaxed);
         let version = Arc::new(AtomicU64::new(0));
@@ -40,7 +40,7 @@ fn a_validated_lease_keeps_the_words() {
         };
         version.store(1, Ordering::Release);
         segments.retire(segments.segment_of(reference).unwrap());
-        if let Some(next) = segments.take_whole(0) {
+        if let Some(next) = segments.take_whole(SegmentClaim::Any) {
             segments.words(next.reference())[0].store(2, Ordering::Relaxed);
         }
         reader.join().unwrap();
@@ -52,14 +52,14 @@ fn a_validated_lease_keeps_the_words() {
 fn the_last_of_reader_and_reclaimer_frees() {
     loom::model(|| {
         let segments = tiny();
-        let whole = segments.take_whole(0).unwrap();
+        let whole = segments.take_whole(SegmentClaim::Any).unwrap();
         let reference = whole.reference();
         let lease = Lease::new(&segments, reference).unwrap();
         let reader = thread::spawn(move || drop(lease));
         segments.retire(segments.segment_of(reference).unwrap());
         reader.join().unwrap();
         assert_eq!(segments.available(), 1);
-        assert!(segments.take_whole(0).is_some());
-        assert!(segments.take_whole(0).is_none());
+        assert!(segments.take_whole(SegmentClaim::Any).is_some());
+        assert!(segments.take_whole(SegmentClaim::Any).is_none());
     });
 }

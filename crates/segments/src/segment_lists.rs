@@ -3,6 +3,8 @@
 //! Lists are links between segment numbers under one mutex, which is taken a few times per
 //! *segment*, never per item. A segment is in at most one list.
 
+use crate::SegmentClaim;
+
 /// The number of a segment; 0 is none.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct SegmentId(pub(crate) u32);
@@ -35,6 +37,8 @@ pub(crate) struct Directory {
     pub(crate) resident: u32,
     /// How many may.
     pub(crate) resident_max: u32,
+    /// How many of those that are available are kept for [`SegmentClaim::Kept`].
+    pub(crate) kept: u32,
 }
 
 /// Queues that the store may use.
@@ -53,6 +57,7 @@ impl Directory {
             fresh: 1,
             resident: 0,
             resident_max: 0,
+            kept: 0,
         }
     }
 
@@ -130,9 +135,14 @@ impl Directory {
         self.lists[FREE].count.saturating_sub(excess) + within
     }
 
-    /// Takes a segment unless fewer than `reserve` would be left.
-    pub(crate) fn take(&mut self, reserve: u32) -> Option<u32> {
-        if self.available() <= reserve {
+    /// Takes a segment if that leaves what `claim` leaves to others.
+    pub(crate) fn take(&mut self, claim: SegmentClaim) -> Option<u32> {
+        let is_enough = match claim {
+            SegmentClaim::Beyond(left) => self.available() > self.kept.saturating_add(left as u32),
+            SegmentClaim::Any => self.available() > 0,
+            SegmentClaim::Kept => true,
+        };
+        if !is_enough {
             return None;
         }
         if let Some(id) = self.pop(FREE) {

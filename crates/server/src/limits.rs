@@ -102,30 +102,11 @@ pub(crate) const HTTP_CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
 /// Keys that may be hot, or in transition, at a time on a node.
 pub(crate) const SHARED_KEYS_MAX: usize = 32 << 10;
 
-/// Requests that wait for a slice's machine.
-pub(crate) const SLICE_WAITING_MAX: usize = 4096;
+/// Requests that wait for a slice's machine, for a hot key or for other nodes, each of these.
+pub(crate) const STAGE_WAITING_MAX: usize = 4096;
 
-/// Items that a slice keeps until its machine is done with their keys.
-pub(crate) const LATE_ITEMS_MAX: usize = 1024;
-
-/// Removed keys that a slice remembers; beyond, removing another waits or is refused.
-pub(crate) const REMOVED_KEYS_MAX: usize = 4096;
-
-/// Messages of later views that a slice keeps (the others are sent again), and
-pub(crate) const EARLY_MESSAGES_MAX: usize = 1024;
-/// their bytes.
-pub(crate) const EARLY_MESSAGE_BYTES_MAX: usize = 1 << 20;
-
-/// Bytes of keys of a later view that a node keeps; beyond, the others wait with their senders.
-/// What is received in one turn comes on top.
-pub(crate) const EARLY_KEY_BYTES_MAX: usize = 4 << 20;
-
-/// Buckets that one step of a migration scans.
-pub(crate) const BUCKETS_PER_STEP: usize = 8;
-
-/// Bytes of keys that a scan may have on their way to a node. A key that is asked for is sent
-/// behind them, so this, and not the link's window, is what a request waits for.
-pub(crate) const MIGRATING_BYTES_MAX: usize = 32 << 10;
+/// Buckets of the index that a worker scans in a turn for slices that move.
+pub(crate) const BUCKETS_PER_STEP: usize = 32;
 
 // The native protocol.
 

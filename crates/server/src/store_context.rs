@@ -5,10 +5,13 @@
 
 use std::sync::Arc;
 
-use curtail_store::{COPY_BYTES_MAX, Image, ItemView, Reservation, Store, Writer};
+use curtail_codec::node::{ItemRequest, Shows};
+use curtail_store::{
+    COPY_BYTES_MAX, Image, ItemChange, ItemView, Reservation, Store, ValueLease, Writer,
+};
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, Key, KeyHash, Now, Operation,
-    Outcome, Set, SetOutcome,
+    Outcome, RouteHash, Set, SetOutcome,
 };
 
 /// What executing an operation needs.
@@ -61,32 +64,109 @@ impl StoreContext {
         hash: KeyHash,
         operation: &Operation,
         value: &[u8],
-        mut into: Option<&mut Vec<u8>>,
+        into: Option<&mut Vec<u8>>,
     ) -> Option<Outcome> {
-        let begin = into.as_ref().map_or(0, |into| into.len());
-        let mut lease = Some(None);
-        let outcome = self.execute(key, hash, operation, value, |item| {
-            lease = Some(None);
-            let Some(into) = &mut into else {
-                return;
-            };
-            into.truncate(begin);
-            let bytes = item.value_bytes();
-            if bytes > COPY_BYTES_MAX {
-                lease = item.lease_value().map(Some);
-                return;
-            }
-            into.resize(begin + bytes, 0);
-            item.copy_value(0, into.get_mut(begin..).unwrap_or_default());
-        });
-        if let (Some(lease), Some(into)) = (lease?, into) {
-            let mut from = 0;
-            while let part @ [_, ..] = lease.part(from) {
-                into.extend_from_slice(part);
-                from += part.len();
-            }
-        }
-        Some(outcome)
+        let mut seen = SeenValue::new(into);
+        let outcome = self.execute(key, hash, operation, value, |item| seen.look(item));
+        seen.finish().then_some(outcome)
+    }
+
+    /// Executes a write of which the protocol between nodes chooses the version, with room for so
+    /// many bytes at most; what it shows of a value is in `into` then. No outcome if the value is
+    /// too long to be copied and nothing more may be leased.
+    pub(crate) fn run(
+        &mut self,
+        request: &ItemRequest<'_>,
+        hash: KeyHash,
+        (version, room_max): (Cas, u32),
+        into: &mut Vec<u8>,
+    ) -> (Option<Outcome>, ItemChange) {
+        let ItemRequest {
+            key,
+            operation,
+            shows,
+            value,
+        } = request;
+        let (writer, now) = (&mut self.writer, self.now);
+        let mut seen = SeenValue::new((*shows == Shows::Value).then_some(into));
+        let (outcome, change) = self.store.run(
+            writer,
+            now,
+            *key,
+            hash,
+            operation,
+            value,
+            version,
+            room_max,
+            |item| seen.look(item),
+        );
+        (seen.finish().then_some(outcome), change)
+    }
+
+    /// Bytes that the item of `key` may take when such a request has stored it.
+    pub(crate) fn request_bytes(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value_bytes: usize,
+    ) -> u32 {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store
+            .request_bytes(writer, now, key, hash, operation, value_bytes)
+    }
+
+    /// The version of the item of `key`, and the bytes that it takes.
+    pub(crate) fn item_bytes_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<(Cas, u32)> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.item_bytes_of(writer, now, key, hash)
+    }
+
+    /// Puts an item in that another node has sent, into room that was promised to it.
+    pub(crate) fn put_promised(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        (image, value): (&Image, &[u8]),
+        (account, room): (u16, u32),
+    ) -> bool {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store
+            .put_promised(writer, now, key, hash, (image, value), account, room)
+    }
+
+    /// Removes everything in a slice that is older than `before`; everything if that is `None`.
+    pub(crate) fn clear_slice(&mut self, slice: u16, before: Option<Cas>) {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store.clear_slice(writer, now, slice, before);
+    }
+
+    /// Puts an item in if there is room without eviction; the bytes that it takes then.
+    pub(crate) fn put_without_eviction(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        image: &Image,
+        value: &[u8],
+    ) -> Option<u32> {
+        self.writer.evict_freely(false);
+        let (writer, now) = (&mut self.writer, self.now);
+        let outcome = self.store.put_image(writer, now, key, hash, image, value);
+        self.writer.evict_freely(true);
+        let stored = matches!(outcome, SetOutcome::Stored(_));
+        stored.then(|| Store::item_bytes(key.bytes().len(), value.len()))
+    }
+
+    /// Evicts about so many bytes of a stage's slices, as `may` allows it.
+    pub(crate) fn evict_slices(
+        &mut self,
+        (stage, bytes): (u16, u64),
+        may: &mut dyn FnMut(u16) -> bool,
+        evicted: &mut dyn FnMut(u16, RouteHash),
+    ) {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store
+            .evict_slices(writer, now, stage, bytes, may, evicted);
     }
 
     #[inline(always)]
@@ -164,14 +244,57 @@ impl StoreContext {
         self.store.take_image(writer, now, key, hash, value)
     }
 
-    /// Puts an item in as it is.
-    pub(crate) fn put_image(&mut self, key: Key<'_>, hash: KeyHash, image: &Image, value: &[u8]) {
-        let (writer, now) = (&mut self.writer, self.now);
-        self.store.put_image(writer, now, key, hash, image, value);
-    }
-
     /// Publishes such a value.
     pub(crate) fn commit(&mut self, reservation: Reservation) -> SetOutcome {
         self.store.commit(&mut self.writer, self.now, reservation)
+    }
+}
+
+/// The value of an item that a read finds, on its way to where it is kept.
+struct SeenValue<'a> {
+    into: Option<&'a mut Vec<u8>>,
+    begin: usize,
+    /// The lease of a value that is too long to be copied; `None` if there is none to be had.
+    lease: Option<Option<ValueLease>>,
+}
+
+impl<'a> SeenValue<'a> {
+    fn new(into: Option<&'a mut Vec<u8>>) -> Self {
+        Self {
+            begin: into.as_ref().map_or(0, |into| into.len()),
+            into,
+            lease: Some(None),
+        }
+    }
+
+    /// Takes the value of `item`, in place of one that was seen before.
+    fn look(&mut self, item: &ItemView<'_>) {
+        self.lease = Some(None);
+        let Some(into) = &mut self.into else {
+            return;
+        };
+        into.truncate(self.begin);
+        let bytes = item.value_bytes();
+        if bytes > COPY_BYTES_MAX {
+            self.lease = item.lease_value().map(Some);
+            return;
+        }
+        into.resize(self.begin + bytes, 0);
+        item.copy_value(0, into.get_mut(self.begin..).unwrap_or_default());
+    }
+
+    /// Whether it is there, if there is one.
+    fn finish(self) -> bool {
+        let Some(lease) = self.lease else {
+            return false;
+        };
+        if let (Some(lease), Some(into)) = (lease, self.into) {
+            let mut from = 0;
+            while let part @ [_, ..] = lease.part(from) {
+                into.extend_from_slice(part);
+                from += part.len();
+            }
+        }
+        true
     }
 }

@@ -88,22 +88,11 @@ pub enum Fault {
     ShowsUnsettled,
     /// A node goes on answering when its lease has ended.
     ServesPastLease,
-    /// No bug: a node takes in no key that moves to it until it is told to be talkative
-    /// (`verbosity 1`).
-    TakesNoMoves,
-    /// No bug: a node sends what moves to nobody who does not ask for it.
-    OffersNothing,
-    /// No bug: a node does not come to sweep out what it does not hold any more.
-    SweepsNever,
-    /// No bug: node 0 does not hear that the keys of three nodes have come to rest.
-    MissesSettled,
     /// No bug: the clocks of a cluster's nodes are apart: that of node 1 shows 1000 s less than
     /// that of node 0, and so on.
     ClocksApart,
     /// The same, and each node goes by its own.
     GoesByOwnClock,
-    /// No bug: a worker finds that each step of moving keys took a millisecond.
-    MovesSlowly,
     /// No bug: the last worker of a node loses its processor for a while before each turn.
     Dozes,
     /// No bug: a node finds that its lease has ended whenever replies are to leave.

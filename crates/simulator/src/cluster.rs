@@ -1,11 +1,13 @@
-//! Whole clusters in virtual time: do the production machines keep their promises?
+//! Whole clusters in virtual time: does the production machine keep its promises?
 //!
-//! Every node is a membership machine, the machines of symmetric caching, and a store of numbers;
-//! a server drives the same machines from its workers. The network loses, doubles and delays, nodes
-//! stop and come back, clocks disagree, keys become hot and cold. A run has two phases. *Safety*:
-//! faults at will, and afterwards every answer must be explained: by one order in real time (Lin),
-//! or by the order of the writes that the store claims (SC). *Liveness*: everything is healed, and
-//! every request must end, every node be live, every copy the same.
+//! Every node has the machines of [`consistency::replica`](curtail_consistency::replica) that a
+//! server has, and a bounded store of numbers; a store of views and leases stand for the
+//! membership. The network loses, doubles and delays, nodes stop and come back empty, leave and
+//! join, clocks disagree, keys become hot and cold, stores are full. A run has two phases.
+//! *Safety*: faults at will, and afterwards every answer must be explained: by one order in real
+//! time (Lin), or by the order of the writes that the store claims (SC); what was lost must have
+//! been counted. *Liveness*: everything is healed, and every request must end, every slice be where
+//! it belongs, every copy the same.
 //!
 //! A run is decided by its settings and its seed, so the line that [`ClusterRun`] prints as repeats
 //! it.
@@ -13,13 +15,18 @@
 mod clients;
 mod clock;
 mod command;
+mod env;
 mod faults;
+mod host;
 mod keys;
 mod mutant;
 mod network;
 mod node;
 mod packet;
 mod record;
+mod store;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use std::fmt;
@@ -36,9 +43,9 @@ pub use mutant::Mutant;
 pub struct ClusterRun {
     /// Decides everything that happens.
     pub seed: u64,
-    /// Nodes, 1 to 64.
+    /// Nodes, 1 to 16.
     pub nodes: u8,
-    /// Nodes that hold a key which is not hot.
+    /// Nodes that hold a slice.
     pub replicas: usize,
     /// How the copies of a hot key agree.
     pub model: Model,
@@ -48,12 +55,31 @@ pub struct ClusterRun {
     pub operations: u64,
     /// Keys.
     pub keys: usize,
+    /// Slices that these are divided into.
+    pub slices: u16,
     /// Clients.
     pub sessions: usize,
-    /// A wrong driver, for tests.
+    /// What a full store does; by the seed if `None`.
+    pub memory_full: Option<MemoryFull>,
+    /// A planted error.
     pub mutant: Option<Mutant>,
     /// A key of which every step is shown on standard error.
     pub trace: Option<usize>,
+}
+
+/// What a store does that is full.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum MemoryFull {
+    /// It evicts.
+    Evict,
+    /// It refuses writes (`-M`).
+    Refuse,
+    /// It is never full.
+    Ample,
+}
+
+impl MemoryFull {
+    const ALL: [Self; 3] = [Self::Evict, Self::Refuse, Self::Ample];
 }
 
 /// What happened in a run.
@@ -65,22 +91,31 @@ pub struct ClusterOutcome {
     pub answered: u64,
     /// Operations that were refused without effect.
     pub refused: u64,
+    /// Of these, for want of room.
+    pub no_room: u64,
     /// Operations whose end nobody knows.
     pub unknown: u64,
     /// Packets between nodes.
     pub packets: u64,
+    /// Things that happened.
+    pub events: u64,
     /// Views that came into force at some node.
     pub views: u64,
     /// Crashes, and nodes that were removed.
     pub crashes: u64,
-    /// Keys that were made hot.
+    /// Nodes that left in an orderly way.
+    pub departures: u64,
+    /// Keys that were to become hot.
     pub promotions: u64,
-    /// Times that what there was of a key may have been lost, with the last node that was bound to
-    /// have it.
+    /// Items that were evicted.
+    pub evictions: u64,
+    /// Flushes of a slice.
+    pub flushes: u64,
+    /// Times that a slice began empty because all its nodes in sync had died.
     pub lost: u64,
-    /// Requests for hot keys that waited while a node was in trouble.
+    /// Requests that waited while a node was in trouble.
     pub waits: u64,
-    /// The longest that a request for a hot key waited once nobody was in trouble any more.
+    /// The longest that a request waited once nobody was in trouble any more.
     pub longest_wait_ns: u64,
     /// Virtual time, in nanoseconds.
     pub elapsed_ns: u64,
@@ -89,22 +124,19 @@ pub struct ClusterOutcome {
 }
 
 impl ClusterRun {
-    /// Three nodes, one holder, every fault that the model is made for.
+    /// Three nodes, one holder, every fault.
     pub fn new(seed: u64, model: Model) -> Self {
-        let faults = match model {
-            Model::Lin => Faults::ALL,
-            // Order within a link is what the session order of SC relies on.
-            Model::Sc => Faults::ALL.without(Fault::Reorder),
-        };
         Self {
             seed,
             nodes: 3,
             replicas: 1,
             model,
-            faults,
+            faults: Faults::ALL,
             operations: 2_000,
-            keys: 6,
+            keys: 8,
+            slices: 6,
             sessions: 8,
+            memory_full: None,
             mutant: None,
             trace: None,
         }
@@ -124,18 +156,25 @@ impl fmt::Display for ClusterRun {
         write!(
             f,
             "curtail simulate cluster --seed {} --nodes {} --replicas {} --model {model} \
-             --faults {} --operations {} --keys {} --sessions {}",
+             --faults {} --operations {} --keys {} --slices {} --sessions {}",
             self.seed,
             self.nodes,
             self.replicas,
             self.faults,
             self.operations,
             self.keys,
+            self.slices,
             self.sessions
         )?;
+        if let Some(full) = self.memory_full {
+            write!(f, " --memory-full {}", crate::command::name_of(&full))?;
+        }
         if let Some(mutant) = self.mutant {
-            write!(f, " --mutant {}", mutant.name())?;
+            write!(f, " --mutant {mutant}")?;
         }
         Ok(())
     }
 }
+
+/// Machines of a node.
+const STAGES: u16 = 2;

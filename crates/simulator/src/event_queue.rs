@@ -1,11 +1,14 @@
 //! The event queue: by time; events of one time in the order in which they were scheduled.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// All events that are planned, by time and number.
 #[derive(Debug)]
 pub(crate) struct EventQueue<E> {
-    events: BTreeMap<(u64, u64), E>,
+    /// When, which one in order of planning, and its place. What is moved about is small.
+    order: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    events: Vec<Option<E>>,
+    free: Vec<u32>,
     planned: u64,
 }
 
@@ -14,21 +17,37 @@ impl<E> EventQueue<E> {
     #[inline]
     pub(crate) fn plan(&mut self, at: u64, event: E) {
         self.planned += 1;
-        self.events.insert((at, self.planned), event);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.events[place as usize] = Some(event);
+                place
+            }
+            None => {
+                self.events.push(Some(event));
+                (self.events.len() - 1) as u32
+            }
+        };
+        self.order.push(Reverse((at, self.planned, place)));
     }
 
     /// The next event, and when it happens.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<(u64, E)> {
-        let ((at, _), event) = self.events.pop_first()?;
+        let Reverse((at, _, place)) = self.order.pop()?;
+        self.free.push(place);
+        let event = self.events[place as usize].take()?;
         Some((at, event))
     }
 }
 
 impl<E> Default for EventQueue<E> {
     fn default() -> Self {
-        let events = BTreeMap::new();
-        Self { events, planned: 0 }
+        Self {
+            order: BinaryHeap::new(),
+            events: Vec::new(),
+            free: Vec::new(),
+            planned: 0,
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub use cckvs::{
     Shards, SharedCpu, Traffic, TrafficShares, WholeCluster, WholeOutcome, break_even,
     copies_worth, exact_hit_ratio, stated_hit_ratio,
 };
-pub use cluster::{ClusterArgs, ClusterOutcome, ClusterRun, Fault, Faults, Mutant};
+pub use cluster::{ClusterArgs, ClusterOutcome, ClusterRun, Fault, Faults, MemoryFull, Mutant};
 pub use combined::{Combined, CombinedPrices};
 pub use costs::{
     ContendedCosts, CostsError, FullCosts, NetworkCosts, OneCost, RequestCosts, SizeCosts,

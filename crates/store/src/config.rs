@@ -15,6 +15,9 @@ pub struct StoreConfig {
     pub evict: bool,
     /// The secret of the key hash; random per process, or restored.
     pub hash_seed: HashSeed,
+    /// A key's hash is made of its route hash, so that an item is found by that alone
+    /// ([`Store::key_of`](crate::Store::key_of)); for nodes of a cluster.
+    pub hash_by_route: bool,
     /// How many writers there will be at most.
     pub writers_max: usize,
     /// Every version given out is above this; 0 at a cold start.
@@ -30,6 +33,7 @@ impl Default for StoreConfig {
             item_bytes_max: 1 << 20,
             evict: true,
             hash_seed: HashSeed([0, 0]),
+            hash_by_route: false,
             writers_max: 1,
             cas_floor: Cas(0),
             huge_pages: false,

@@ -292,6 +292,11 @@ pub(crate) fn is_much_dead(live: usize, in_use: usize) -> bool {
     live * 2 <= in_use
 }
 
+/// The same for the store of a node: the sparsest of all segments is taken, if an eighth is dead.
+pub(crate) fn is_worth_gathering(dead_words: usize, segment_words: usize) -> bool {
+    dead_words * 8 >= segment_words
+}
+
 /// The same for a store that may not evict: any gain counts.
 pub(crate) fn is_worth_compacting(dead_words: usize, segment_words: usize) -> bool {
     dead_words * 16 >= segment_words

@@ -53,7 +53,7 @@ impl Store {
             let item = self.item(reference.get());
             let meta = item.meta();
             let is_plain = meta.is_plain_with(key) && item.has_key(key);
-            if !is_plain || self.room.is_flushed(reference.get()) {
+            if !is_plain || self.is_flushed(reference.get()) {
                 return None;
             }
             seen = Some((reference, mark, meta));

@@ -2,15 +2,17 @@
 //!
 //! ```text
 //!   word 0   cas
-//!   word 1   meta:  63        34 33  32    31      30 29 28  27       8 7      0
-//!                   | accessed |win|stale|fetched|kind|ext| value bytes |key bytes|
+//!   word 1   meta:  63 61 60       34 33  32    31      30 29 28  27       8 7      0
+//!                   | in. | accessed |win|stale|fetched|kind|ext| value bytes |key bytes|
 //!   word 2   extension, if ext:  expiry (high 32) | client flags (low 32)
 //!   then     key and value without padding between, little-endian words
 //! ```
 //!
-//! 16 bytes of key and 32 of value take 64 bytes. Every word is an atomic accessed Relaxed: readers
-//! hold no lock and validate through the index. All lengths read from memory may be garbage until
-//! then; the slices that they are applied to end with the segment, so garbage cannot reach further.
+//! *in.* is the incarnation of its slice that it was written in (`slice_clear.rs`), 0 on a server
+//! alone. 16 bytes of key and 32 of value take 64 bytes. Every word is an atomic accessed Relaxed:
+//! readers hold no lock and validate through the index. All lengths read from memory may be garbage
+//! until then; the slices that they are applied to end with the segment, so garbage cannot reach
+//! further.
 //!
 //! A *head* is an item whose value continues in other segments (`large_values.rs`), a *piece* the
 //! last part of such a value; a *dead* item only keeps its place until the segment is drained.
@@ -44,7 +46,11 @@ const FETCHED: u64 = 1 << 31;
 const STALE: u64 = 1 << 32;
 const WON: u64 = 1 << 33;
 const ACCESS_SHIFT: u32 = 34;
-const ACCESS_MASK: u64 = (1 << 30) - 1;
+const ACCESS_MASK: u64 = (1 << 27) - 1;
+const INCARNATION_SHIFT: u32 = 61;
+
+/// Incarnations of a slice that the meta word tells apart.
+pub(crate) const INCARNATIONS: usize = 1 << (64 - INCARNATION_SHIFT);
 
 /// Words before the key, without the extension.
 pub(crate) const HEADER_WORDS: usize = 2;
@@ -127,8 +133,17 @@ impl Meta {
         Self(self.0 & !WON | if won { WON } else { 0 })
     }
 
-    /// Notes `now` as the last access, in seconds since the start of 2026; wraps in 2060, after
-    /// which idle times that span the wrap are wrong by that much and nothing else is.
+    pub(crate) fn incarnation(self) -> usize {
+        (self.0 >> INCARNATION_SHIFT) as usize
+    }
+
+    pub(crate) fn with_incarnation(self, incarnation: usize) -> Self {
+        let others = (1 << INCARNATION_SHIFT) - 1;
+        Self(self.0 & others | (incarnation as u64) << INCARNATION_SHIFT)
+    }
+
+    /// Notes `now` as the last access, in seconds that wrap after four years: an item that nobody
+    /// has read for more than two shows a wrong idle time, and nothing else is wrong.
     #[inline]
     pub(crate) fn with_access(self, now: Now) -> Self {
         Self(self.0 & !(ACCESS_MASK << ACCESS_SHIFT) | clock_seconds(now) << ACCESS_SHIFT)

@@ -5,6 +5,7 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod by_route;
 mod config;
 mod counters;
 mod delete_and_count;
@@ -17,16 +18,23 @@ mod item_view;
 mod key_listing;
 mod large_values;
 mod open_segments;
+mod promises;
 mod read;
 mod reclaim;
 mod replica;
 mod reservation;
+mod run;
+mod slice_clear;
+mod slice_eviction;
+mod slice_scan;
+mod slices;
 mod snapshot;
 mod store;
 mod sync;
 mod ttl_buckets;
 mod write;
 
+pub use by_route::route_of;
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
@@ -34,6 +42,8 @@ pub use eviction_events::Evicted;
 pub use item_view::{ItemView, ValueLease};
 pub use replica::Image;
 pub use reservation::Reservation;
+pub use run::ItemChange;
+pub use slice_scan::ScanCursor;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 
 pub use curtail_table::Hint;

@@ -6,12 +6,12 @@
 //! many open segments. All segments of one generation are older than a flush or younger, never
 //! both.
 
-use curtail_segments::{Allocation, NoRoom, SegmentId, Segments, State};
+use curtail_segments::{Allocation, NoRoom, SegmentClaim, SegmentId, Segments, State};
 use curtail_types::{Expiry, Now};
 
 use crate::{
     eviction::{Eviction, Queue},
-    sync::{Arc, AtomicBool, AtomicI64, AtomicU32, AtomicU64, Mutex, Ordering, lock},
+    sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, lock},
     ttl_buckets::{TtlBuckets, expiry_note},
 };
 
@@ -37,11 +37,17 @@ pub(crate) struct Room {
     opened: AtomicU64,
     /// Whole segments that belong to large values of each queue.
     wholes: [AtomicI64; 2],
-    /// Whether there may be segments of an older generation.
-    flushed_some: AtomicBool,
+    /// Why an item may be gone that has not ended: [`FLUSHED`], [`CLEARED`], both or 0.
+    gone: AtomicU8,
     /// When the last flush was, in Unix seconds.
     flushed_seconds: AtomicU32,
 }
+
+/// There may be segments of an older generation.
+const FLUSHED: u8 = 1;
+
+/// There may be items of an older incarnation of their slice.
+const CLEARED: u8 = 2;
 
 /// How long what a flush left lies untouched, if its room is not needed before.
 const FLUSH_SETTLES_SECONDS: u32 = 2;
@@ -65,7 +71,8 @@ impl Room {
             segments,
             ttl,
             groups,
-            open: (0..groups * 2 * ttl.count)
+            // One more, for what is promised: see `promises.rs`.
+            open: (0..(groups + 1) * 2 * ttl.count)
                 .map(|_| AtomicU32::new(0))
                 .collect(),
             opening: Mutex::new(()),
@@ -73,7 +80,7 @@ impl Room {
             eviction,
             opened: AtomicU64::new(0),
             wholes: [const { AtomicI64::new(0) }; 2],
-            flushed_some: AtomicBool::new(false),
+            gone: AtomicU8::new(0),
             flushed_seconds: AtomicU32::new(0),
         }
     }
@@ -81,7 +88,21 @@ impl Room {
     /// The slot of a group for items of a queue that end at `expiry`.
     #[inline]
     pub(crate) fn slot(&self, group: usize, queue: Queue, expiry: Expiry, now: Now) -> Slot {
-        let group = group % self.groups;
+        self.slot_of(group % self.groups, queue, expiry, now)
+    }
+
+    /// The slot for items that room was promised for, which shares its segments with nobody.
+    pub(crate) fn promised_slot(&self, queue: Queue, expiry: Expiry, now: Now) -> Slot {
+        self.slot_of(self.groups, queue, expiry, now)
+    }
+
+    /// How many of those there are.
+    pub(crate) fn promised_slots(&self) -> usize {
+        2 * self.ttl.count
+    }
+
+    #[inline]
+    fn slot_of(&self, group: usize, queue: Queue, expiry: Expiry, now: Now) -> Slot {
         let index = (group * 2 + queue as usize) * self.ttl.count + self.ttl.of(expiry, now);
         Slot(index as u16)
     }
@@ -90,14 +111,15 @@ impl Room {
         slot.0 as usize / self.ttl.count % 2
     }
 
-    /// Takes `words` words for an item that ends at `expiry`, leaving at least `reserve` segments.
+    /// Takes `words` words for an item that ends at `expiry`, in a new segment if `claim` allows
+    /// it.
     #[inline]
     pub(crate) fn allocate(
         &self,
         slot: Slot,
         words: usize,
         expiry: Expiry,
-        reserve: usize,
+        claim: SegmentClaim,
     ) -> Result<Allocation, NoSegment> {
         debug_assert!(words <= self.segments.segment_words());
         loop {
@@ -108,7 +130,7 @@ impl Room {
                 self.segments.note_expiry(id, expiry_note(expiry));
                 return Ok(allocation);
             }
-            self.reopen(slot, open, reserve)?;
+            self.reopen(slot, open, claim)?;
         }
     }
 
@@ -119,7 +141,7 @@ impl Room {
         slot: Slot,
         words: usize,
         least: usize,
-        expiry: Expiry,
+        (expiry, claim): (Expiry, SegmentClaim),
     ) -> Result<Allocation, NoSegment> {
         loop {
             let open = self.open[slot.0 as usize].load(Ordering::Acquire);
@@ -136,13 +158,13 @@ impl Room {
                     }
                 }
             }
-            self.reopen(slot, open, RESERVE)?;
+            self.reopen(slot, open, claim)?;
         }
     }
 
     /// Replaces the open segment `old` of a slot by a fresh one, unless somebody else has.
     #[cold]
-    fn reopen(&self, slot: Slot, old: u32, reserve: usize) -> Result<(), NoSegment> {
+    fn reopen(&self, slot: Slot, old: u32, claim: SegmentClaim) -> Result<(), NoSegment> {
         let _opening = lock(&self.opening);
         let place = &self.open[slot.0 as usize];
         if place.load(Ordering::Relaxed) != old {
@@ -152,7 +174,7 @@ impl Room {
         let queue = self.queue_of(slot);
         let id = self
             .segments
-            .open(slot.0, queue, generation, reserve)
+            .open(slot.0, queue, generation, claim)
             .ok_or(NoSegment)?;
         self.note_opened(id, Queue::from_index(queue));
         // Release: pairs with the Acquire in `allocate`: the header is ready.
@@ -238,8 +260,8 @@ impl Room {
         let _opening = lock(&self.opening);
         self.flushed_seconds
             .store(now.unix_seconds(), Ordering::Relaxed);
-        self.flushed_some.store(true, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `is_flushed`, so that who is answered after the flush
+        self.gone.fetch_or(FLUSHED, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `may_be_gone`, so that who is answered after the flush
         // sees it.
         self.generation.fetch_add(1, Ordering::Release);
         self.seal_all_held(|_| true);
@@ -252,15 +274,35 @@ impl Room {
         now.unix_seconds().abs_diff(flushed) >= FLUSH_SETTLES_SECONDS
     }
 
-    /// Whether what lies at `reference` was written before the last flush.
+    /// Whether anything in the store may have been flushed or cleared.
     #[inline]
+    pub(crate) fn may_be_gone(&self) -> bool {
+        // Acquire: pairs with the Release in `flush` and in `note_cleared`.
+        self.gone.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether what lies at `reference` was written before the last flush.
     pub(crate) fn is_flushed(&self, reference: u64) -> bool {
         // Acquire: pairs with the Release in `flush`.
-        self.flushed_some.load(Ordering::Acquire)
+        self.gone.load(Ordering::Acquire) & FLUSHED != 0
             && self
                 .segments
                 .segment_of(reference)
                 .is_some_and(|id| self.is_old(id))
+    }
+
+    /// Notes whether items may be of an older incarnation of their slice.
+    pub(crate) fn note_cleared(&self, are_some: bool) {
+        // Release: pairs with the Acquire in `may_be_gone`.
+        match are_some {
+            true => self.gone.fetch_or(CLEARED, Ordering::Release),
+            false => self.gone.fetch_and(!CLEARED, Ordering::Release),
+        };
+    }
+
+    /// Whether they may be.
+    pub(crate) fn may_be_cleared(&self) -> bool {
+        self.gone.load(Ordering::Relaxed) & CLEARED != 0
     }
 
     /// Whether a segment is of an older generation.
@@ -275,14 +317,14 @@ impl Room {
     /// Continues the counting of a restored store.
     pub(crate) fn set_generation(&self, generation: u32) {
         self.generation.store(generation, Ordering::Relaxed);
-        self.flushed_some.store(true, Ordering::Relaxed);
+        self.gone.fetch_or(FLUSHED, Ordering::Relaxed);
     }
 
     /// Notes that a look at every segment found none of a generation before `generation`.
     pub(crate) fn none_is_old(&self, generation: u32) {
         let _opening = lock(&self.opening);
         if self.generation() == generation {
-            self.flushed_some.store(false, Ordering::Relaxed);
+            self.gone.fetch_and(!FLUSHED, Ordering::Relaxed);
         }
     }
 

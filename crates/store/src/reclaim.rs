@@ -17,7 +17,7 @@
 
 use std::{thread, time::Duration};
 
-use curtail_segments::{SegmentId, State};
+use curtail_segments::{SegmentClaim, SegmentId, State};
 use curtail_table::{Locked, Reference};
 use curtail_types::{KeyHash, Now};
 
@@ -28,6 +28,7 @@ use crate::{
     item::{Kind, Meta},
     large_values::{copy_head, give_up, owner_of_tail},
     open_segments::{NoSegment, RESERVE},
+    slice_eviction::DropFate,
     store::{Found, Items, Presence},
     sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, lock, try_lock},
 };
@@ -65,6 +66,9 @@ const ASSIST_ITEMS: [usize; 2] = [4, 16];
 /// Turns of work that one write does at most before it is refused.
 const DIRECT_TURNS_MAX: usize = 4096;
 
+/// The same for a write that may not evict anything.
+const GATHER_TURNS_MAX: usize = 16;
+
 /// How often a write that needs room yields to those who work at it, before it sleeps.
 const YIELDS_MAX: usize = 64;
 
@@ -100,7 +104,7 @@ enum Purpose {
 
 /// A segment being drained.
 #[derive(Debug)]
-struct Drain {
+pub(crate) struct Drain {
     id: SegmentId,
     queue: Queue,
     purpose: Purpose,
@@ -110,6 +114,23 @@ struct Drain {
     kept_words: usize,
     /// Whether at least half must go, whatever was read.
     must_give: bool,
+    /// Whether items stay in it that wait for the machines of their slices.
+    is_left: bool,
+}
+
+impl Drain {
+    /// What becomes of a live item with this mark at the drain's offset.
+    fn fate(&self, mark: u8) -> Fate {
+        let must_go = self.must_give && !eviction::may_keep(mark, self.offset, self.kept_words);
+        match self.purpose {
+            Purpose::Evict if must_go => Fate::Drop,
+            Purpose::Evict => eviction::fate(self.queue, mark),
+            Purpose::Compact => Fate::Keep {
+                queue: self.queue,
+                mark,
+            },
+        }
+    }
 }
 
 /// A walk over all headers, a few at a time.
@@ -153,7 +174,9 @@ impl Store {
         self.tick(now);
         writer.note_cas();
         self.follow_budget();
+        self.follow_promises();
         self.segments().release(2);
+        self.sweep(writer, now);
         let items_max = items_max.clamp(1, ITEMS_A_TURN);
         if let Some(id) = self.scan_now_and_then(now)
             && self.segments().take_sealed(id)
@@ -182,9 +205,16 @@ impl Store {
             self.segments().set_resident_max(allowed);
             let bytes = allowed * self.segments().segment_bytes();
             self.room.eviction.set_item_bytes(bytes as u64);
-            let low_water = RESERVE + (allowed / 128).clamp(2, 64);
-            self.reclaim.low_water.store(low_water, Ordering::Relaxed);
+            self.follow_low_water();
         }
+    }
+
+    /// Below how many available segments more are made: on a node so many that a promise can be
+    /// made.
+    pub(crate) fn follow_low_water(&self) {
+        let allowed = self.reclaim.segments_allowed.load(Ordering::Relaxed);
+        let low_water = RESERVE + (allowed / 128).clamp(2, 64) + self.segments_to_promise();
+        self.reclaim.low_water.store(low_water, Ordering::Relaxed);
     }
 
     /// A little work after a write, when less is free than should be.
@@ -215,7 +245,12 @@ impl Store {
             return false;
         }
         let mut yields = 0;
-        for _ in 0..DIRECT_TURNS_MAX {
+        // Who may not evict waits for no more than what gathering makes at once.
+        let turns_max = match self.evicts_for(writer) || !self.config().evict {
+            true => DIRECT_TURNS_MAX,
+            false => GATHER_TURNS_MAX,
+        };
+        for _ in 0..turns_max {
             if self.segments().available() >= wanted {
                 return true;
             }
@@ -230,7 +265,7 @@ impl Store {
                 Progress::Nothing => {
                     // What is left may be in open segments. Without eviction sealing them gains
                     // nothing.
-                    if !self.config().evict || self.room.seal_all() == 0 {
+                    if !self.evicts_for(writer) || self.room.seal_all() == 0 {
                         return false;
                     }
                 }
@@ -248,6 +283,18 @@ impl Store {
         items_max: usize,
         wanted: usize,
     ) -> Progress {
+        let evicts = self.evicts_for(writer);
+        self.drain_on(writer, now, items_max, || self.choose(now, wanted, evicts))
+    }
+
+    /// The same of the drain under way or of the one that `choose` gives.
+    pub(crate) fn drain_on(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        items_max: usize,
+        choose: impl FnOnce() -> Option<Drain>,
+    ) -> Progress {
         for turn in 0..DRAINS {
             let index = (writer.group() + turn) % DRAINS;
             let Some(mut drain) = try_lock(&self.reclaim.drains[index]) else {
@@ -262,7 +309,7 @@ impl Store {
                 }
             }
             if drain.is_none() {
-                *drain = self.choose(now, wanted);
+                *drain = choose();
             }
             return self.advance(writer, now, &mut drain, items_max);
         }
@@ -282,7 +329,10 @@ impl Store {
         match self.walk(writer, now, drain, items_max) {
             Walked::Partly(items) => Progress::Worked(items),
             Walked::Whole(items) => {
-                self.segments().retire(drain.id);
+                match drain.is_left {
+                    true => self.segments().enqueue(drain.id, drain.queue as usize),
+                    false => _ = self.segments().retire(drain.id),
+                }
                 if drain.purpose == Purpose::Evict && drain.queue == Queue::Main {
                     let words = self.segments().segment_words();
                     lock(&self.reclaim.scans).note(words, drain.kept_words);
@@ -293,7 +343,7 @@ impl Store {
             Walked::Stuck => {
                 self.segments().enqueue(drain.id, drain.queue as usize);
                 *slot = None;
-                if !self.config().evict {
+                if !self.evicts_for(writer) {
                     return Progress::Nothing;
                 }
                 // What cannot be gathered for want of room has to give way to eviction.
@@ -319,7 +369,7 @@ impl Store {
     // ---- choosing ----
 
     /// The next segment to drain, taken out of its queue, if less is available than should be.
-    fn choose(&self, now: Now, wanted: usize) -> Option<Drain> {
+    fn choose(&self, now: Now, wanted: usize, evicts: bool) -> Option<Drain> {
         let available = self.segments().available();
         let is_urgent = available < wanted.max(RESERVE + 1);
         let wanted = wanted.max(self.reclaim.low_water.load(Ordering::Relaxed));
@@ -339,7 +389,7 @@ impl Store {
             return None;
         }
         let is_much_dead = self.is_much_dead();
-        if self.should_gather(is_much_dead, is_urgent)
+        if self.should_gather(is_much_dead, is_urgent, evicts)
             && let Some(id) = self.sparsest()
             && self.segments().take_sealed(id)
         {
@@ -350,7 +400,7 @@ impl Store {
             rests.store(REST_TURNS, Ordering::Relaxed);
             return None;
         }
-        if !self.config().evict {
+        if !evicts {
             return None;
         }
         self.choose_victim()
@@ -360,9 +410,9 @@ impl Store {
     /// gains little by itself, and a store that preferred it always might never evict. So the two
     /// take turns; but nothing live is evicted while much of the memory is dead, unless somebody
     /// waits for room and gathering has not gained any for a long time.
-    fn should_gather(&self, is_much_dead: bool, is_urgent: bool) -> bool {
+    fn should_gather(&self, is_much_dead: bool, is_urgent: bool, evicts: bool) -> bool {
         let was_gathered = self.reclaim.was_gathered.swap(false, Ordering::Relaxed);
-        if !self.config().evict {
+        if !evicts {
             return true;
         }
         let available = self.segments().available();
@@ -389,7 +439,7 @@ impl Store {
     }
 
     /// The next segment that the policy gives up.
-    fn choose_victim(&self) -> Option<Drain> {
+    pub(crate) fn choose_victim(&self) -> Option<Drain> {
         let policy = &self.room.eviction;
         let (small, main) = (
             self.room.queue_bytes(Queue::Small),
@@ -436,6 +486,7 @@ impl Store {
             end: self.segments().filled_words(id),
             kept_words: 0,
             must_give: false,
+            is_left: false,
         }
     }
 
@@ -451,17 +502,17 @@ impl Store {
         if rests {
             return None;
         }
-        self.scan(scan, now, self.room.is_flush_settled(now))
+        self.scan_headers(scan, now, self.room.is_flush_settled(now))
     }
 
     /// Looks at the next headers for a segment whose items are all expired or flushed.
     fn scan_for_gone(&self, now: Now) -> Option<SegmentId> {
-        self.scan(try_lock(&self.reclaim.scan)?, now, true)
+        self.scan_headers(try_lock(&self.reclaim.scan)?, now, true)
     }
 
     /// Looks at the next headers, to the end of the walk at most. Flushed segments count as gone
     /// if `flushed_too`.
-    fn scan(
+    fn scan_headers(
         &self,
         mut scan: MutexGuard<'_, Scan>,
         now: Now,
@@ -501,7 +552,8 @@ impl Store {
     /// The sparsest of the next sealed segments that is worth gathering.
     fn sparsest(&self) -> Option<SegmentId> {
         let last = self.segments().used_max() as usize;
-        let is_thorough = !self.config().evict || self.is_much_dead();
+        let is_node = self.slices.get().is_some();
+        let is_thorough = is_node || !self.config().evict || self.is_much_dead();
         let looks = match is_thorough {
             true => SPARSE_HEADERS_MAX,
             false => SCAN_HEADERS,
@@ -522,7 +574,13 @@ impl Store {
         let capacity = self.segments().segment_words();
         let live = self.segments().live_words(id);
         let dead = self.segments().filled_words(id).saturating_sub(live);
+        let counts_little = match self.slices.get() {
+            // What other nodes have evicted lies scattered: no eviction here would gather it.
+            Some(_) => eviction::is_worth_gathering(dead, capacity),
+            None => false,
+        };
         eviction::is_sparse(live, capacity)
+            || counts_little
             || (!self.config().evict && eviction::is_worth_compacting(dead, capacity))
     }
 
@@ -606,21 +664,26 @@ impl Store {
         }
         let mark = locked.mark(position);
         let is_kept = drain.purpose == Purpose::Evict && self.is_kept(hash);
-        let fate = match drain.purpose {
-            Purpose::Evict if is_kept => Fate::Keep {
+        let fate = match is_kept {
+            true => Fate::Keep {
                 queue: Queue::Main,
                 mark,
             },
-            Purpose::Evict
-                if drain.must_give && !eviction::may_keep(mark, drain.offset, drain.kept_words) =>
-            {
-                Fate::Drop
-            }
-            Purpose::Evict => eviction::fate(drain.queue, mark),
-            Purpose::Compact => Fate::Keep {
-                queue: drain.queue,
-                mark,
+            false => drain.fate(mark),
+        };
+        let fate = match fate {
+            Fate::Drop => match self.drop_fate(hash, head, mark) {
+                DropFate::Drop => Fate::Drop,
+                DropFate::Waits => {
+                    drain.is_left = true;
+                    return Ok(());
+                }
+                DropFate::Stays => Fate::Keep {
+                    queue: drain.queue,
+                    mark,
+                },
             },
+            kept => kept,
         };
         match fate {
             Fate::Drop => {
@@ -633,7 +696,7 @@ impl Store {
                 drain.kept_words += found.meta.words();
                 let moved = self.relocate(writer, now, &mut locked, found, queue, mark, tail);
                 match (moved, drain.purpose) {
-                    (Err(NoSegment), Purpose::Evict) if !is_kept => {
+                    (Err(NoSegment), Purpose::Evict) if !is_kept && self.may_drop(head) => {
                         self.evict(writer, now, &mut locked, found);
                         Ok(())
                     }
@@ -643,7 +706,13 @@ impl Store {
         }
     }
 
-    fn evict(&self, writer: &mut Writer, now: Now, locked: &mut Locked<'_, Items>, found: Found) {
+    pub(crate) fn evict(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        locked: &mut Locked<'_, Items>,
+        found: Found,
+    ) {
         self.note_evicted(writer, now, &found);
         writer.count(Count::Evictions);
         if !found.meta.fetched() {
@@ -654,7 +723,7 @@ impl Store {
 
     /// Moves a locked item (with `tail`, the tail of a large one and its head) to another segment.
     #[allow(clippy::too_many_arguments)] // the decision and its subject, passed through once
-    fn relocate(
+    pub(crate) fn relocate(
         &self,
         writer: &Writer,
         now: Now,
@@ -666,12 +735,14 @@ impl Store {
     ) -> Result<(), NoSegment> {
         let expiry = self.item(found.reference).extension(found.meta).expiry;
         let slot = self.room.slot(writer.group(), queue, expiry, now);
-        let new = self.room.allocate(slot, found.meta.words(), expiry, 0)?;
+        let new = self
+            .room
+            .allocate(slot, found.meta.words(), expiry, SegmentClaim::Any)?;
         let new_tail = match tail {
             None => None,
             Some(old) => {
                 let words = self.item(old).meta().words();
-                match self.room.allocate(slot, words, expiry, 0) {
+                match self.room.allocate(slot, words, expiry, SegmentClaim::Any) {
                     Ok(allocation) => Some((old, words, allocation)),
                     Err(NoSegment) => {
                         give_up(self.segments(), new);
@@ -681,7 +752,7 @@ impl Store {
             }
         };
         // A flush between the check and the allocation would let the item survive it.
-        if self.room.is_flushed(found.reference) {
+        if self.is_flushed(found.reference) {
             for allocation in [Some(new), new_tail.map(|(.., tail)| tail)]
                 .into_iter()
                 .flatten()

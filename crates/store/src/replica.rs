@@ -6,12 +6,18 @@
 //! the others answer the value, so keys that are shared are *kept*: their items move on whenever a
 //! segment is given up.
 
-use curtail_types::{Cas, Delete, Exptime, Get, Key, KeyHash, Now, Set, SetOutcome};
+use curtail_table::Locked;
+use curtail_types::{Cas, Delete, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetOutcome};
 
 use crate::{
-    Store, Writer,
+    COPY_BYTES_MAX, Store, Writer,
+    counters::Count,
+    item::{Extension, Meta},
+    large_values::{Chain, Plan},
+    slices::Slices,
+    store::Items,
     sync::{AtomicU32, Ordering},
-    write::ChangeContext,
+    write::{ChangeContext, Fresh, Need, Taker, Terms},
 };
 
 /// All there is to an item but its key and its value.
@@ -39,8 +45,14 @@ pub(crate) struct Kept {
 /// is kept for their sake when memory is short.
 const COUNTS: usize = 1 << 16;
 
+/// Attempts to store a promised item, each after the last lacked something.
+const PUT_ATTEMPTS_MAX: usize = 8;
+
+/// Slots that the index grows by at least when it has to.
+const SLOTS_MORE: usize = 1024;
+
 /// The plainest look at an item: it changes nothing, and gives nobody a right.
-const LOOK: Get = Get {
+pub(crate) const LOOK: Get = Get {
     touch: None,
     vivify: None,
     recache: None,
@@ -104,6 +116,7 @@ impl Store {
             key,
             hash,
             locked,
+            taker: Taker::Writer,
         };
         let found = self.find_present(&mut context)?;
         Some(self.item(found.reference).cas())
@@ -145,6 +158,157 @@ impl Store {
                 won: status.contended || status.won,
             }
         })
+    }
+
+    /// The version of the item of `key`, and its [bytes](Self::item_bytes).
+    pub fn item_bytes_of(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+    ) -> Option<(Cas, u32)> {
+        self.get(writer, now, key, hash, &LOOK, |view| {
+            let bytes = Self::item_bytes(key.bytes().len(), view.value_bytes());
+            (view.status().cas, bytes)
+        })
+    }
+
+    /// Puts an item in the place of whatever is there, under its version, also if that is a later
+    /// one. It uses up `room` bytes of what `account` was [promised](Self::promise); false, and
+    /// nothing is changed, if that is less. The same version again changes nothing.
+    #[allow(clippy::too_many_arguments)] // the change's parts, passed through once
+    pub fn put_promised(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        (image, value): (&Image, &[u8]),
+        account: u16,
+        room: u32,
+    ) -> bool {
+        let has = |slices: &Slices| slices.promises.has(account, room);
+        self.slices.get().is_some_and(has)
+            && self.put(writer, now, (key, hash), image, value)
+            && self.take_promised(account, room)
+    }
+
+    /// Stores an item in room that is kept for it; false only if neither memory nor index may grow
+    /// any more, whatever the limit.
+    fn put(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        (key, hash): (Key<'_>, KeyHash),
+        image: &Image,
+        value: &[u8],
+    ) -> bool {
+        self.tick(now);
+        let terms = Terms {
+            extension: Extension {
+                expiry: Expiry::from_bits(image.expiry),
+                flags: image.flags,
+            },
+            stale: image.stale,
+            won: image.won,
+        };
+        let mut large = None;
+        let mut needs_slot = false;
+        for _ in 0..PUT_ATTEMPTS_MAX {
+            let Some(locked) = self.lock_to_put(hash, needs_slot) else {
+                return false;
+            };
+            let mut context = ChangeContext {
+                writer,
+                now,
+                key,
+                hash,
+                locked,
+                taker: Taker::Promised,
+            };
+            let found = self.find_present(&mut context);
+            if found.is_some_and(|found| self.item(found.reference).cas() == image.cas) {
+                return true;
+            }
+            let put = if value.len() <= COPY_BYTES_MAX {
+                let fresh = Fresh {
+                    cas: image.cas,
+                    extension: terms.extension,
+                    stale: terms.stale,
+                    won: terms.won,
+                    keep_access: None,
+                };
+                let stored = self.store_small(&mut context, found, fresh, value);
+                stored.map(|_| context.writer.count(Count::ItemsTotal))
+            } else if let Some((chain, meta)) = &large {
+                self.publish_chain(&mut context, (chain, *meta), found, (image.cas, terms))
+            } else {
+                Err(Need::Room)
+            };
+            drop(context);
+            match put {
+                Ok(()) => {
+                    if let Some((chain, _)) = large {
+                        chain.published();
+                    }
+                    return true;
+                }
+                Err(Need::Slot) => needs_slot = true,
+                Err(Need::Again) => {}
+                // The value is written outside the lock.
+                Err(Need::Room) => {
+                    let chain = self.promised_chain(now, (key, hash), terms, value);
+                    if chain.is_none() || large.is_some() {
+                        return false;
+                    }
+                    large = chain;
+                }
+            }
+        }
+        false
+    }
+
+    /// Locks a key, with a free slot if one is needed, for which the index may grow beyond its
+    /// share.
+    fn lock_to_put(&self, hash: KeyHash, needs_slot: bool) -> Option<Locked<'_, Items>> {
+        if !needs_slot {
+            return Some(self.index.lock(hash));
+        }
+        let locked = self.index.lock_with_room(hash);
+        locked.ok().or_else(|| {
+            let slots = self.index.slots();
+            self.index.set_slots_max(slots + slots / 64 + SLOTS_MORE);
+            self.index.lock_with_room(hash).ok()
+        })
+    }
+
+    /// A large value in room that is kept for it, complete but for its version.
+    fn promised_chain(
+        &self,
+        now: Now,
+        (key, hash): (Key<'_>, KeyHash),
+        terms: Terms,
+        value: &[u8],
+    ) -> Option<(Chain, Meta)> {
+        if value.len() <= COPY_BYTES_MAX {
+            return None;
+        }
+        let plan = Plan::new(key, value.len(), self.segments());
+        let expiry = terms.extension.expiry;
+        let queue = self.queue_for(None, hash, value.len());
+        let slot = self.room.promised_slot(queue, expiry, now);
+        let chain = self.allocate_chain(slot, &plan, expiry, Taker::Promised);
+        let mut chain = chain.ok()?;
+        let mut written = 0;
+        while written < value.len() {
+            match chain.write(written, value.get(written..).unwrap_or_default()) {
+                0 => return None,
+                more => written += more,
+            }
+        }
+        let meta = chain.complete(key, hash);
+        Some((chain, meta))
     }
 
     /// Puts an item in the place of whatever is there, under its version.

@@ -45,6 +45,9 @@ const CHECKSUM: HashSeed = HashSeed([0x6375_7274_6169_6c2d, 0x736e_6170_7368_6f7
 /// Versions that writers may have given since they last noted one: a second of the clock.
 const CAS_MARGIN: u64 = HybridClock::TICKS_PER_SECOND << 16;
 
+/// Beside the version: hashes are made from route hashes.
+const BY_ROUTE: u64 = 1 << 32;
+
 const HEADER: usize = 10;
 const RECORD: usize = 9;
 
@@ -72,6 +75,8 @@ impl Store {
     /// or the file cannot be written.
     pub fn save(&self, path: &Path, now: Now) -> Result<(), StoreError> {
         self.tick(now);
+        // The file says nothing of slices.
+        self.finish_clears(&mut self.writer(WriterId(u16::MAX)), now);
         self.park_drains();
         self.room.seal_all();
         let records = self.records();
@@ -142,7 +147,7 @@ impl Store {
         let wall = HybridClock::new(WriterId(0), Cas(0)).next(now);
         let header: [u64; HEADER] = [
             MAGIC,
-            VERSION,
+            format_of(self.config()),
             seed[0],
             seed[1],
             self.last_cas().max(wall).0.saturating_add(CAS_MARGIN),
@@ -180,6 +185,10 @@ impl Store {
         let file = File::open(path).map_err(StoreError::File)?;
         let mut file = BufReader::with_capacity(1 << 16, file);
         let header: [u64; HEADER] = read_header(&mut file)?;
+        if header[1] != format_of(&config) {
+            let why = "it was saved by a node of a cluster, or this is one and it was not";
+            return Err(StoreError::Mismatch(why));
+        }
         let segment_bytes = checked_segment_bytes(&config, header[5])?;
         let config = StoreConfig {
             hash_seed: HashSeed([header[2], header[3]]),
@@ -301,6 +310,7 @@ impl Store {
         if meta.key_bytes() == 0 || !self.pieces_are_sound(reference, item) {
             return Err(StoreError::Corrupt("an item is malformed"));
         }
+        item.set_meta(meta.with_incarnation(0));
         let hash = self.index.resolver().key_hash(reference);
         let inserted = self
             .index
@@ -432,6 +442,13 @@ fn read_error(error: io::Error) -> StoreError {
     }
 }
 
+fn format_of(config: &StoreConfig) -> u64 {
+    match config.hash_by_route {
+        true => VERSION | BY_ROUTE,
+        false => VERSION,
+    }
+}
+
 fn read_header(file: &mut impl Read) -> Result<[u64; HEADER], StoreError> {
     let mut header = [0; HEADER];
     for word in &mut header[..2] {
@@ -440,7 +457,7 @@ fn read_header(file: &mut impl Read) -> Result<[u64; HEADER], StoreError> {
     if header[0] != MAGIC {
         return Err(StoreError::Corrupt("it is not a saved store"));
     }
-    if header[1] != VERSION {
+    if header[1] & !BY_ROUTE != VERSION {
         return Err(StoreError::Mismatch("it is of another format version"));
     }
     for word in &mut header[2..] {

@@ -9,10 +9,11 @@ use curtail_table::{
     Counters as IndexCounters, Hint, Index, IndexConfig, Locked, Position, Reference, Resolver,
     TableError,
 };
-use curtail_types::{Cas, Exptime, HashSeed, HybridClock, Key, KeyHash, Now, WriterId};
+use curtail_types::{Cas, Exptime, HybridClock, Key, KeyHash, Now, RouteHash, WriterId};
 
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
+    by_route::{KeyHasher, route_of},
     counters::{Count, Ledger, WriterCounters},
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     eviction_events::EvictionRecord,
@@ -22,6 +23,7 @@ use crate::{
     open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
+    slices::Slices,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     write::ChangeContext,
 };
@@ -40,6 +42,8 @@ pub struct Store {
     flush_at: AtomicU32,
     /// Keys that eviction passes by, if there ever were any.
     pub(crate) kept: OnceLock<Kept>,
+    /// What a node of a cluster knows of its slices; nothing on a server alone.
+    pub(crate) slices: OnceLock<Slices>,
 }
 
 /// What one worker brings to every call: its clock, its open segments and its counters.
@@ -49,6 +53,8 @@ pub struct Writer {
     clock: HybridClock,
     pub(crate) counters: Arc<WriterCounters>,
     pub(crate) evicted: EvictionRecord,
+    /// Whether its writes may evict for the room that they need.
+    pub(crate) evicts_freely: bool,
 }
 
 impl Writer {
@@ -59,6 +65,12 @@ impl Writer {
 
     pub(crate) fn group(&self) -> usize {
         self.id.0 as usize
+    }
+
+    /// Whether its writes may evict for the room that they need, as at first. If not, a write
+    /// without room changes nothing and ends as out of memory.
+    pub fn evict_freely(&mut self, may_evict: bool) {
+        self.evicts_freely = may_evict;
     }
 
     #[inline]
@@ -104,7 +116,7 @@ const CAS_LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 #[derive(Debug)]
 pub(crate) struct Items {
     pub(crate) segments: Arc<Segments>,
-    seed: HashSeed,
+    hasher: KeyHasher,
 }
 
 impl Items {
@@ -121,12 +133,20 @@ impl Items {
         if meta.key_bytes() <= SHORT_KEY {
             let mut key = [0; SHORT_KEY];
             let length = item.copy_key(meta, &mut key);
-            self.seed.hash(&key[..length])
+            self.hasher.hash(&key[..length])
         } else {
             let mut key = [0; 256];
             let length = item.copy_key(meta, &mut key);
-            self.seed.hash(&key[..length])
+            self.hasher.hash(&key[..length])
         }
+    }
+
+    /// The route hash of the key at `reference`.
+    pub(crate) fn route(&self, reference: u64) -> RouteHash {
+        let item = self.item(reference);
+        let mut key = [0; 256];
+        let length = item.copy_key(item.meta(), &mut key);
+        route_of(&key[..length])
     }
 }
 
@@ -231,7 +251,7 @@ impl Store {
         let segments = Arc::new(segments);
         let items = Items {
             segments: Arc::clone(&segments),
-            seed: config.hash_seed,
+            hasher: KeyHasher::new(&config),
         };
         let slots_max = index_slots_max(limit);
         let index = Index::new(
@@ -262,6 +282,7 @@ impl Store {
             accounted: AtomicI64::new(0),
             flush_at: AtomicU32::new(0),
             kept: OnceLock::new(),
+            slices: OnceLock::new(),
             config,
         };
         store.set_limits(limit);
@@ -280,13 +301,19 @@ impl Store {
             clock: HybridClock::new(id, self.config.cas_floor.max(self.ledger.last_cas())),
             counters: self.ledger.register(),
             evicted: EvictionRecord::default(),
+            evicts_freely: true,
         }
     }
 
     /// The hash of `key`, computed once per request and passed to every other call.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        self.config.hash_seed.hash(key)
+        self.hasher().hash(key)
+    }
+
+    #[inline]
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.index.resolver().hasher
     }
 
     /// First stage of a batch: asks the memory for both buckets of `hash`.
@@ -418,11 +445,22 @@ impl Store {
     pub(crate) fn presence(&self, reference: u64, extension: Extension, now: Now) -> Presence {
         if extension.expiry.is_past(now) {
             Presence::Expired
-        } else if self.room.is_flushed(reference) {
+        } else if self.is_flushed(reference) {
             Presence::Flushed
         } else {
             Presence::Here
         }
+    }
+
+    /// Whether what lies at `reference` was flushed, with everything or with its slice.
+    #[inline]
+    pub(crate) fn is_flushed(&self, reference: u64) -> bool {
+        self.room.may_be_gone() && self.is_flushed_or_cleared(reference)
+    }
+
+    #[inline(never)]
+    fn is_flushed_or_cleared(&self, reference: u64) -> bool {
+        self.room.is_flushed(reference) || self.is_cleared(reference)
     }
 
     pub(crate) fn remove_gone(

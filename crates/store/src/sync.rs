@@ -5,7 +5,7 @@
 
 pub(crate) use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock,
-    atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 /// Locks a mutex whose data cannot be left half-changed by a panic.

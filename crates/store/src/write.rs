@@ -5,6 +5,7 @@
 //! nothing. Larger ones are written outside the lock into words that nobody else sees, and
 //! published under it.
 
+use curtail_segments::SegmentClaim;
 use curtail_table::Locked;
 use curtail_types::{Cas, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetMode, SetOutcome};
 
@@ -14,8 +15,9 @@ use crate::{
     eviction::Queue,
     item::{Extension, Kind, Meta},
     large_values::{Chain, Plan, Value, give_up},
-    open_segments::{NoSegment, RESERVE},
+    open_segments::{NoSegment, RESERVE, Slot},
     reclaim::ITEMS_A_TURN,
+    slices::SliceBug,
     store::{Found, Items},
     ttl_buckets::expiry_note,
 };
@@ -27,6 +29,25 @@ pub(crate) struct ChangeContext<'a, 'i> {
     pub(crate) key: Key<'a>,
     pub(crate) hash: KeyHash,
     pub(crate) locked: Locked<'i, Items>,
+    pub(crate) taker: Taker,
+}
+
+/// Whose room an item takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Taker {
+    /// That of anybody who writes.
+    Writer,
+    /// What was promised.
+    Promised,
+}
+
+impl Taker {
+    pub(crate) fn claim(self) -> SegmentClaim {
+        match self {
+            Self::Writer => SegmentClaim::Beyond(RESERVE),
+            Self::Promised => SegmentClaim::Kept,
+        }
+    }
 }
 
 impl ChangeContext<'_, '_> {
@@ -81,10 +102,10 @@ enum Judged {
 
 /// Under which terms a value is stored.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
-    extension: Extension,
-    stale: bool,
-    won: bool,
+pub(crate) struct Terms {
+    pub(crate) extension: Extension,
+    pub(crate) stale: bool,
+    pub(crate) won: bool,
 }
 
 /// How an attempt of a small write ended.
@@ -148,6 +169,7 @@ impl Store {
                 key,
                 hash,
                 locked,
+                taker: Taker::Writer,
             };
             attempt(&mut context, is_last)
         };
@@ -291,9 +313,10 @@ impl Store {
             key,
             hash,
             locked,
+            taker,
         } = context;
         let expiry = fresh.extension.expiry;
-        let meta = fresh.meta(*key, value, *now);
+        let meta = self.in_slice(fresh.meta(*key, value, *now), *key);
         if let Some(old) = old
             && self.fits_in_place(*now, old, meta, expiry)
         {
@@ -308,13 +331,13 @@ impl Store {
             return Err(Need::Slot);
         }
         let queue = self.queue_for(old, *hash, meta.words() * 8);
-        let slot = self.room.slot(writer.group(), queue, expiry, *now);
+        let slot = self.slot_for(writer, *taker, queue, expiry, *now);
         let allocation = self
             .room
-            .allocate(slot, meta.words(), expiry, RESERVE)
+            .allocate(slot, meta.words(), expiry, taker.claim())
             .map_err(|NoSegment| Need::Room)?;
         // A flush between finding the old item and allocating would let its value survive.
-        if old.is_some_and(|old| self.room.is_flushed(old.reference)) {
+        if old.is_some_and(|old| self.is_flushed(old.reference)) {
             give_up(self.segments(), allocation);
             return Err(Need::Again);
         }
@@ -327,6 +350,25 @@ impl Store {
         }
         self.segments().finish(allocation);
         Ok(reference)
+    }
+
+    /// Where an item goes that is written for a taker.
+    #[inline]
+    pub(crate) fn slot_for(
+        &self,
+        writer: &Writer,
+        taker: Taker,
+        queue: Queue,
+        expiry: Expiry,
+        now: Now,
+    ) -> Slot {
+        match taker {
+            Taker::Writer => self.room.slot(writer.group(), queue, expiry, now),
+            Taker::Promised if self.plants(SliceBug::SharesSegments) => {
+                self.room.slot(writer.group(), queue, expiry, now)
+            }
+            Taker::Promised => self.room.promised_slot(queue, expiry, now),
+        }
     }
 
     /// The same in the place of an item, which it returns as it is afterwards.
@@ -473,7 +515,8 @@ impl Store {
     }
 
     /// A write that cannot be done. Like memcached, a plain `set` then removes what is there, so
-    /// that nobody reads an old value after a newer write was seen to fail.
+    /// that nobody reads an old value after a newer write was seen to fail. Whoever may not evict
+    /// for it has not heard the last of it: then nothing changes.
     #[cold]
     pub(crate) fn refuse(
         &self,
@@ -487,6 +530,9 @@ impl Store {
             SetOutcome::TooLarge => Count::TooLarge,
             _ => Count::NoMemory,
         });
+        if outcome == SetOutcome::OutOfMemory && !writer.evicts_freely {
+            return outcome;
+        }
         if set.mode == SetMode::Set && set.compare.is_none() {
             let mut locked = self.index.lock(hash);
             if let Some(found) = self.find(&mut locked, key) {
@@ -541,7 +587,8 @@ impl Store {
         let expiry = set.exptime.expiry(now);
         let queue = self.queue_for(None, hash, value_bytes);
         for _ in 0..ATTEMPTS_MAX {
-            if let Ok(chain) = self.allocate_chain(writer, now, &plan, expiry, queue) {
+            let slot = self.slot_for(writer, Taker::Writer, queue, expiry, now);
+            if let Ok(chain) = self.allocate_chain(slot, &plan, expiry, Taker::Writer) {
                 return Ok(Reservation::new(chain, key, hash, *set));
             }
             if !self.make_room(writer, now, plan.segments_max()) {
@@ -551,29 +598,49 @@ impl Store {
         Err(self.refuse(writer, key, hash, set, SetOutcome::OutOfMemory))
     }
 
-    fn allocate_chain(
+    pub(crate) fn allocate_chain(
         &self,
-        writer: &Writer,
-        now: Now,
+        slot: Slot,
         plan: &Plan,
         expiry: Expiry,
-        queue: Queue,
+        taker: Taker,
     ) -> Result<Chain, NoSegment> {
-        let slot = self.room.slot(writer.group(), queue, expiry, now);
-        let words = plan.inline_words();
-        let head = self
-            .room
-            .allocate_rest(slot, words, plan.head_words_least(), expiry)?;
+        let (words, claim) = (plan.inline_words(), taker.claim());
+        let head =
+            self.room
+                .allocate_rest(slot, words, plan.head_words_least(), (expiry, claim))?;
         let (wholes, tail_bytes) = plan.rest(head.words());
         let mut chain = Chain::new(self.segments(), plan, head);
         for _ in 0..wholes {
-            chain.add_whole(self.segments().take_whole(RESERVE).ok_or(NoSegment)?);
+            chain.add_whole(self.segments().take_whole(claim).ok_or(NoSegment)?);
         }
         if tail_bytes > 0 {
             let words = Plan::tail_words(tail_bytes);
-            chain.set_tail(self.room.allocate(slot, words, expiry, RESERVE)?);
+            chain.set_tail(self.room.allocate(slot, words, expiry, claim)?);
         }
         Ok(chain)
+    }
+
+    /// Makes a complete chain the item of the key that is locked.
+    pub(crate) fn publish_chain(
+        &self,
+        context: &mut ChangeContext<'_, '_>,
+        (chain, meta): (&Chain, Meta),
+        old: Option<Found>,
+        (cas, terms): (Cas, Terms),
+    ) -> Result<(), Need> {
+        let reference = chain.reference();
+        let item = self.item(reference);
+        item.set_word(0, cas.0);
+        item.set_extension(terms.extension);
+        let meta = meta.with_stale(terms.stale).with_won(terms.won);
+        let meta = self.in_slice(meta.with_access(context.now), context.key);
+        item.set_meta(meta);
+        chain.note_expiry(expiry_note(terms.extension.expiry));
+        self.publish(context.writer, &mut context.locked, old, reference)
+            .map_err(|_| Need::Slot)?;
+        context.writer.count(Count::ItemsTotal);
+        Ok(())
     }
 
     /// Publishes a value that was received completely. The versions and the mode are judged now.
@@ -589,7 +656,6 @@ impl Store {
             return self.join_large(writer, now, key, hash, &set, &value);
         }
         let meta = chain.complete(key, hash);
-        let reference = chain.reference();
         let outcome = self.with_room(writer, now, key, hash, |context, _| {
             let found = self.find_present(context);
             let terms = match self.judge(now, &set, found) {
@@ -599,15 +665,7 @@ impl Store {
             };
             let old_cas = found.map(|found| self.item(found.reference).cas());
             let cas = context.cas(set.new_cas, old_cas);
-            let item = self.item(reference);
-            item.set_word(0, cas.0);
-            item.set_extension(terms.extension);
-            let meta = meta.with_stale(terms.stale).with_won(terms.won);
-            item.set_meta(meta.with_access(now));
-            chain.note_expiry(expiry_note(terms.extension.expiry));
-            self.publish(context.writer, &mut context.locked, found, reference)
-                .map_err(|_| Need::Slot)?;
-            context.writer.count(Count::ItemsTotal);
+            self.publish_chain(context, (&chain, meta), found, (cas, terms))?;
             Ok(SetOutcome::Stored(cas))
         });
         match outcome {

@@ -32,8 +32,10 @@
 //! A writer does the same with locks: it computes the buckets, locks their stripes and looks
 //! whether the buckets are still the key's. From then on nobody can split them.
 
+use curtail_types::KeyHash;
+
 use crate::{
-    buckets::{Place, Resolver, SLOTS, reference_in},
+    buckets::{Place, Resolver, SLOTS},
     counters::{Counters, Event},
     error::Full,
     item_index::Index,
@@ -85,6 +87,8 @@ pub(crate) enum Bug {
     UncheckedRead,
     /// A writer does not look whether the buckets it locked are still the key's.
     UncheckedHold,
+    /// A walk says that it has visited a bucket after it has given the lock back.
+    LateWalk,
 }
 
 impl Tuning {
@@ -362,9 +366,9 @@ impl<R: Resolver, C: Locks> Index<R, C> {
 
     /// Moves an item between held buckets, with its count.
     pub(crate) fn relocate(&self, from: Place, to: Place) {
-        if to.bucket < from.bucket && self.walkers.load(Ordering::Relaxed) != 0 {
-            // The walker may have passed `to` and not yet reached `from` (see `walk.rs`).
-            crate::sync::lock(&self.moved).extend(reference_in(self.buckets.word(from)));
+        if to.bucket < from.bucket && self.walks.is_any() {
+            let hash = KeyHash(self.buckets.hash_at(from));
+            self.walks.note_move(from, to, hash);
         }
         self.buckets.relocate(from, to);
         let stripes = self.locks.stripes();

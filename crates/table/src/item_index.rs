@@ -4,6 +4,8 @@
 //! care: an item is reused only after `remove_if` changed the version of a stripe that the reader
 //! watches, and then the read is repeated. `buckets.rs` says what a slot holds.
 
+use std::sync::Arc;
+
 use curtail_memory::Pages;
 use curtail_types::KeyHash;
 
@@ -17,7 +19,8 @@ use crate::{
     error::{Full, NoRoom, TableError},
     locks::{Held, Locks, Stripes, VersionedSpin},
     search::Search,
-    sync::{AtomicU64, AtomicUsize, Mutex, Ordering, OwnLine},
+    sync::{AtomicU64, AtomicUsize, Ordering, OwnLine},
+    walk::Walks,
 };
 
 /// Slots per stripe unless told: docs/research/table.md compares.
@@ -72,10 +75,8 @@ pub struct Index<R: Resolver, C: Locks = VersionedSpin> {
     /// Roughly the number of items: the sum of the stripes' counts as last reported.
     pub(crate) published: OwnLine<AtomicU64>,
     pub(crate) tallies: Tallies,
-    /// Non-zero while somebody iterates; then moves to lower buckets are logged (`walk.rs`).
-    pub(crate) walkers: AtomicUsize,
-    pub(crate) moved: Mutex<Vec<Reference>>,
-    pub(crate) walk: Mutex<()>,
+    /// Those who visit every item are told of moves (`walk.rs`).
+    pub(crate) walks: Arc<Walks>,
 }
 
 impl<R: Resolver> Index<R> {
@@ -129,9 +130,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
             size: OwnLine(AtomicU64::new(Size::of(buckets).0)),
             published: OwnLine::default(),
             tallies: Tallies::default(),
-            walkers: AtomicUsize::new(0),
-            moved: Mutex::new(Vec::new()),
-            walk: Mutex::new(()),
+            walks: Arc::default(),
         };
         index.set_slots_max(config.slots_max);
         Ok(index)

@@ -31,3 +31,4 @@ pub use lock_kinds::{
 };
 pub use locks::{Locks, Stripes, VersionedSpin};
 pub use search::Search;
+pub use walk::Walk;

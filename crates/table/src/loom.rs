@@ -210,6 +210,80 @@ fn loom_insert_without_room_beside_split() {
     });
 }
 
+/// A walk while an item moves to the bucket that it has visited: it is not missed.
+fn walk_beside_displacement(bug: Option<Bug>) {
+    let index = Arc::new(table(2, 2, bug));
+    let moving = item(9, 1, 0);
+    fill(&index, 0, 1);
+    fill(&index, 1, 2);
+    // Of its two buckets the emptier one is taken: bucket 1.
+    insert(&index, moving).unwrap();
+    insert(&index, item(10, 1, 1)).unwrap();
+    let last = item(11, 1, 1);
+    let (inserted, is_seen) = beside(
+        &index,
+        move |index| insert(index, last),
+        move |index| {
+            let mut is_seen = false;
+            index.for_each(|seen| is_seen |= seen == moving);
+            is_seen
+        },
+    );
+    assert_eq!(inserted, Ok(true));
+    assert!(is_seen);
+}
+
+#[test]
+fn loom_walk_beside_displacement() {
+    explore(2, || walk_beside_displacement(None));
+}
+
+#[test]
+fn loom_catches_a_walk_that_is_late() {
+    assert!(is_caught(|| walk_beside_displacement(Some(Bug::LateWalk))));
+}
+
+/// Items are written with a number that is read under the key's lock; the number is raised, and a
+/// walk then removes those of the number before: nothing of it is left, whenever it was written.
+fn numbers_raised_beside_write(is_read_early: bool) {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+
+    let shared = Arc::new((table(2, 2, None), AtomicU64::new(1)));
+    let write = move |(index, number): &(Table, AtomicU64)| {
+        let early = number.load(Ordering::Acquire);
+        let mut locked = index.lock(Chosen.hash_of(item(1, 1, 0)));
+        let now = number.load(Ordering::Acquire);
+        let written = if is_read_early { early } else { now };
+        // Both have one hash: the number is in bits that are no part of it.
+        locked.insert(numbered(written)).unwrap();
+    };
+    let raise = |(index, number): &(Table, AtomicU64)| {
+        number.store(2, Ordering::Release);
+        let mut old = Vec::new();
+        index.for_each(|found| old.extend((found == numbered(1)).then_some(found)));
+        for found in old {
+            index.remove_if(Chosen.hash_of(found), found);
+        }
+    };
+    beside(&shared, write, raise);
+    shared.0.for_each(|found| assert_eq!(found, numbered(2)));
+}
+
+/// An item of one key, written with a number.
+fn numbered(number: u64) -> Reference {
+    Reference::new(item(1, 1, 0).get() | number << 36).unwrap()
+}
+
+#[test]
+fn loom_a_walk_leaves_nothing_of_before() {
+    explore(2, || numbers_raised_beside_write(false));
+}
+
+#[test]
+fn loom_catches_a_number_that_is_read_early() {
+    assert!(is_caught(|| numbers_raised_beside_write(true)));
+}
+
 /// A reader of an item that is removed sees it or misses it, and never again after it has missed;
 /// and whoever saw the removal (by joining) misses.
 #[test]

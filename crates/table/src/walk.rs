@@ -1,42 +1,145 @@
 //! Visiting every item while others write (CK-58).
 //!
-//! Buckets are visited in order, each copied under its lock. An item could escape by moving from a
-//! bucket not yet visited to one already visited; so while somebody walks, moves to a lower bucket
-//! are logged by whoever makes them, and the walk ends with the log. Every item that is in the
-//! table throughout is therefore visited at least once; one that moves may be visited twice.
+//! Buckets are visited in order, each under its lock. An item could escape by moving from a bucket
+//! not yet visited to one already visited; so whoever makes such a move leaves the item's hash with
+//! the walk, which ends with the buckets of those. Every item that is in the table throughout is
+//! therefore visited at least once; one that moves may be visited twice. A walk may rest for as
+//! long as it likes, and several may be under way.
 //!
-//! Why no move is missed: the walker announces itself before it locks its first bucket. A move to
-//! a bucket that it has visited happens under that bucket's lock, taken after the walker released
-//! it, so the mover sees the announcement.
+//! Why no move is missed: a walk raises its position past a bucket while it holds that bucket's
+//! lock, and a move holds the locks of both its buckets. If the walk has visited the lower bucket
+//! before the move, the mover sees a position past that bucket, for it took the lock afterwards. If
+//! it has not visited the higher bucket yet, the position is not past that one, and cannot become
+//! so while the mover holds the lock. So the mover leaves the hash exactly when it has to. The
+//! hash, not the reference: the item may be elsewhere in memory when its turn comes.
+
+use std::sync::Arc;
+
+use curtail_types::KeyHash;
 
 use crate::{
-    buckets::{Reference, Resolver, SLOTS, reference_in},
+    buckets::{Place, Reference, Resolver, SLOTS, matching, reference_in, tag_of},
+    cuckoo_table::Bug,
     item_index::Index,
     locks::{Held, Locks},
-    sync::{AtomicUsize, Ordering, lock},
+    sync::{AtomicUsize, Mutex, Ordering, lock},
 };
 
-impl<R: Resolver, C: Locks> Index<R, C> {
-    /// Calls `visit` for every item: each that is there throughout at least once, one that moves
-    /// perhaps twice. No lock is held during the call; one walk runs at a time.
-    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
-        let _alone = lock(&self.walk);
-        let announced = Announced::new(&self.walkers);
-        let mut references = Vec::with_capacity(SLOTS);
-        let mut bucket = 0;
-        while bucket < self.size().buckets() {
-            self.copy_bucket(bucket, &mut references);
-            references.drain(..).for_each(&mut visit);
-            bucket += 1;
-        }
-        drop(announced);
-        let moved = std::mem::take(&mut *lock(&self.moved));
-        moved.into_iter().for_each(visit);
+/// The walks under way.
+#[derive(Debug, Default)]
+pub(crate) struct Walks {
+    /// How many there are; looked at by every move.
+    count: AtomicUsize,
+    passes: Mutex<Vec<Arc<Pass>>>,
+}
+
+/// How far one walk is, for those who move items.
+#[derive(Debug, Default)]
+struct Pass {
+    /// The first bucket that is not visited yet.
+    next: AtomicUsize,
+    /// Items that were moved from behind `next` to before it.
+    moved: Mutex<Moved>,
+}
+
+#[derive(Debug, Default)]
+struct Moved {
+    hashes: Vec<KeyHash>,
+    /// There were too many: the walk has to begin again.
+    is_too_long: bool,
+}
+
+/// Hashes that are kept for one walk: half a MiB. A walk that rests while others move more begins
+/// again, which costs it time but never an item.
+const MOVED_MAX: usize = if cfg!(test) { 16 } else { 1 << 16 };
+
+/// A walk through a table; dropping it ends it.
+#[derive(Debug)]
+pub struct Walk {
+    pass: Arc<Pass>,
+    walks: Arc<Walks>,
+}
+
+impl Walks {
+    /// An item is moved between two buckets whose locks are held.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        // Whoever visits a bucket counted itself before it took the bucket's lock.
+        self.count.load(Ordering::Relaxed) != 0
     }
 
-    /// Visits the references in `buckets_max` buckets from `from` on: bounded work for listings.
-    /// Returns where to go on, or nothing at the end. An item that moves between two calls may be
-    /// missed or seen twice.
+    #[cold]
+    pub(crate) fn note_move(&self, from: Place, to: Place, hash: KeyHash) {
+        for pass in lock(&self.passes).iter() {
+            let next = pass.next.load(Ordering::Relaxed);
+            if to.bucket() < next && next <= from.bucket() {
+                let mut moved = lock(&pass.moved);
+                if moved.hashes.len() < MOVED_MAX {
+                    moved.hashes.push(hash);
+                } else {
+                    moved.is_too_long = true;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Walk {
+    fn drop(&mut self) {
+        lock(&self.walks.passes).retain(|pass| !Arc::ptr_eq(pass, &self.pass));
+        self.walks.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<R: Resolver, C: Locks> Index<R, C> {
+    /// Begins a walk: each item that is in the table from now until [`Index::walk_on`] has returned
+    /// false is visited at least once.
+    pub fn walk(&self) -> Walk {
+        let pass = Arc::new(Pass::default());
+        lock(&self.walks.passes).push(Arc::clone(&pass));
+        self.walks.count.fetch_add(1, Ordering::Relaxed);
+        let walks = Arc::clone(&self.walks);
+        Walk { pass, walks }
+    }
+
+    /// Visits the items of the next buckets, at most `buckets_max`; whether there is more. `visit`
+    /// is called under the bucket's lock: it must be short and leave the table alone.
+    pub fn walk_on(
+        &self,
+        walk: &mut Walk,
+        buckets_max: usize,
+        mut visit: impl FnMut(Reference),
+    ) -> bool {
+        let pass = &walk.pass;
+        if std::mem::take(&mut lock(&pass.moved).is_too_long) {
+            // What was moved before this will be visited in its bucket.
+            pass.next.store(0, Ordering::Relaxed);
+            lock(&pass.moved).hashes.clear();
+        }
+        for _ in 0..buckets_max {
+            let bucket = pass.next.load(Ordering::Relaxed);
+            if bucket < self.size().buckets() {
+                self.visit_bucket(bucket, &pass.next, &mut visit);
+                continue;
+            }
+            let Some(hash) = lock(&pass.moved).hashes.pop() else {
+                return false;
+            };
+            self.visit_pair(hash, &mut visit);
+        }
+        true
+    }
+
+    /// Calls `visit` for every item, under its bucket's lock: each that is there throughout at
+    /// least once, one that moves perhaps twice.
+    pub fn for_each(&self, mut visit: impl FnMut(Reference)) {
+        let mut walk = self.walk();
+        while self.walk_on(&mut walk, usize::MAX, &mut visit) {}
+    }
+
+    /// Visits the references in `buckets_max` buckets from `from` on, without a lock: bounded work
+    /// for listings. Returns where to go on, or nothing at the end. An item that moves between two
+    /// calls may be missed or seen twice.
     pub fn for_some(
         &self,
         from: usize,
@@ -47,32 +150,50 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         let buckets = self.size().buckets();
         let end = buckets.min(from.saturating_add(buckets_max));
         for bucket in from..end {
-            self.copy_bucket(bucket, &mut references);
+            let held = self.hold_bucket(bucket);
+            references.extend(self.references(bucket));
+            drop(held);
             references.drain(..).for_each(&mut visit);
         }
         (end < buckets).then_some(end)
     }
 
-    fn copy_bucket(&self, bucket: usize, references: &mut Vec<Reference>) {
+    fn visit_bucket(&self, bucket: usize, next: &AtomicUsize, visit: impl FnMut(Reference)) {
+        for reference in self.references(bucket) {
+            self.resolver().prefetch(reference);
+        }
+        let held = self.hold_bucket(bucket);
+        // Under the lock, see the head of this file.
+        let is_late = self.tuning.planted(Bug::LateWalk);
+        if !is_late {
+            next.store(bucket + 1, Ordering::Relaxed);
+        }
+        self.references(bucket).for_each(visit);
+        drop(held);
+        if is_late {
+            next.store(bucket + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Visits the items that may be those of `hash`.
+    fn visit_pair(&self, hash: KeyHash, mut visit: impl FnMut(Reference)) {
+        let held = self.hold(hash.0);
+        let tag = tag_of(hash);
+        for bucket in held.pair {
+            let words = self.buckets.line(bucket).iter();
+            words
+                .filter_map(|word| matching(word.load(Ordering::Relaxed), tag))
+                .for_each(&mut visit);
+        }
+    }
+
+    fn hold_bucket(&self, bucket: usize) -> Held<'_, C> {
         let stripe = self.locks.stripes().of_bucket(bucket);
-        let _held = Held::pair(&self.locks, [stripe, stripe]);
+        Held::pair(&self.locks, [stripe, stripe])
+    }
+
+    fn references(&self, bucket: usize) -> impl Iterator<Item = Reference> {
         let words = self.buckets.line(bucket).iter();
-        references.extend(words.filter_map(|word| reference_in(word.load(Ordering::Relaxed))));
-    }
-}
-
-/// Says that somebody walks, until dropped.
-struct Announced<'a>(&'a AtomicUsize);
-
-impl<'a> Announced<'a> {
-    fn new(walkers: &'a AtomicUsize) -> Self {
-        walkers.store(1, Ordering::Relaxed);
-        Self(walkers)
-    }
-}
-
-impl Drop for Announced<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Relaxed);
+        words.filter_map(|word| reference_in(word.load(Ordering::Relaxed)))
     }
 }

@@ -51,6 +51,19 @@ impl Operation {
     }
 }
 
+impl Operation {
+    /// The version that it gives instead of the next one of the clock, if it names one.
+    #[inline]
+    pub const fn new_cas(&self) -> Option<Cas> {
+        match self {
+            Self::Get(get) => get.new_cas,
+            Self::Set(set) => set.new_cas,
+            Self::Delete(delete) => delete.new_cas,
+            Self::Arithmetic(arithmetic) => arithmetic.new_cas,
+        }
+    }
+}
+
 /// Reads an item.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Get {

@@ -49,9 +49,8 @@ struct Told {
 /// A run during which keys move.
 struct Moving {
     told: Told,
-    /// Keys that the first node sent, and those of them that were asked for.
+    /// Keys that the first node sent.
     sent: u64,
-    asked: u64,
     /// How long keys moved while it was measured.
     moved: Duration,
     /// When all of them were in their place.
@@ -193,8 +192,7 @@ fn moving(binary: &Path, trial: &Trial, asked: &Asked, words: &[&str]) -> Result
     let after = Look::at(trial)?.numbers()?;
     Ok(Moving {
         told,
-        sent: after.sent + after.asked - before.sent - before.asked,
-        asked: after.asked - before.asked,
+        sent: after.sent - before.sent,
         moved,
         settled,
     })
@@ -211,7 +209,6 @@ struct Look(Connection);
 struct Numbers {
     moves: bool,
     sent: u64,
-    asked: u64,
 }
 
 impl Look {
@@ -227,7 +224,6 @@ impl Look {
             match name.as_str() {
                 "cluster_moves" => numbers.moves = number() > 0,
                 "cluster_keys_sent" => numbers.sent = number(),
-                "cluster_keys_asked" => numbers.asked = number(),
                 _ => {}
             }
         }
@@ -266,7 +262,7 @@ fn row(
         let ratio = run.told.p99.zip(quiet.p99);
         ratio.map_or("-".to_owned(), |(p99, quiet)| format!("{:.2}", p99 / quiet))
     });
-    let keys = moved(|run, _| format!("{} ({})", run.sent, run.asked));
+    let keys = moved(|run, _| run.sent.to_string());
     let moving = moved(|run, _| format!("{:.1} of {}", run.moved.as_secs_f64(), MOVING.as_secs()));
     [
         ("round", round.to_string()),
@@ -278,7 +274,7 @@ fn row(
         ("upper quartile", us(told.p99_upper)),
         ("longest, us", us(told.longest)),
         ("p99, times quiet", ratio),
-        ("keys that node 0 sent (asked for)", keys),
+        ("keys that node 0 sent", keys),
         ("moving, s", moving),
         (
             "settled in, s",

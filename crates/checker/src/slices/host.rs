@@ -136,6 +136,10 @@ impl ReplicaHost for ModelHost<'_> {
         self.execute(Label(request.ticket.0 as u8), request.key, version)
     }
 
+    fn stamp(&mut self, _: Ticket, _: Cas) {
+        // Models under SC, for which alone it matters, remove nothing.
+    }
+
     fn respond(&mut self, ticket: Ticket) {
         let label = Label(ticket.0 as u8);
         let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {
@@ -210,7 +214,7 @@ impl ReplicaHost for ModelHost<'_> {
         true
     }
 
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)> {
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
         self.node().items.get(&key).map(|item| (item.version, 1))
     }
 

@@ -295,6 +295,14 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("copies-loss", 2, 1)
     },
     SliceSetup {
+        operations: &[(Set, 0), (Set, 0)],
+        asked: 2,
+        suspects: false,
+        faults: SliceFaults { losses: 1, ..HEATS },
+        sees: ANSWERED | SHARED,
+        ..model("copies-loss-writers", 2, 1)
+    },
+    SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
         suspects: false,
         faults: SliceFaults {

@@ -154,11 +154,12 @@ impl SliceWorld {
 
     pub(super) fn seal(&mut self) {
         let asks = |parcel: &SliceParcel| {
-            use ReplicaMessage::{Room, RoomWanted};
-            matches!(
-                parcel.load,
-                Load::Message(RoomWanted { .. } | Room { .. }, _)
-            )
+            use ReplicaMessage::{Append, Room, RoomWanted};
+            match &parcel.load {
+                Load::Message(RoomWanted { .. } | Room { .. }, _) => true,
+                Load::Message(Append(append), _) => append.asked > 0,
+                _ => false,
+            }
         };
         if !self.parcels.iter().any(asks) {
             let is_numbered =

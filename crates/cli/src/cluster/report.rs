@@ -20,8 +20,18 @@ pub(super) struct Report {
     replicas: usize,
     lease_ms: u64,
     view: u32,
+    /// Whether slices are not where they shall be yet.
     moving: bool,
+    slices: Slices,
     nodes: Vec<Line>,
+}
+
+/// How many slices are how.
+#[derive(Debug, Serialize)]
+struct Slices {
+    all: u16,
+    under_replicated: u16,
+    catching_up: u16,
 }
 
 #[derive(Debug, Serialize)]
@@ -31,8 +41,10 @@ struct Line {
     clients: String,
     /// What the others take it for.
     membership: &'static str,
-    /// Whether keys are placed on it.
-    keys: &'static str,
+    /// Slices whose primary it is, that it has all of, and that it is sent.
+    primary: u16,
+    in_sync: u16,
+    catching_up: u16,
     process: Option<String>,
     pid: Option<u32>,
     /// Of a node that answers.
@@ -52,6 +64,7 @@ impl Report {
         ids.extend(roster.nodes().map(|(id, _)| id));
         ids.sort_unstable();
         ids.dedup();
+        let catching_up = ids.iter().map(|id| roster.share(*id).catching_up).sum();
         let process = |id: NodeId| processes.iter().find(|process| process.id == id.0);
         let lines = ids
             .into_iter()
@@ -62,14 +75,19 @@ impl Report {
             replicas: settings.replicas,
             lease_ms: settings.lease_ms,
             view: roster.number().0,
-            moving: roster.view().moves(),
+            moving: roster.slices().is_some() && !roster.is_settled(),
+            slices: Slices {
+                all: roster.slices().map_or(0, |slices| slices.slices()),
+                under_replicated: roster.under_replicated(),
+                catching_up,
+            },
             nodes: lines.collect(),
         }
     }
 }
 
 fn line(cluster: &ClusterFile, roster: &Roster, id: NodeId, process: Option<&Process>) -> Line {
-    let entry = cluster.entry(id);
+    let (entry, share) = (cluster.entry(id), roster.share(id));
     let node = roster.node(id);
     let name = node.map(|node| node.name.clone());
     let address = node.map(|node| node.addresses.clients.to_string());
@@ -83,36 +101,60 @@ fn line(cluster: &ClusterFile, roster: &Roster, id: NodeId, process: Option<&Pro
         name: name.unwrap_or_else(|| known(&|| Some(entry?.name.clone()))),
         clients,
         membership: roster.standing(id),
-        keys: roster.keys(id),
+        primary: share.primary,
+        in_sync: share.in_sync,
+        catching_up: share.catching_up,
         process: process.map(|process| process.state.clone()),
         pid: process.and_then(|process| process.pid),
     }
 }
 
+impl Report {
+    /// How the slices are, in a sentence.
+    fn placement(&self) -> String {
+        let Slices {
+            all,
+            under_replicated,
+            catching_up,
+        } = self.slices;
+        match all {
+            0 => return "the cluster is not formed yet".to_owned(),
+            _ if !self.moving => return format!("{all} slices, all where they shall be"),
+            _ => {}
+        }
+        format!(
+            "{all} slices, on their way to an even placement: {under_replicated} have fewer copies \
+             than they shall, {catching_up} copies are being made"
+        )
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let moving = if self.moving { ", keys are moving" } else { "" };
         writeln!(
             f,
-            "{}: view {}, model {}, replicas {}, lease {} ms{moving}",
+            "{}: view {}, model {}, replicas {}, lease {} ms",
             self.cluster, self.view, self.model, self.replicas, self.lease_ms
         )?;
+        writeln!(f, "{}", self.placement())?;
         writeln!(
             f,
-            "{:<4}{:<12}{:<24}{:<12}{:<8}process",
-            "id", "name", "clients", "membership", "keys"
+            "{:<4}{:<12}{:<24}{:<12}{:>8}{:>9}{:>9}  process",
+            "id", "name", "clients", "membership", "primary", "in sync", "coming"
         )?;
         for line in &self.nodes {
             let process = line.process.as_deref().unwrap_or("-");
             let pid = line.pid.map(|pid| format!(" (pid {pid})"));
             writeln!(
                 f,
-                "{:<4}{:<12}{:<24}{:<12}{:<8}{process}{}",
+                "{:<4}{:<12}{:<24}{:<12}{:>8}{:>9}{:>9}  {process}{}",
                 line.id,
                 line.name,
                 line.clients,
                 line.membership,
-                line.keys,
+                line.primary,
+                line.in_sync,
+                line.catching_up,
                 pid.unwrap_or_default()
             )?;
         }

@@ -40,7 +40,7 @@ pub(super) struct Options {
     /// Consistency of hot keys: lin (linearizable) or sc (sequentially consistent for each key)
     #[arg(long, value_name = "MODEL", default_value = "lin")]
     model: String,
-    /// Number of nodes that hold each key that is not hot
+    /// Number of nodes that hold each key
     #[arg(long, value_name = "NUM", default_value_t = 1)]
     replicas: usize,
     /// Memory limit of each node, in MiB
@@ -205,7 +205,7 @@ impl Trial {
         if self.greeted {
             return;
         }
-        let Ok(Some(stored)) = self.store.read() else {
+        let Ok(Some(stored)) = self.store.read_roster() else {
             return;
         };
         let running = self.nodes.iter().filter(|node| node.runs()).count();
@@ -214,7 +214,7 @@ impl Trial {
             port.is_ok_and(|port| TcpStream::connect(("127.0.0.1", port)).is_ok())
         };
         let mut nodes = self.nodes.iter().filter(|node| node.runs());
-        if stored.roster.view().live.len() < running || !nodes.all(connects) {
+        if stored.roster.record.serving().len() < running || !nodes.all(connects) {
             return;
         }
         self.greeted = true;

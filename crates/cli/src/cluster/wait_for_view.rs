@@ -6,35 +6,30 @@ use std::{
 };
 
 use anyhow::{bail, ensure};
-use curtail_membership::{ClusterFile, Incarnation, Roster};
+use curtail_membership::{ClusterFile, Incarnation, Node, Roster};
 use curtail_types::NodeId;
 
-/// Waits until keys are placed on every node that stays and none is on its way; says what is
-/// awaited whenever that changes.
+/// Waits until every slice is where it shall be; says what is awaited whenever that changes.
 pub(super) fn wait(cluster: &ClusterFile, patience: Duration) -> anyhow::Result<()> {
     until(cluster, patience, missing)?;
-    println!("keys are placed on every node that stays");
+    println!("every slice has its replicas, spread evenly over the nodes");
     Ok(())
 }
 
-/// The same, with a node among those that serve, in another life than the one given.
+/// The same, with a node among the members, in another life than the one given.
 pub(super) fn wait_for(
     cluster: &ClusterFile,
     (id, life): (NodeId, Option<Incarnation>),
     patience: Duration,
 ) -> anyhow::Result<()> {
     until(cluster, patience, |roster| {
-        let live = roster.view().live.contains(id);
-        match roster
-            .node(id)
-            .filter(|node| Some(node.incarnation) != life)
-        {
+        let is_new = |node: &&Node| Some(node.incarnation) != life;
+        match roster.node(id).filter(is_new) {
             None => Some("it has not joined yet".to_owned()),
-            Some(_) if !live => Some("it has joined and fetches the hot keys".to_owned()),
             Some(_) => missing(roster),
         }
     })?;
-    println!("it serves, and keys are placed on it");
+    println!("it serves, and has its share of the slices");
     Ok(())
 }
 
@@ -52,15 +47,31 @@ pub(super) fn wait_until_gone(
 
 /// What a settled cluster would have that this one lacks.
 fn missing(roster: &Roster) -> Option<String> {
-    let view = roster.view();
-    if view.moves() {
-        return Some("keys are moving".to_owned());
+    let slices = match roster.slices() {
+        None => return Some("the cluster is not formed yet".to_owned()),
+        Some(_) if roster.is_settled() => return None,
+        Some(slices) => slices,
+    };
+    let staying = roster.staying();
+    if staying.is_empty() {
+        return Some("all nodes leave".to_owned());
     }
-    if view.live.is_empty() {
-        return Some("no node is live".to_owned());
-    }
-    let staying = roster.members.staying();
-    (!staying.is_empty() && view.placed != staying).then(|| "keys are about to move".to_owned())
+    let waits = |(what, count): (&str, usize)| (count > 0).then(|| format!("{count} {what}"));
+    let few = usize::from(roster.under_replicated());
+    let behind = slices.rows();
+    let behind = behind.filter(|(_, row)| !row.catching_up().is_empty());
+    let on_leaving = slices.rows();
+    let on_leaving = on_leaving.filter(|(_, row)| !staying.contains_all(row.holders));
+    let told = [
+        ("have fewer copies than they shall", few),
+        ("are being copied", behind.count()),
+        ("are on nodes that leave", on_leaving.count()),
+    ];
+    let told: Vec<String> = told.into_iter().filter_map(waits).collect();
+    Some(match told.is_empty() {
+        true => "slices are about to move".to_owned(),
+        false => format!("of {} slices {}", slices.slices(), told.join(", ")),
+    })
 }
 
 fn until(
@@ -72,7 +83,7 @@ fn until(
     let mut store = cluster.open_store();
     let mut told = String::new();
     loop {
-        let Some(stored) = store.read()? else {
+        let Some(stored) = store.read_roster()? else {
             ensure!(start.elapsed() < patience, "no node has joined yet");
             thread::sleep(PAUSE);
             continue;
@@ -95,25 +106,67 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
-    use curtail_types::NodeSet;
+    use curtail_consistency::{
+        members::RecordChange,
+        placement_plan::wished_steps,
+        slice_view::{RowChange, RowStep},
+    };
+    use curtail_membership::{Addresses, Settings};
 
     use super::*;
 
+    fn after(roster: &Roster, change: &RecordChange, id: u8) -> Roster {
+        let address = ([127, 0, 0, 1], 1).into();
+        let own = Node {
+            name: format!("node{id}"),
+            addresses: Addresses {
+                clients: address,
+                links: address,
+            },
+            incarnation: Incarnation(u64::from(id) + 1),
+        };
+        roster.after(change, NodeId(id), &own).unwrap()
+    }
+
+    fn with_steps(roster: &Roster) -> Roster {
+        let slices = roster.slices().unwrap();
+        let mut steps = wished_steps(slices, &roster.goal());
+        for (slice, row) in slices.rows() {
+            let entered = row.catching_up().into_iter().map(RowStep::Enter);
+            steps.extend(entered.map(|step| (slice, step)));
+        }
+        let view = slices.number;
+        let change = |(slice, step)| RowChange { slice, view, step };
+        let changes: Vec<_> = steps.into_iter().map(change).collect();
+        after(roster, &RecordChange::Rows(changes.into()), 0)
+    }
+
     #[test]
     fn what_is_missing_is_said() {
-        let settings = curtail_membership::Settings {
+        let settings = Settings {
             model: Default::default(),
-            replicas: 1,
+            replicas: 2,
             lease_ms: 1000,
         };
         let mut roster = Roster::empty("trial", settings);
         let says = |roster: &Roster| missing(roster).unwrap_or_default();
-        assert_eq!(says(&roster), "no node is live");
-        roster.members.view.live = NodeSet::from_bits(3);
-        assert_eq!(says(&roster), "keys are about to move");
-        roster.members.view.placed = NodeSet::from_bits(3);
-        assert_eq!(says(&roster), "keys are moving");
-        roster.members.view.placed_before = NodeSet::from_bits(3);
+        assert_eq!(says(&roster), "the cluster is not formed yet");
+        roster = after(&roster, &RecordChange::Join(Incarnation(1)), 0);
+        roster = after(&roster, &RecordChange::Form, 0);
+        assert_eq!(says(&roster), "", "one node holds what there is");
+        roster = after(&roster, &RecordChange::Join(Incarnation(2)), 1);
+        let all = "of 256 slices 256 have fewer copies than they shall";
+        assert_eq!(says(&roster), all);
+        roster = with_steps(&roster);
+        assert_eq!(says(&roster), format!("{all}, 8 are being copied"));
+        let leaving = after(&roster, &RecordChange::Drain(NodeId(0)), 0);
+        let told = "of 256 slices 8 are being copied, 256 are on nodes that leave";
+        assert_eq!(says(&leaving), told);
+        for _ in 0..200 {
+            if !roster.is_settled() {
+                roster = with_steps(&roster);
+            }
+        }
         assert_eq!(missing(&roster), None);
     }
 }

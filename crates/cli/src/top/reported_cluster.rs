@@ -49,7 +49,7 @@ pub(crate) struct Member {
     pub(crate) id: u64,
     pub(crate) name: String,
     pub(crate) clients: String,
-    /// `live`, `joining` or `leaving`.
+    /// `live`, `waiting` or `leaving`.
     pub(crate) standing: String,
     /// Whether keys are placed on it: `yes`, `no`, `coming` or `going`.
     pub(crate) keys: String,

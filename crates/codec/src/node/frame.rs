@@ -11,6 +11,7 @@ use super::{
     frame_items::{
         BatchHead, BodyItem, BodyItems, KeyMessage, KeyMove, KeyRequest, NodeAnswer, NodeRequest,
     },
+    replica_part::ReplicaPart,
     words::{Reader, Writer},
 };
 
@@ -37,6 +38,8 @@ numbered_enum! {
         MovesAck = 9,
         /// Bytes that both nodes' upper layers understand.
         Report = 10,
+        /// Messages of replicas, with their items.
+        Replica = 11,
     }
 }
 
@@ -115,6 +118,8 @@ pub enum Body<'a> {
     MovesAck(BatchHead),
     /// See [`FrameKind::Report`].
     Report(&'a [u8]),
+    /// See [`FrameKind::Replica`].
+    Replica(BodyItems<'a, ReplicaPart<'a>>),
 }
 
 /// What the front of a stream is.
@@ -258,6 +263,7 @@ impl<'a> Body<'a> {
             }
             FrameKind::MovesAck => Self::MovesAck(BatchHead::take(&mut reader)?),
             FrameKind::Report => return Some(Self::Report(bytes)),
+            FrameKind::Replica => return BodyItems::new(bytes).map(Self::Replica),
         };
         reader.rest().is_empty().then_some(body)
     }

@@ -16,6 +16,7 @@ use super::{
         BatchHead, IMAGE_HEAD_BYTES, Image, KeyMessage, KeyMove, KeyRequest, NUMBERED_HEAD_BYTES,
         NodeAnswer, NodeRequest, write_numbered,
     },
+    replica_part::ReplicaPart,
     words::Writer,
 };
 
@@ -36,6 +37,8 @@ pub enum Part<'a> {
     MovesAck(BatchHead),
     /// A [`FrameKind::Report`].
     Report(&'a [u8]),
+    /// Of [`FrameKind::Replica`].
+    Replica(ReplicaPart<'a>),
 }
 
 /// What the parts of one frame have in common.
@@ -81,6 +84,7 @@ impl FrameShape {
             Part::MoveRequest(head, _) => (FrameKind::MoveRequests, Some(*head)),
             Part::MovesAck(head) => (FrameKind::MovesAck, Some(*head)),
             Part::Report(_) => (FrameKind::Report, None),
+            Part::Replica(_) => (FrameKind::Replica, None),
         };
         Self { kind, class, head }
     }
@@ -149,6 +153,7 @@ impl<'a> Part<'a> {
                 keyed_bytes(KeyRequest::HEAD_BYTES, item.key.bytes(), None)
             }
             Self::Request(..) | Self::Answer(..) => NUMBERED_HEAD_BYTES,
+            Self::Replica(item) => item.head_bytes(),
             Self::MovesAck(_) | Self::Report(_) => 0,
         };
         head_bytes + payload_bytes
@@ -167,6 +172,10 @@ impl<'a> Part<'a> {
             Self::Request(_, item) => item.bytes,
             Self::Answer(_, item) => item.bytes,
             Self::Report(bytes) => bytes,
+            Self::Replica(item) => match &item.item {
+                Some(item) => item.image.value,
+                None => &[],
+            },
             Self::MoveRequest(..) | Self::MovesAck(_) => &[],
         }
     }
@@ -195,6 +204,7 @@ impl<'a> Part<'a> {
             Self::Answer(_, item) => {
                 write_numbered(&mut writer, (item.number, item.status as u8), payload_bytes)?;
             }
+            Self::Replica(item) => item.write_head(&mut writer, payload_bytes)?,
             Self::MovesAck(_) | Self::Report(_) => {}
         }
         if payload_bytes > 0 && !self.has_payload() {
@@ -208,6 +218,7 @@ impl<'a> Part<'a> {
             Self::Message(KeyMessage { image, .. }) | Self::Move(_, KeyMove { image, .. }) => {
                 image.is_some()
             }
+            Self::Replica(item) => item.item.is_some(),
             Self::Request(..) | Self::Answer(..) | Self::Report(_) => true,
             Self::MoveRequest(..) | Self::MovesAck(_) => false,
         }

@@ -73,6 +73,8 @@ numbered_enum! {
         Failed = 2,
         /// As `Done`; before it stands the version of the write that it shows, 8 bytes.
         Shown = 3,
+        /// It was refused; one byte has the replica's reason.
+        Refused = 4,
     }
 }
 

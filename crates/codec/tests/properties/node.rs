@@ -126,7 +126,9 @@ fn payloads(data: &[u8]) {
     for part in parts(&frame) {
         match part {
             Part::Request(_, item) => _ = request(item.bytes),
-            Part::Answer(_, item) if item.status != AnswerStatus::Failed => {
+            Part::Answer(_, item)
+                if !matches!(item.status, AnswerStatus::Failed | AnswerStatus::Refused) =>
+            {
                 answer(item.bytes);
             }
             _ => {}
@@ -199,11 +201,17 @@ pub(crate) fn parts<'a>(frame: &Frame<'a>) -> Vec<Part<'a>> {
         }
         Body::MovesAck(head) => vec![Part::MovesAck(head)],
         Body::Report(bytes) => vec![Part::Report(bytes)],
+        Body::Replica(items) => items.map(Part::Replica).collect(),
         Body::Resume { .. } | Body::Heartbeat { .. } | Body::Credit => Vec::new(),
     };
     for part in &parts {
         if let Part::Message(item) = part {
             assert!((1..=Key::BYTES_MAX).contains(&item.key.bytes().len()));
+        }
+        if let Part::Replica(replica) = part {
+            assert!(!replica.message.is_empty());
+            let key = replica.item.map(|item| item.key.bytes().len());
+            assert!(key.is_none_or(|bytes| (1..=Key::BYTES_MAX).contains(&bytes)));
         }
     }
     parts

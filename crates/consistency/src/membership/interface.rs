@@ -5,6 +5,8 @@ use curtail_types::{Instant, NodeId, NodeSet, View, ViewNumber};
 use super::{Change, Incarnation, Members};
 use crate::lease::LeaseTerms;
 
+pub use crate::members::Heartbeat;
+
 /// What a machine is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Config {
@@ -47,27 +49,6 @@ impl Config {
             margin_ns: self.margin_ns,
         }
     }
-}
-
-/// What one node tells another several times in a lease.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct Heartbeat {
-    /// Which life of the sender this is.
-    pub life: Incarnation,
-    /// The newest view that it knows of.
-    pub view: ViewNumber,
-    /// The view in force there: whoever was taken out before has stopped serving.
-    pub adopted: ViewNumber,
-    /// What the sender's clock shows.
-    pub sent: Instant,
-    /// Which life of the receiver it is for.
-    pub to_life: Incarnation,
-    /// The newest `sent` of that life that the sender has taken in; 0 if none. The receiver may
-    /// serve for a lease from then, as far as the sender is concerned.
-    pub answers: Instant,
-    /// The members that it has heard of late. Whom most of the others hear is not removed at once
-    /// by one node that does not.
-    pub hears: NodeSet,
 }
 
 /// Something that happened.

@@ -5,10 +5,7 @@
 
 use curtail_types::{NodeId, NodeSet, View, ViewNumber};
 
-/// Which life of a node: drawn at random when its process starts and whenever it joins again after
-/// it was removed.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Incarnation(pub u64);
+pub use crate::members::Incarnation;
 
 /// The members of a cluster, as its store holds them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -85,7 +85,10 @@ impl Primary {
         let node = catch_up.node;
         if catch_up.scan == Scan::Waits && !self.is_closing {
             self.streams.add(node, false, cx.now);
-            self.append(cx, host, rooms, begin(), Some(node));
+            // Later than all that was removed before, of which the node will not hear.
+            let version = host.next_version();
+            self.seen = self.seen.max(version);
+            self.append(cx, host, rooms, begin(version), Some(node));
             host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
@@ -137,11 +140,11 @@ impl Primary {
     }
 }
 
-const fn begin() -> SliceChange {
+const fn begin(version: Cas) -> SliceChange {
     SliceChange {
         key: WHOLE,
         kind: ChangeKind::Begin,
-        version: Cas(0),
+        version,
         room: 0,
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Follower {
     pub(super) left: BTreeSet<RouteHash>,
     /// The highest version that it has seen.
     pub(super) seen: Cas,
+    /// The last flush that it has applied.
+    pub(super) flushed: Cas,
 }
 
 impl Follower {
@@ -51,6 +53,7 @@ impl Follower {
             term: self.term,
             keys: self.tail().collect(),
             seen: self.seen,
+            flushed: self.flushed,
         };
         host.send(NodeSet::only(to), &message);
     }
@@ -76,6 +79,7 @@ impl Follower {
             self.recent.clear();
             self.left.clear();
             self.applied = append.seq;
+            self.note_seen(host, append.change.version);
         } else if follows && append.change.kind != ChangeKind::Begin {
             // Only what is sent to it no more, though it does not know yet, finds no room.
             self.apply(host, from, append);
@@ -95,15 +99,22 @@ impl Follower {
         host.send(NodeSet::only(from), &message);
     }
 
+    fn note_seen(&mut self, host: &mut impl ReplicaHost, version: Cas) {
+        host.saw(version);
+        self.seen = self.seen.max(version);
+    }
+
     fn apply(&mut self, host: &mut impl ReplicaHost, from: NodeId, append: &Append) {
         let change = &append.change;
         match change.kind {
-            ChangeKind::Flush => host.clear(append.slice, Some(change.version)),
+            ChangeKind::Flush => {
+                host.clear(append.slice, Some(change.version));
+                self.flushed = self.flushed.max(change.version);
+            }
             _ if !host.apply(from, change) => return,
             _ => {}
         }
-        host.saw(change.version);
-        self.seen = self.seen.max(change.version);
+        self.note_seen(host, change.version);
         self.applied = append.seq;
         self.left.remove(&change.key);
         self.recent.push_back((append.seq, change.key));

@@ -7,8 +7,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
 
-use super::{ReplicaHost, ReplicaRefusal, ReplicaRequest, machine::Context};
-use crate::symmetric::Ticket;
+use super::{ReplicaHost, ReplicaRefusal, ReplicaRequest, Ticket, machine::Context};
 
 /// The requests that other nodes have, or shall have.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]

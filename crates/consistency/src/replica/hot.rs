@@ -18,11 +18,10 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
     machine::Context,
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
-use crate::symmetric::Ticket;
 
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -54,6 +53,9 @@ struct HotCopy {
     installed: Cas,
     version: Cas,
     state: CopyState,
+    /// The last version that was valid here: others may wait to hear of it, though a later write
+    /// is on its way by now.
+    complete: Cas,
 }
 
 /// A hot key at its primary.
@@ -64,6 +66,8 @@ struct OwnedKey {
     round: Option<PrimaryRound>,
     /// Copies may wait for a write that was not taken.
     is_stale: bool,
+    /// The version of the last round.
+    last: Cas,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -102,8 +106,8 @@ struct WriterRound {
 pub(super) enum HotWay {
     /// The same as of one that is not hot.
     Ordinary,
-    /// To the primary, which is this node: a write begins a round.
-    Round,
+    /// To the primary, which is this node: a write begins a round. The last has this version.
+    Round(Cas),
     /// It was taken care of.
     Taken,
 }
@@ -161,10 +165,10 @@ impl HotKeys {
         let key = request.key;
         if is_primary {
             let waits = self.guarded.contains(&key) || self.holds_back(cx, key, request.access);
-            return match (waits, self.owned.contains_key(&key)) {
+            return match (waits, self.owned.get(&key)) {
                 (true, _) => self.wait(cx, host, *request, since),
-                (false, true) => HotWay::Round,
-                (false, false) => HotWay::Ordinary,
+                (false, Some(owned)) => HotWay::Round(owned.last),
+                (false, None) => HotWay::Ordinary,
             };
         }
         let Some(copy) = self.copies.get_mut(&key) else {
@@ -292,8 +296,8 @@ impl HotKeys {
             CopyKind::Validate => self.validate(host, key, version),
             CopyKind::ValidateWanted => {
                 let copy = self.copies.get(&key).copied().unwrap_or_default();
-                if copy.state == CopyState::Valid && copy.version >= version {
-                    let message = self.message(key, copy.version, CopyKind::Validate);
+                if copy.complete >= version {
+                    let message = self.message(key, copy.complete, CopyKind::Validate);
                     host.send(NodeSet::only(from), &message);
                 }
             }
@@ -340,6 +344,9 @@ impl HotKeys {
             && version > copy.version
         {
             (copy.version, copy.state) = (version, state);
+            if state == CopyState::Valid {
+                copy.complete = version;
+            }
             host.show(key, version, state, true);
         }
         self.answer_shown(host);
@@ -350,7 +357,7 @@ impl HotKeys {
         if let Some(copy) = self.copies.get_mut(&key)
             && copy.version == version
         {
-            copy.state = CopyState::Valid;
+            (copy.state, copy.complete) = (CopyState::Valid, version);
             host.show(key, version, CopyState::Valid, false);
         }
     }
@@ -401,6 +408,7 @@ impl HotKeys {
                     stage,
                     round: None,
                     is_stale: false,
+                    last: Cas(0),
                 },
             );
         }
@@ -453,7 +461,10 @@ impl HotKeys {
         (seq, version, ticket): (u64, Cas, Option<Ticket>),
     ) {
         let missing = self.others(cx);
+        let mut installs = false;
         if let Some(owned) = self.owned.get_mut(&key) {
+            installs = owned.stage == OwnedStage::Installing;
+            owned.last = version;
             owned.round = Some(PrimaryRound {
                 version,
                 seq,
@@ -462,7 +473,7 @@ impl HotKeys {
                 is_sent: false,
             });
         }
-        if cx.is_lin() {
+        if cx.is_lin() || installs {
             self.set_own(host, key, version, CopyState::Invalid);
         }
     }
@@ -579,6 +590,11 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
+    /// Keys of this primary that members may still show as of an earlier view.
+    pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
+        self.guarded.iter().copied()
+    }
+
     /// The change that a round waits for.
     pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
         self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
@@ -606,6 +622,9 @@ impl HotKeys {
     ) {
         let copy = self.copies.entry(key).or_default();
         (copy.version, copy.state) = (version, state);
+        if state == CopyState::Valid {
+            copy.complete = version;
+        }
         host.show(key, version, state, false);
     }
 
@@ -653,14 +672,16 @@ impl HotKeys {
         }
     }
 
-    /// A member has entered the view.
-    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) {
+    /// A member has entered the view; whether no key is guarded for it any more.
+    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) -> bool {
         if view == self.view {
             self.missing = self.missing.without(from);
-            if self.missing.is_empty() {
-                self.guarded.clear();
-            }
         }
+        let ends = self.missing.is_empty() && !self.guarded.is_empty();
+        if ends {
+            self.guarded.clear();
+        }
+        ends
     }
 
     pub(super) const fn view(&self) -> ViewNumber {

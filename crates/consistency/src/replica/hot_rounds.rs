@@ -1,6 +1,8 @@
 //! What a machine does about hot keys: it takes rounds further, as changes are committed and
 //! messages arrive, and runs what waited for them.
 
+use alloc::vec::Vec;
+
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use super::{
@@ -35,8 +37,9 @@ impl Replica {
         let slice = self.slice_of(key);
         match (self.serves(slice), is_hot) {
             (true, true) if self.hot.heat(key) => {
+                let guards = self.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, true);
+                    primary.note_hot(host, (true, guards));
                 }
                 let stamp = host.next_version();
                 host.saw(stamp);
@@ -61,6 +64,23 @@ impl Replica {
         }
         let mut keys = self.hot.owned_keys().into_iter();
         keys.any(|key| self.slice_of(key) == slice)
+    }
+
+    /// Whether members may still show a key of the slice as of an earlier view.
+    pub(super) fn guards(&self, slice: SliceId) -> bool {
+        let mut keys = self.hot.guarded_keys();
+        keys.any(|key| self.slice_of(key) == slice)
+    }
+
+    /// No member shows anything of an earlier view any more: requests may run beside the machine.
+    pub(super) fn note_unguarded(&mut self, host: &mut impl ReplicaHost) {
+        let hot = self.hot.owned_keys();
+        let hot: Vec<SliceId> = hot.into_iter().map(|key| self.slice_of(key)).collect();
+        for (slice, role) in &mut self.slices {
+            if let Role::Primary(primary) = role {
+                primary.note_hot(host, (hot.contains(slice), false));
+            }
+        }
     }
 
     /// Takes rounds as far as they go now, and runs what has waited for them.
@@ -136,8 +156,9 @@ impl Replica {
                     .note_dropped(host, key, (NodeSet::only(from), version));
                 let mut hot = self.hot.owned_keys().into_iter();
                 let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                let guards = self.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, is_hot);
+                    primary.note_hot(host, (is_hot, guards));
                 }
             }
             _ => self.hot.receive(cx, host, from, message),

@@ -1,12 +1,26 @@
 //! What a replica is told, and what it asks of its host.
 
-use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, named_enum};
 
 use super::message::{ReplicaMessage, SliceChange};
-use crate::{
-    slice_view::{RowChange, RowStep, SliceId, SliceView},
-    symmetric::{Model, Ticket},
-};
+use crate::slice_view::{RowChange, RowStep, SliceId, SliceView};
+
+named_enum! {
+    /// How the copies of a hot key agree (ccKVS, section 5).
+    #[derive(Default)]
+    pub enum Model {
+        /// Sequential consistency per key: a write is done when its primary has it, the others hear
+        /// of it soon.
+        Sc = "sc",
+        /// Linearizability: a write is done when every copy has it.
+        #[default]
+        Lin = "lin",
+    }
+}
+
+/// A request of the host; it is given back, and never looked into.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Ticket(pub u64);
 
 /// What a replica is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -55,7 +69,8 @@ pub enum ReplicaEvent<'a> {
     Tick,
     /// Another view is in force: members that it removed are fenced.
     View(&'a SliceView),
-    /// What the placement wants of slices of which this node is the primary.
+    /// What the placement wants of a slice of which this node is the primary, in the view that is
+    /// in force: in another one it is said again, if it is still wanted.
     Wanted(SliceId, RowStep),
     /// A request of a client, or one that another node forwarded.
     Request(ReplicaRequest),
@@ -130,6 +145,10 @@ pub trait ReplicaHost {
     /// Runs a request on the local store. One that writes gives the item this version.
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult;
 
+    /// What [`run`](Self::run) just left of a request shows the key as of this version, though it
+    /// may have found nothing that has one. The node that it is sent to is told at least this.
+    fn stamp(&mut self, ticket: Ticket, version: Cas);
+
     /// The answer that [`run`](Self::run) or another node left goes to whoever asked.
     fn respond(&mut self, ticket: Ticket);
 
@@ -150,7 +169,7 @@ pub trait ReplicaHost {
     fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool;
 
     /// The version and the bytes of the stored item.
-    fn item(&self, key: RouteHash) -> Option<(Cas, u32)>;
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)>;
 
     /// From now on the store keeps `held` bytes free for changes that node `to` sends, and if it
     /// can up to `wanted` more; returns how many more.
@@ -160,7 +179,8 @@ pub trait ReplicaHost {
     fn evicts(&self) -> bool;
 
     /// The store evicts about so many bytes in slices that `may_evict` names, and says which keys
-    /// went.
+    /// went. If that is not enough, the host asks the node's other machines, by
+    /// [`ReplicaMessage::Evict`] of the same node.
     fn evict(
         &mut self,
         bytes: u64,
@@ -188,7 +208,8 @@ pub trait ReplicaHost {
     fn saw(&mut self, version: Cas);
 
     /// What readers beside the machine may see of a hot key here. At its primary that is the stored
-    /// item, elsewhere a copy, which takes the incoming image if `takes_image`.
+    /// item, which the store does not evict while it is shown; elsewhere a copy, which takes the
+    /// incoming image if `takes_image`.
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool);
 
     /// Runs a read on the copy of a hot key.

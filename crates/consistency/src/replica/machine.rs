@@ -5,17 +5,17 @@ use alloc::{boxed::Box, collections::BTreeMap, sync::Arc, vec::Vec};
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest,
+    Ticket,
     follower::Follower,
     forwarding::Forwarding,
     hot::{HotKeys, HotWay},
     hot_rounds::Taken,
-    message::ReplicaMessage,
+    message::{Append, ReplicaMessage},
     primary::{Phase, Primary, Stay},
     rooms::Rooms,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
-use crate::symmetric::{Model, Ticket};
 
 /// The machine of a node, for the slices of one of its stages.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -97,6 +97,14 @@ impl Replica {
     pub fn serves(&self, slice: SliceId) -> bool {
         match self.slices.get(&slice) {
             Some(Role::Primary(primary)) => primary.phase == Phase::Serving,
+            _ => false,
+        }
+    }
+
+    /// Whether a holder of the slice catches up, so that a scan of it is of use.
+    pub fn catches_up(&self, slice: SliceId) -> bool {
+        match self.slices.get(&slice) {
+            Some(Role::Primary(primary)) => primary.catch_up.is_some(),
             _ => false,
         }
     }
@@ -194,12 +202,12 @@ impl Replica {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return Stay::Waits;
         };
-        let is_hot = match way {
+        let hot = match way {
             HotWay::Taken => return Stay::Ran,
-            HotWay::Round => true,
-            HotWay::Ordinary => false,
+            HotWay::Round(last) => Some(last),
+            HotWay::Ordinary => None,
         };
-        let stay = primary.run(cx, host, &mut self.rooms, (&request, is_hot));
+        let stay = primary.run(cx, host, &mut self.rooms, (&request, hot));
         match stay {
             Stay::Wrote(seq, version) if cx.is_lin() => {
                 let of = (seq, version, Some(request.ticket));
@@ -255,7 +263,8 @@ impl Replica {
     }
 
     fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
-        if self.cool_slice(cx, host, slice) {
+        // As with other writes: no copy may show what goes, of this view or an earlier one.
+        if self.cool_slice(cx, host, slice) || self.guards(slice) {
             return host.refuse(ticket, ReplicaRefusal::Busy);
         }
         let primary = primary_of(&mut self.slices, slice);
@@ -350,11 +359,7 @@ impl Replica {
         message: &ReplicaMessage,
     ) {
         match message {
-            ReplicaMessage::Append(append) => {
-                if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
-                    follower.append(cx, host, from, append);
-                }
-            }
+            ReplicaMessage::Append(append) => self.take_append(cx, host, from, append),
             &ReplicaMessage::Applied { slice, term, seq } => {
                 self.take_applied(cx, host, from, (slice, term, seq));
             }
@@ -365,20 +370,8 @@ impl Replica {
                     follower.send_tail(host, slice, from);
                 }
             }
-            ReplicaMessage::Tail {
-                slice,
-                term,
-                keys,
-                seen,
-            } => {
-                let primary = primary_of(&mut self.slices, *slice);
-                if let Some(primary) = primary.filter(|primary| primary.row.term == *term) {
-                    host.saw(*seen);
-                    primary.take_tail(from, keys);
-                    primary.begin(cx, host, &mut self.rooms);
-                    primary.commit(host);
-                    self.run_queue(cx, host, *slice);
-                }
+            ReplicaMessage::Tail { slice, term, .. } => {
+                self.take_tail(cx, host, from, (*slice, *term, message));
             }
             &ReplicaMessage::RoomWanted {
                 number,
@@ -407,7 +400,11 @@ impl Replica {
                 }
             }
             ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
-            &ReplicaMessage::Entered(view) => self.hot.note_entered(from, view),
+            &ReplicaMessage::Entered(view) => {
+                if self.hot.note_entered(from, view) {
+                    self.note_unguarded(host);
+                }
+            }
             &ReplicaMessage::EnteredWanted(view) => {
                 if view == self.hot.view() {
                     host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
@@ -417,6 +414,37 @@ impl Replica {
                 self.rooms.give_back(host, from);
                 self.evict(cx, host, bytes, Some(from));
             }
+        }
+    }
+
+    fn take_append(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        append: &Append,
+    ) {
+        if self.rooms.is_void(from, append.asked) {
+            return;
+        }
+        if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
+            follower.append(cx, host, from, append);
+        }
+    }
+
+    fn take_tail(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        (slice, term, message): (SliceId, ViewNumber, &ReplicaMessage),
+    ) {
+        let primary = primary_of(&mut self.slices, slice);
+        if let Some(primary) = primary.filter(|primary| primary.row.term == term) {
+            primary.take_tail(host, from, message);
+            primary.begin(cx, host, &mut self.rooms);
+            primary.commit(host);
+            self.run_queue(cx, host, slice);
         }
     }
 
@@ -517,17 +545,18 @@ impl Replica {
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
+        let guards = self.guards(slice);
         let rooms = &mut self.rooms;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, rooms, (view, row, lasting));
+                primary.enter_row(cx, host, rooms, (view, row, lasting), guards);
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
             let mut follower = Follower::default();
             follower.left.extend(primary.resign(host, rooms));
-            follower.seen = primary.seen;
+            (follower.seen, follower.flushed) = (primary.seen, primary.flushed);
             let queue = core::mem::take(&mut primary.queue);
             self.take_role(cx, host, slice, (view, row), follower);
             for (request, since) in queue {
@@ -566,7 +595,9 @@ impl Replica {
                 false => follower.tail().collect(),
             };
             let missing = row.in_sync.without(me);
-            let mut primary = Primary::new(slice, (view, row), missing, keys);
+            let guards = self.guards(slice);
+            let mut primary = Primary::new(slice, (view, row), missing, keys, guards);
+            (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
             for node in missing {
                 let term = row.term;
                 host.send(
@@ -603,7 +634,7 @@ impl Replica {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            for node in primary.streams.send_again(cx, host) {
+            for node in primary.send_again(cx, host, &self.rooms) {
                 primary.wish(host, RowStep::Exit(node));
             }
             if let Phase::Collecting(missing, _) = &primary.phase {

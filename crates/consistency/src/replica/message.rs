@@ -37,6 +37,9 @@ pub enum ReplicaMessage {
         keys: Box<[RouteHash]>,
         /// The sender has seen no later version.
         seen: Cas,
+        /// The last flush that it has applied; if one of the keys is the whole slice, that may be
+        /// unfinished.
+        flushed: Cas,
     },
     /// The primary holds `held` bytes of the receiver's room, and wants so much more.
     RoomWanted {
@@ -80,6 +83,10 @@ pub struct Append {
     pub seq: u64,
     /// All in-sync holders have applied everything up to this number.
     pub committed: u64,
+    /// The sender's last request for room when this left. Once the receiver has seen a later one
+    /// this is void: the room may be counted on for something else. What is still wanted is
+    /// repeated.
+    pub asked: u64,
     /// What changes.
     pub change: SliceChange,
 }
@@ -91,7 +98,8 @@ pub struct SliceChange {
     pub key: RouteHash,
     /// What happens to it.
     pub kind: ChangeKind,
-    /// The version of the write, or where a flush ends.
+    /// Where a flush ends; else no change before, nor what travels with this one, has a later
+    /// version.
     pub version: Cas,
     /// Bytes of the follower's room that it takes.
     pub room: u32,

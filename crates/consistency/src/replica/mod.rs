@@ -27,11 +27,15 @@ mod mutant;
 mod primary;
 mod rooms;
 mod stream;
+mod wire;
 
 pub use interface::{
-    CopyState, Gate, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal, ReplicaRequest,
-    RunResult,
+    CopyState, Gate, Model, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaRefusal,
+    ReplicaRequest, RunResult, Ticket,
 };
 pub use machine::Replica;
 pub use message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
 pub use mutant::ReplicaMutant;
+
+#[cfg(test)]
+mod tests;

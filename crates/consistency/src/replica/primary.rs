@@ -17,17 +17,14 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult,
+    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult, Ticket,
     catch_up::CatchUp,
     machine::Context,
-    message::{ChangeKind, SliceChange},
+    message::{ChangeKind, ReplicaMessage, SliceChange},
     rooms::Rooms,
     stream::Streams,
 };
-use crate::{
-    slice_view::{RowChange, RowStep, SliceId, SliceRow},
-    symmetric::Ticket,
-};
+use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
 
 /// What a primary knows of its slice.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -52,10 +49,14 @@ pub(super) struct Primary {
     pub(super) gate: Gate,
     /// A key of the slice is hot.
     has_hot: bool,
+    /// Members may still show a key of the slice as of an earlier view.
+    is_guarded: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
-    /// The highest version that it gave.
+    /// No change of the slice that went through here has a later version.
     pub(super) seen: Cas,
+    /// The last flush.
+    pub(super) flushed: Cas,
 }
 
 /// How far a primary is.
@@ -96,6 +97,7 @@ impl Primary {
         (view, row): (ViewNumber, SliceRow),
         missing: NodeSet,
         keys: BTreeSet<RouteHash>,
+        guards: bool,
     ) -> Self {
         Self {
             slice,
@@ -111,8 +113,10 @@ impl Primary {
             wishes: BTreeSet::new(),
             gate: Gate::Closed,
             has_hot: false,
+            is_guarded: guards,
             is_closing: false,
             seen: Cas(0),
+            flushed: Cas(0),
         }
     }
 
@@ -145,7 +149,24 @@ impl Primary {
     }
 
     /// Takes what a node knows to be unfinished.
-    pub(super) fn take_tail(&mut self, from: NodeId, tail: &[RouteHash]) {
+    pub(super) fn take_tail(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        tail: &ReplicaMessage,
+    ) {
+        let ReplicaMessage::Tail {
+            keys: tail,
+            seen,
+            flushed,
+            ..
+        } = tail
+        else {
+            return;
+        };
+        host.saw(*seen);
+        self.seen = self.seen.max(*seen);
+        self.flushed = self.flushed.max(*flushed);
         if let Phase::Collecting(missing, keys) = &mut self.phase {
             *missing = missing.without(from);
             keys.extend(tail);
@@ -160,12 +181,13 @@ impl Primary {
         };
         let mut keys = core::mem::take(keys);
         while let Some(key) = keys.first().copied() {
-            let (version, room) = host.item(key).unwrap_or_default();
-            let change = SliceChange {
-                key,
-                kind: ChangeKind::Store,
-                version,
-                room,
+            let (version, room) = match key {
+                WHOLE => (self.flushed, 0),
+                _ => host.item(key).unwrap_or_default(),
+            };
+            let change = match key {
+                WHOLE => flush(version),
+                _ => self.change(key, version, room),
             };
             if !self.has_room(cx, host, rooms, room) {
                 for node in self.streams.counted() {
@@ -176,6 +198,10 @@ impl Primary {
                 break;
             }
             keys.remove(&key);
+            if key == WHOLE {
+                // What is later than the flush stays.
+                host.clear(self.slice, Some(version));
+            }
             self.append(cx, host, rooms, change, None);
         }
         let is_done = keys.is_empty();
@@ -194,13 +220,14 @@ impl Primary {
         last.map(|&(seq, _)| seq)
     }
 
-    /// Runs a request if it may run now. A write of a hot key is answered by its round.
+    /// Runs a request if it may run now. A write of a key that is `hot`, of which that is the last
+    /// version, is answered by its round.
     pub(super) fn run(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
-        (request, is_hot): (&ReplicaRequest, bool),
+        (request, hot): (&ReplicaRequest, Option<Cas>),
     ) -> Stay {
         if self.phase != Phase::Serving || self.is_closing {
             return Stay::Waits;
@@ -224,6 +251,9 @@ impl Primary {
             RunResult::NoRoom if host.evicts() => return Stay::NeedsRoom,
             RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
             RunResult::Unchanged => {
+                if let Some(last) = hot {
+                    host.stamp(request.ticket, last);
+                }
                 self.answer(cx, host, request, self.need(request.key));
                 self.commit(host);
                 return Stay::Ran;
@@ -233,7 +263,7 @@ impl Primary {
         };
         self.seen = self.seen.max(version);
         let seq = self.append(cx, host, rooms, change, None);
-        if is_hot {
+        if hot.is_some() {
             return Stay::Wrote(seq, version);
         }
         self.answer(cx, host, request, Some(seq));
@@ -269,8 +299,12 @@ impl Primary {
     }
 
     /// A key of the slice is hot, or none is any more: then requests may run beside the machine.
-    pub(super) fn note_hot(&mut self, host: &mut impl ReplicaHost, is_hot: bool) {
-        self.has_hot = is_hot;
+    pub(super) fn note_hot(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        (is_hot, is_guarded): (bool, bool),
+    ) {
+        (self.has_hot, self.is_guarded) = (is_hot, is_guarded);
         if is_hot && self.gate == Gate::Open {
             self.set_gate(host, Gate::Reads);
         }
@@ -341,15 +375,10 @@ impl Primary {
         }
         let version = host.next_version();
         host.clear(self.slice, Some(version));
-        let change = SliceChange {
-            key: WHOLE,
-            kind: ChangeKind::Flush,
-            version,
-            room: 0,
-        };
+        (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
-            false => self.append(cx, host, rooms, change, None),
+            false => self.append(cx, host, rooms, flush(version), None),
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
@@ -392,13 +421,28 @@ impl Primary {
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
-        let seq = self
-            .streams
-            .append(cx, host, rooms, (self.slice, self.row.term), change, only);
+        let seq = self.streams.append(
+            cx,
+            host,
+            rooms,
+            (self.slice, self.row.term, self.seen),
+            change,
+            only,
+        );
         if only.is_none() && seq > self.streams.committed() {
             self.pending.push_back((seq, change.key));
         }
         seq
+    }
+
+    /// Sends again what is not acknowledged; returns the followers that are silent.
+    pub(super) fn send_again(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &Rooms,
+    ) -> NodeSet {
+        self.streams.send_again(cx, host, rooms, self.seen)
     }
 
     /// The store evicted a key of this slice.
@@ -439,7 +483,9 @@ impl Primary {
             host.respond(ticket);
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
-        if may_bypass && !self.is_closing {
+        if self.is_guarded {
+            self.set_gate(host, Gate::Closed);
+        } else if may_bypass && !self.is_closing {
             let is_alone = self.streams.is_empty() && self.catch_up.is_none();
             let alone = is_alone && !self.has_hot;
             self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
@@ -495,9 +541,10 @@ impl Primary {
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
+        guards: bool,
     ) {
         (self.view, self.row) = (view, row);
-        self.has_hot = false;
+        (self.has_hot, self.is_guarded) = (false, guards);
         let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {
@@ -508,11 +555,14 @@ impl Primary {
         {
             self.catch_up = None;
         }
-        let still =
-            |step: &RowStep| row.after(*step, view).is_some() && lasting.contains(step.node());
+        // A step of the plan for an earlier view may be one too many in this one: two exits, for
+        // example. What is still wanted is said again.
+        let still = |step: &RowStep| {
+            let enters = matches!(step, RowStep::Enter(_));
+            enters && row.after(*step, view).is_some() && lasting.contains(step.node())
+        };
         self.wishes.retain(still);
-        if let Phase::Draining(to) = self.phase {
-            self.wishes.remove(&RowStep::HandOver(to));
+        if let Phase::Draining(_) = self.phase {
             self.phase = Phase::Serving;
         }
         for &step in &self.wishes {
@@ -535,11 +585,23 @@ impl Primary {
         if self.gate != Gate::Closed {
             host.gate(self.slice, Gate::Closed);
         }
+        // Requests beside the machine had versions, too.
+        self.seen = host.next_version();
         let unsent = match &mut self.phase {
             Phase::Collecting(_, keys) | Phase::Repairing(keys) => core::mem::take(keys),
             Phase::Serving | Phase::Draining(_) => BTreeSet::new(),
         };
         let pending = self.pending.drain(..).map(|(_, key)| key);
         unsent.into_iter().chain(pending).collect()
+    }
+}
+
+/// Everything that is older than `version` goes.
+const fn flush(version: Cas) -> SliceChange {
+    SliceChange {
+        key: WHOLE,
+        kind: ChangeKind::Flush,
+        version,
+        room: 0,
     }
 }

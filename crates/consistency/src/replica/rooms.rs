@@ -15,6 +15,9 @@ use super::{ReplicaHost, ReplicaMutant, machine::Context, message::ReplicaMessag
 /// The accounts of one machine with the other nodes.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Rooms {
+    /// Requests so far, whoever they went to: a later one has a higher number, also to a node that
+    /// was out in between.
+    asked: u64,
     /// What others have promised to this node.
     credits: BTreeMap<NodeId, Credit>,
     /// The last request of each node that was promised something.
@@ -40,6 +43,7 @@ struct Credit {
 impl Rooms {
     pub(super) const fn new() -> Self {
         Self {
+            asked: 0,
             credits: BTreeMap::new(),
             promised: BTreeMap::new(),
         }
@@ -61,7 +65,7 @@ impl Rooms {
             return true;
         }
         if credit.asked.is_none() {
-            credit.ask(host, to, bytes.max(cx.config.room_ask));
+            credit.ask(host, to, bytes.max(cx.config.room_ask), &mut self.asked);
         }
         false
     }
@@ -71,6 +75,16 @@ impl Rooms {
         self.credits
             .get(&to)
             .is_some_and(|credit| credit.is_refused)
+    }
+
+    /// The number of the last request.
+    pub(super) const fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// Whether what node `from` sent after its request `asked` has no room of its own any more.
+    pub(super) fn is_void(&self, from: NodeId, asked: u64) -> bool {
+        self.promised.get(&from).is_some_and(|last| asked < *last)
     }
 
     /// A change of so many bytes is sent.
@@ -154,7 +168,8 @@ impl Rooms {
     pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) {
         for (&to, credit) in &mut self.credits {
             if credit.asked.is_some() || credit.is_stale {
-                credit.ask(host, to, credit.asked.unwrap_or(0));
+                let wanted = credit.asked.unwrap_or(0);
+                credit.ask(host, to, wanted, &mut self.asked);
             }
         }
     }
@@ -167,14 +182,12 @@ impl Rooms {
 
     /// Whether any request is counted.
     pub(super) fn is_numbered(&self) -> bool {
-        let counts = self.credits.values().map(|credit| credit.number);
-        counts
-            .chain(self.promised.values().copied())
-            .any(|number| number > 0)
+        self.asked > 0 || self.promised.values().any(|number| *number > 0)
     }
 
     /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
     pub(super) fn renumber(&mut self) {
+        self.asked = 0;
         self.credits
             .values_mut()
             .for_each(|credit| credit.number = 0);
@@ -184,7 +197,7 @@ impl Rooms {
     /// Gives back what a node has promised and this one has no use for now.
     pub(super) fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
         if let Some(credit) = self.credits.get_mut(&to) {
-            credit.give_back(host, to);
+            credit.give_back(host, to, &mut self.asked);
         }
     }
 
@@ -198,7 +211,7 @@ impl Rooms {
         self.credits.retain(|to, _| members.contains(*to));
         for (&to, credit) in &mut self.credits {
             credit.is_refused = false;
-            credit.give_back(host, to);
+            credit.give_back(host, to, &mut self.asked);
         }
         if cx.has(ReplicaMutant::PromiseKept) {
             return;
@@ -214,15 +227,16 @@ impl Rooms {
 }
 
 impl Credit {
-    fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+    fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId, asked: &mut u64) {
         if self.free > 0 {
             self.free = 0;
-            self.ask(host, to, 0);
+            self.ask(host, to, 0, asked);
         }
     }
 
-    fn ask(&mut self, host: &mut impl ReplicaHost, to: NodeId, wanted: u64) {
-        self.number += 1;
+    fn ask(&mut self, host: &mut impl ReplicaHost, to: NodeId, wanted: u64, asked: &mut u64) {
+        *asked += 1;
+        self.number = *asked;
         self.is_stale = false;
         self.asked = Some(wanted);
         let message = ReplicaMessage::RoomWanted {

@@ -5,12 +5,12 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+use curtail_types::{Cas, Instant, NodeId, NodeSet, ViewNumber};
 
 use super::{
     ReplicaHost, ReplicaMutant,
     machine::Context,
-    message::{Append, ReplicaMessage, SliceChange},
+    message::{Append, ChangeKind, ReplicaMessage, SliceChange},
     rooms::Rooms,
 };
 use crate::slice_view::SliceId;
@@ -91,7 +91,7 @@ impl Streams {
         cx: &Context,
         host: &mut impl ReplicaHost,
         rooms: &mut Rooms,
-        (slice, term): (SliceId, ViewNumber),
+        (slice, term, seen): (SliceId, ViewNumber, Cas),
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
@@ -108,6 +108,7 @@ impl Streams {
                 prev: stream.last,
                 seq: self.seq,
                 committed,
+                asked: 0,
                 change,
             };
             if stream.sent.is_empty() {
@@ -116,7 +117,7 @@ impl Streams {
             stream.last = self.seq;
             stream.sent.push_back(append);
             rooms.spend(node, change.room);
-            host.send(NodeSet::only(node), &ReplicaMessage::Append(append));
+            send(host, rooms, node, (append, seen));
         }
         self.seq
     }
@@ -142,7 +143,13 @@ impl Streams {
 
     /// Sends again what is not acknowledged; returns the followers that have been silent for too
     /// long.
-    pub(super) fn send_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) -> NodeSet {
+    pub(super) fn send_again(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &Rooms,
+        seen: Cas,
+    ) -> NodeSet {
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &self.of {
             if stream.sent.is_empty() {
@@ -156,7 +163,7 @@ impl Streams {
                 continue;
             }
             for append in stream.sent.iter().take(RESENT_MAX) {
-                host.send(NodeSet::only(node), &ReplicaMessage::Append(*append));
+                send(host, rooms, node, (*append, seen));
             }
         }
         silent
@@ -174,4 +181,13 @@ impl Streams {
             stays
         });
     }
+}
+
+fn send(host: &mut impl ReplicaHost, rooms: &Rooms, to: NodeId, (mut append, seen): (Append, Cas)) {
+    append.asked = rooms.asked();
+    if append.change.kind == ChangeKind::Store {
+        // What is sent is what is stored now, or that there is nothing: later than the change.
+        append.change.version = append.change.version.max(seen);
+    }
+    host.send(NodeSet::only(to), &ReplicaMessage::Append(append));
 }

@@ -1,20 +1,8 @@
 //! Inputs and outputs of the protocol's machine.
 
-use curtail_types::{
-    Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId, named_enum,
-};
+use curtail_types::{Access, Cas, HotEpoch, Message, NodeId, NodeSet, RouteHash, View, WriterId};
 
-named_enum! {
-    /// How the copies of a hot key agree (ccKVS, section 5).
-    #[derive(Default)]
-    pub enum Model {
-        /// Sequential consistency per key: a write is done at once, the others hear of it soon.
-        Sc = "sc",
-        /// Linearizability: a write is done when every copy has it.
-        #[default]
-        Lin = "lin",
-    }
-}
+pub use crate::replica::{Model, Ticket};
 
 /// What a machine is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -41,10 +29,6 @@ pub struct Config {
     /// Who writes: the machines of a node share one writer that nobody else uses.
     pub writer: WriterId,
 }
-
-/// A request of this node's driver; it is given back in outputs and never looked into.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Ticket(pub u64);
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -152,7 +152,7 @@ impl Client<'_> {
             (_, None) => (Action::Read, format!("gets {name}\r\n")),
         };
         let request = match action {
-            Action::Read | Action::Delete => line.into_bytes(),
+            Action::Read | Action::Delete | Action::Clear => line.into_bytes(),
             Action::Write(number) | Action::Insert(number) => store(&line, name, number, ""),
             Action::CompareAndSet { new, .. } => store("cas", name, new, &format!(" {line}")),
         };

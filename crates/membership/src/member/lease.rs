@@ -29,12 +29,12 @@ impl ServingLease {
         }
     }
 
-    pub(super) fn extend(&self, until: Instant) {
+    pub(crate) fn extend(&self, until: Instant) {
         // Pairs with the Acquire of `holds`.
         self.0.store(until.ns, Ordering::Release);
     }
 
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use curtail_consistency::membership::{self, Change};
+use curtail_consistency::members::{MemberNotice, RecordChange};
 use curtail_types::{NodeId, NodeSet};
 
 use super::StoreAsked;
@@ -27,9 +27,21 @@ pub enum MemberEvent {
     /// Its heartbeats arrive again.
     Heard(NodeId),
     /// This node changed the view.
-    Changed(Change),
+    Changed(RecordChange),
     /// This node wanted to change the view; another was first, or nobody knows.
-    Beaten(Change),
+    Beaten(RecordChange),
+    /// This node is the primary now of so many slices of nodes that were removed.
+    Inherited {
+        /// The slices.
+        slices: u16,
+    },
+    /// Nobody who had all of so many slices is left: they begin empty.
+    Lost {
+        /// The slices.
+        slices: u16,
+        /// Those of them whose primary this node is; the sum over the nodes counts each once.
+        here: u16,
+    },
     /// The store holds an older view than before and is not believed.
     StoreWentBack,
     /// The store holds no view any more, though there was one: it was removed or emptied.
@@ -49,19 +61,31 @@ pub enum MemberEvent {
     Mismatch(String),
 }
 
-impl From<membership::MembershipEvent> for MemberEvent {
-    fn from(event: membership::MembershipEvent) -> Self {
+impl MemberEvent {
+    /// Whether it is said often and of little interest: steps of slices on their way.
+    pub const fn is_routine(&self) -> bool {
+        matches!(
+            self,
+            Self::Changed(RecordChange::Rows(_)) | Self::Beaten(RecordChange::Rows(_))
+        )
+    }
+}
+
+impl From<MemberNotice> for MemberEvent {
+    fn from(event: MemberNotice) -> Self {
         match event {
-            membership::MembershipEvent::Fenced => Self::Fenced,
-            membership::MembershipEvent::Resumed => Self::Resumed,
-            membership::MembershipEvent::Removed => Self::Removed,
-            membership::MembershipEvent::Replaced => Self::Replaced,
-            membership::MembershipEvent::Departed => Self::Departed,
-            membership::MembershipEvent::Suspected(node) => Self::Suspected(node),
-            membership::MembershipEvent::Heard(node) => Self::Heard(node),
-            membership::MembershipEvent::Proposed(change) => Self::Changed(change),
-            membership::MembershipEvent::Beaten(change) => Self::Beaten(change),
-            membership::MembershipEvent::StoreWentBack => Self::StoreWentBack,
+            MemberNotice::Fenced => Self::Fenced,
+            MemberNotice::Resumed => Self::Resumed,
+            MemberNotice::Removed => Self::Removed,
+            MemberNotice::Replaced => Self::Replaced,
+            MemberNotice::Departed => Self::Departed,
+            MemberNotice::Suspected(node) => Self::Suspected(node),
+            MemberNotice::Heard(node) => Self::Heard(node),
+            MemberNotice::Proposed(change) => Self::Changed(change),
+            MemberNotice::Beaten(change) => Self::Beaten(change),
+            MemberNotice::StoreWentBack => Self::StoreWentBack,
+            MemberNotice::Inherited { slices } => Self::Inherited { slices },
+            MemberNotice::Lost { slices, here } => Self::Lost { slices, here },
         }
     }
 }
@@ -94,6 +118,15 @@ impl fmt::Display for MemberEvent {
                     Told(change)
                 )
             }
+            Self::Inherited { slices } => write!(
+                f,
+                "this node took over {slices} slices of removed nodes, with all their keys"
+            ),
+            Self::Lost { slices, .. } => write!(
+                f,
+                "{slices} slices lost all their keys, because all nodes that had them are gone; \
+                 raise replicas to survive more failures"
+            ),
             Self::StoreWentBack => f.write_str(
                 "the store holds an older view than before, which this node ignores: it was \
                      restored from a backup, or another cluster writes to it; restore the newest \
@@ -121,25 +154,23 @@ impl fmt::Display for MemberEvent {
     }
 }
 
-struct Told<'a>(&'a Change);
+struct Told<'a>(&'a RecordChange);
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Change::Join(_) => f.write_str("this node joins"),
-            Change::Form => f.write_str("the waiting nodes form the cluster"),
-            Change::Live => f.write_str("this node is live: it answers clients"),
-            Change::Place => f.write_str("keys are placed on other nodes and begin to move"),
-            Change::Settle => f.write_str("all keys have moved"),
-            Change::Drain(node) => write!(f, "node {} starts to leave", node.0),
-            Change::Depart => f.write_str("this node has left"),
-            Change::Detach => f.write_str(
+            RecordChange::Join(_) => f.write_str("this node joins"),
+            RecordChange::Form => f.write_str("the waiting nodes form the cluster"),
+            RecordChange::Rows(changes) => write!(f, "{} steps of slices", changes.len()),
+            RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
+            RecordChange::Depart => f.write_str("this node has left"),
+            RecordChange::Detach => f.write_str(
                 "some node does not answer this node, which continues to answer clients; if this \
                  node dies meanwhile, failover takes up to two leases; check the links between the \
                  nodes",
             ),
-            Change::Attach => f.write_str("all nodes answer this node again"),
-            Change::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
+            RecordChange::Attach => f.write_str("all nodes answer this node again"),
+            RecordChange::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }
 }
@@ -163,7 +194,7 @@ mod tests {
     #[test]
     fn an_event_is_a_sentence() {
         let nodes = NodeSet::from_bits(0b101);
-        let event = MemberEvent::Changed(Change::Remove(nodes));
+        let event = MemberEvent::Changed(RecordChange::Remove(nodes));
         assert_eq!(
             event.to_string(),
             "this node changed the view: removed node 0, node 2"

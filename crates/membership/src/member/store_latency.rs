@@ -43,7 +43,7 @@ pub enum StoreAsked {
 const GOOD_PER_LEASE: u32 = 6;
 
 impl StorePace {
-    pub(super) fn new(lease: Duration) -> Self {
+    pub(crate) fn new(lease: Duration) -> Self {
         Self(Arc::new(Times {
             good: lease / GOOD_PER_LEASE,
             reading: Slowest::default(),
@@ -63,7 +63,7 @@ impl StorePace {
     }
 
     /// An answer took so long; whether that is worth telling: the first slow one in a row is.
-    pub(super) fn note(&self, asked: StoreAsked, took: Duration) -> bool {
+    pub(crate) fn note(&self, asked: StoreAsked, took: Duration) -> bool {
         let slowest = self.of(asked);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         slowest.us.fetch_max(us, Relaxed);

@@ -5,6 +5,11 @@ use std::{
     time,
 };
 
+use curtail_consistency::{
+    placement_plan::{is_settled, wished_steps},
+    slice_view::RowStep,
+};
+
 use super::*;
 use crate::{ClusterFile, Secret};
 
@@ -31,14 +36,28 @@ impl Observer for Ear {
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
         self.adopted.lock().unwrap()[usize::from(self.me.0)] = Some(Arc::clone(roster));
-        let view = roster.view();
+        let Some(slices) = roster.slices() else {
+            return;
+        };
+        // What a replica would want, if keys were nothing to carry.
         let own = self.own.wait();
-        if view.joining.contains(self.me) {
-            own.ready(view.number);
+        let mut steps = wished_steps(slices, &roster.goal());
+        for (slice, row) in slices.rows() {
+            let entered = row.catching_up().into_iter().map(RowStep::Enter);
+            steps.extend(entered.map(|step| (slice, step)));
         }
-        // Nothing has to be moved here, and everybody says so of everybody.
-        for node in view.placed_before {
-            own.moves_done(node, view.number);
+        for (slice, step) in steps {
+            if slices.row(slice).unwrap().primary == self.me {
+                let view = slices.number;
+                own.propose(RowChange { slice, view, step });
+            }
+        }
+    }
+
+    fn proposals(&mut self, to: NodeId, changes: &[RowChange]) {
+        let lines = self.lines.lock().unwrap();
+        if let Some(Some(line)) = lines.get(usize::from(to.0)) {
+            line.proposed(self.me, changes.to_vec());
         }
     }
 
@@ -123,8 +142,9 @@ impl Trial {
         self.wait_until("live nodes", || {
             at.iter().all(|&id| {
                 let settled = |roster: Arc<Roster>| {
-                    let view = roster.view();
-                    view.live.to_bits() == bits && view.placed.to_bits() == bits && !view.moves()
+                    let settled = |slices| is_settled(slices, &roster.goal());
+                    roster.record.serving().to_bits() == bits
+                        && roster.slices().map(AsRef::as_ref).is_some_and(settled)
                 };
                 self.adopted(id).is_some_and(settled)
             })
@@ -178,7 +198,13 @@ fn a_node_leaves_without_being_waited_for() {
     });
     assert!(!members[0].handle().lease().holds(now()));
     trial.wait_for_live(0b10, &[1]);
-    assert_eq!(trial.adopted(1).unwrap().members.removal, ViewNumber(0));
+    let roster = trial.adopted(1).unwrap();
+    assert_eq!(roster.record.removal, ViewNumber(0));
+    let mut rows = roster.slices().unwrap().rows();
+    assert!(
+        rows.all(|(_, row)| row.born == roster.record.formed),
+        "nothing is lost"
+    );
     for member in members {
         member.stop();
     }
@@ -202,7 +228,7 @@ fn a_node_of_another_mind_takes_no_part() {
         };
         heard.iter().any(complaint)
     });
-    assert_eq!(trial.adopted(0).unwrap().view().followers().len(), 1);
+    assert_eq!(trial.adopted(0).unwrap().record.members().len(), 1);
     assert!(!stranger.handle().lease().holds(now()));
     member.stop();
     stranger.stop();

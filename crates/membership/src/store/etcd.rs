@@ -12,8 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use ureq::Agent;
 
-use super::{StoredRoster, ViewStore, ViewStoreError};
-use crate::roster::Roster;
+use super::{StoredText, ViewStore, ViewStoreError};
 
 /// A roster in etcd.
 pub struct EtcdStore {
@@ -91,7 +90,7 @@ impl EtcdStore {
 }
 
 impl ViewStore for EtcdStore {
-    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
+    fn read(&mut self) -> Result<Option<StoredText>, ViewStoreError> {
         let body = json!({ "key": self.key }).to_string();
         let answer: Range = understand(&self.ask("/v3/kv/range", &body, true)?)?;
         let Some(found) = answer.kvs.first() else {
@@ -99,13 +98,13 @@ impl ViewStore for EtcdStore {
         };
         let value = BASE64_STANDARD.decode(&found.value);
         let value = value.map_err(|error| ViewStoreError::Strange(error.to_string()))?;
-        Ok(Some(StoredRoster {
+        Ok(Some(StoredText {
             revision: number(&found.mod_revision)?,
-            roster: Roster::from_json(&String::from_utf8_lossy(&value))?,
+            text: String::from_utf8_lossy(&value).into_owned(),
         }))
     }
 
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError> {
+    fn replace(&mut self, expected: u64, text: &str) -> Result<Option<u64>, ViewStoreError> {
         let body = json!({
             "compare": [{
                 "key": self.key,
@@ -116,7 +115,7 @@ impl ViewStore for EtcdStore {
             }],
             "success": [{ "request_put": {
                 "key": self.key,
-                "value": BASE64_STANDARD.encode(roster.to_json()),
+                "value": BASE64_STANDARD.encode(text),
             }}],
         });
         let answer: Txn = understand(&self.ask("/v3/kv/txn", &body.to_string(), false)?)?;

@@ -21,8 +21,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{StoredRoster, ViewStore, ViewStoreError};
-use crate::roster::Roster;
+use super::{StoredText, ViewStore, ViewStoreError};
 
 /// A roster in a file.
 #[derive(Debug)]
@@ -106,18 +105,18 @@ impl FileStore {
 }
 
 impl ViewStore for FileStore {
-    fn read(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
+    fn read(&mut self) -> Result<Option<StoredText>, ViewStoreError> {
         let Some(record) = self.read_record()? else {
             return Ok(None);
         };
-        Ok(Some(StoredRoster {
+        Ok(Some(StoredText {
             revision: record.revision,
-            roster: Roster::from_json(&record.roster.to_string())?,
+            text: record.roster.to_string(),
         }))
     }
 
-    fn replace(&mut self, expected: u64, roster: &Roster) -> Result<Option<u64>, ViewStoreError> {
-        let roster = serde_json::from_str(&roster.to_json())
+    fn replace(&mut self, expected: u64, text: &str) -> Result<Option<u64>, ViewStoreError> {
+        let roster = serde_json::from_str(text)
             .map_err(|error| ViewStoreError::Strange(error.to_string()))?;
         let revision = expected.saturating_add(1);
         let record = Record { revision, roster };
@@ -177,13 +176,17 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use curtail_consistency::{
-        membership::{Change, Incarnation},
+        members::{Incarnation, RecordChange},
         symmetric::Model,
     };
     use curtail_types::NodeId;
 
     use super::*;
-    use crate::{Addresses, Node, Settings};
+    use crate::{Addresses, Node, Roster, Settings, StoredRoster};
+
+    fn open(path: &Path, patience: Duration) -> Box<dyn ViewStore> {
+        Box::new(FileStore::new(path, patience))
+    }
 
     fn empty() -> Roster {
         let settings = Settings {
@@ -203,20 +206,20 @@ mod tests {
             },
             incarnation: Incarnation(0),
         };
-        let join = Change::Join(Incarnation(u64::from(id) + 1));
-        roster.after(join, NodeId(id), &node).unwrap()
+        let join = RecordChange::Join(Incarnation(u64::from(id) + 1));
+        roster.after(&join, NodeId(id), &node).unwrap()
     }
 
     #[test]
     fn what_was_replaced_is_read_and_who_is_late_is_told() {
         let folder = tempfile::tempdir().unwrap();
-        let mut one = FileStore::new(&folder.path().join("view.json"), Duration::from_secs(1));
-        let mut two = FileStore::new(&folder.path().join("view.json"), Duration::from_secs(1));
-        assert_eq!(one.read().unwrap(), None);
+        let mut one = open(&folder.path().join("view.json"), Duration::from_secs(1));
+        let mut two = open(&folder.path().join("view.json"), Duration::from_secs(1));
+        assert_eq!(one.read_roster().unwrap(), None);
         let roster = joined(&empty(), 0);
-        assert_eq!(one.replace(0, &roster).unwrap(), Some(1));
-        assert_eq!(two.replace(0, &joined(&empty(), 1)).unwrap(), None);
-        let stored = two.read().unwrap().unwrap();
+        assert_eq!(one.replace_roster(0, &roster).unwrap(), Some(1));
+        assert_eq!(two.replace_roster(0, &joined(&empty(), 1)).unwrap(), None);
+        let stored = two.read_roster().unwrap().unwrap();
         assert_eq!(
             stored,
             StoredRoster {
@@ -224,8 +227,14 @@ mod tests {
                 roster
             }
         );
-        assert_eq!(two.replace(1, &joined(&stored.roster, 1)).unwrap(), Some(2));
-        assert_eq!(one.replace(1, &joined(&stored.roster, 2)).unwrap(), None);
+        assert_eq!(
+            two.replace_roster(1, &joined(&stored.roster, 1)).unwrap(),
+            Some(2)
+        );
+        assert_eq!(
+            one.replace_roster(1, &joined(&stored.roster, 2)).unwrap(),
+            None
+        );
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
         assert_eq!(left.len(), 2, "the file and its lock: {left:?}");
     }
@@ -240,16 +249,17 @@ mod tests {
             for id in 0..8 {
                 let (path, beaten) = (&path, &beaten);
                 scope.spawn(move || {
-                    let mut store = FileStore::new(path, Duration::from_secs(20));
+                    let mut store = open(path, Duration::from_secs(20));
                     let mut won = 0;
                     while won < 25 {
-                        let stored = store.read().unwrap();
+                        let stored = store.read_roster().unwrap();
                         let revision = stored.as_ref().map_or(0, |stored| stored.revision);
                         let roster = stored.map_or_else(empty, |stored| stored.roster);
-                        let again = Change::Join(Incarnation(1 + revision * 8 + u64::from(id)));
+                        let again =
+                            RecordChange::Join(Incarnation(1 + revision * 8 + u64::from(id)));
                         let node = joined(&empty(), id).node(NodeId(id)).unwrap().clone();
-                        let next = roster.after(again, NodeId(id), &node).unwrap();
-                        match store.replace(revision, &next).unwrap() {
+                        let next = roster.after(&again, NodeId(id), &node).unwrap();
+                        match store.replace_roster(revision, &next).unwrap() {
                             Some(_) => won += 1,
                             None => _ = beaten.fetch_add(1, Ordering::Relaxed),
                         }
@@ -257,8 +267,8 @@ mod tests {
                 });
             }
         });
-        let mut store = FileStore::new(&path, Duration::from_secs(1));
-        let stored = store.read().unwrap().unwrap();
+        let mut store = open(&path, Duration::from_secs(1));
+        let stored = store.read_roster().unwrap().unwrap();
         assert_eq!((stored.revision, stored.roster.number().0), (200, 200));
         assert!(beaten.into_inner() > 0, "there was no race");
     }
@@ -266,13 +276,20 @@ mod tests {
     #[test]
     fn a_lock_that_stays_is_no_dead_end() {
         let folder = tempfile::tempdir().unwrap();
-        let mut store = FileStore::new(&folder.path().join("view.json"), Duration::from_millis(20));
-        let lock = store.lock().unwrap();
-        assert!(store.replace(0, &joined(&empty(), 0)).is_err());
-        assert_eq!(store.read().unwrap(), None, "readings wait for no lock");
+        let path = folder.path().join("view.json");
+        let lock = FileStore::new(&path, Duration::from_secs(1))
+            .lock()
+            .unwrap();
+        let mut store = open(&path, Duration::from_millis(20));
+        assert!(store.replace_roster(0, &joined(&empty(), 0)).is_err());
+        let found = store.read_roster().unwrap();
+        assert_eq!(found, None, "readings wait for no lock");
         drop(lock);
-        assert_eq!(store.replace(0, &joined(&empty(), 0)).unwrap(), Some(1));
+        assert_eq!(
+            store.replace_roster(0, &joined(&empty(), 0)).unwrap(),
+            Some(1)
+        );
         fs::write(folder.path().join("view.json"), "{").unwrap();
-        assert!(store.read().is_err());
+        assert!(store.read_roster().is_err());
     }
 }

@@ -95,13 +95,15 @@ fn flush_all(worker: &mut Worker, slot: usize, delay: Exptime, noreply: bool) {
     }
     worker.cx.counts.add(Count::CmdFlush, 1);
     log_flush_of(worker, slot, delay);
-    let StoreContext { store, now, .. } = &worker.cx.store_cx;
-    match worker.tier.as_deref_mut() {
-        Some(tier) => tier.flush_all(store, *now, delay, slot),
-        None => store.flush_all(*now, delay),
+    if worker.node.is_none() {
+        let StoreContext { store, now, .. } = &worker.cx.store_cx;
+        match worker.tier.as_deref_mut() {
+            Some(tier) => tier.flush_all(store, *now, delay, slot),
+            None => store.flush_all(*now, delay),
+        }
     }
     if !noreply {
-        // On a node the others have a part in it.
+        // On a node this line waits until all primaries have emptied their slices.
         execute::end_parts(worker, slot, b"OK\r\n");
     }
 }

@@ -1,8 +1,7 @@
 //! The view in force on this node, and which threads have adopted it.
 //!
-//! A worker checks once a turn for a new view. What must not begin while a thread acts on the old
-//! one (a key moves away, or becomes hot while requests bypass the protocol) waits until every
-//! thread has begun a turn since:
+//! A worker checks once a turn for a new view. What must not begin while a request may still run
+//! beside the machine of its slice waits until every thread has begun a turn since:
 //!
 //! ```text
 //!   mark = marks.set()      a new number: whoever begins a turn from now on knows what led to it
@@ -12,16 +11,48 @@
 
 use std::sync::Arc;
 
+use curtail_consistency::{
+    placement_plan::{PlacementGoal, is_settled},
+    slice_view::{SliceId, SliceView},
+};
+use curtail_types::NodeId;
+
 use crate::sync::{AtomicU64, Mutex, Relaxed, lock};
 
-pub(crate) use curtail_consistency::moves::InForce;
+/// The view that this node acts on.
+#[derive(Clone, Debug)]
+pub(crate) struct ViewInForce {
+    pub(crate) slices: Arc<SliceView>,
+    /// What the placement shall reach.
+    pub(crate) goal: PlacementGoal,
+    /// The placement is as it shall be. While it is not, no key becomes hot: each view drops all
+    /// copies.
+    pub(crate) is_settled: bool,
+}
+
+impl ViewInForce {
+    pub(super) fn new(slices: Arc<SliceView>, goal: PlacementGoal) -> Self {
+        Self {
+            is_settled: is_settled(&slices, &goal),
+            slices,
+            goal,
+        }
+    }
+
+    /// The primary of a slice.
+    #[inline]
+    pub(crate) fn primary(&self, slice: SliceId) -> NodeId {
+        let row = self.slices.row(slice);
+        row.map(|row| row.primary).unwrap_or_default()
+    }
+}
 
 /// The view in force.
 #[derive(Debug)]
 pub(crate) struct Views {
     /// Counts the views; a worker compares it once a turn.
     generation: AtomicU64,
-    current: Mutex<Option<Arc<InForce>>>,
+    current: Mutex<Option<Arc<ViewInForce>>>,
 }
 
 /// Numbers that threads pass, one after the other.
@@ -40,7 +71,7 @@ impl Views {
         }
     }
 
-    pub(crate) fn put_in_force(&self, next: Option<Arc<InForce>>) {
+    pub(crate) fn put_in_force(&self, next: Option<Arc<ViewInForce>>) {
         *lock(&self.current) = next;
         self.generation.fetch_add(1, Relaxed);
     }
@@ -50,7 +81,7 @@ impl Views {
         self.generation.load(Relaxed)
     }
 
-    pub(crate) fn current(&self) -> Option<Arc<InForce>> {
+    pub(crate) fn current(&self) -> Option<Arc<ViewInForce>> {
         lock(&self.current).clone()
     }
 }

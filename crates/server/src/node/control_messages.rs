@@ -1,47 +1,40 @@
-//! Control messages between nodes that are not about a key: progress of moves and joins,
-//! heartbeats.
+//! Control messages between nodes that are not about a key: heartbeats, the clock, what a view is
+//! to change, and the hot list.
 //!
 //! ```text
-//!   source of moves            target                    everybody
-//!   all its keys are sent --- MovesEnd(view, worker) -->
-//!          <------------- MovesSeen(view, worker) --- every worker has taken them in
-//!   MovesDone(view) ------------------------------------------> its membership
-//!   Filled(view) ------> a node that joins: it has all hot keys whose home this node is
 //!   Beat, Call --------> every member, several times in a lease; a Call comes back as an Echo,
 //!                        with what the cluster's clock shows
+//!   Proposals ---------> the member that writes the view
+//!   Hot ---------------> reports to the coordinator, and its list to every member
 //! ```
-//!
-//! Moves and these messages share one ordered link, so an end arrives after everything before it.
 
 use curtail_consistency::{
     cluster_clock::Reading,
-    membership::{Heartbeat, Incarnation},
+    members::{Heartbeat, Incarnation, decode_changes, encode_changes},
+    slice_view::RowChange,
 };
 use curtail_types::{Instant, NodeSet, ViewNumber};
 
 /// A control message.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum News {
-    /// Worker `worker` of the sender has sent all keys that leave its slices under the view.
-    MovesEnd { view: ViewNumber, worker: u16 },
-    /// They have been taken in.
-    MovesSeen { view: ViewNumber, worker: u16 },
-    /// All keys that leave the sender have been taken in where they belong.
-    MovesDone { view: ViewNumber },
     /// The sender is there, and has so many items.
     Beat { heartbeat: Heartbeat, items: u32 },
-    /// The receiver, which is joining, follows all hot keys whose home the sender is.
-    Filled { view: ViewNumber },
     /// The sender's clock, in microseconds, to be echoed.
     Call { sent_us: u32 },
     /// What a call said, and the clock: so its sender learns how long a round trip takes, and what
     /// time it is.
     Echo { sent_us: u32, clock: Reading },
+    /// What the sender wants changed in the view.
+    Proposals(Vec<RowChange>),
+    /// A message about hot keys.
+    Hot(Vec<u8>),
 }
 
-/// A key shall become hot, or cease to be: the kind, then the key's bytes.
-const PROMOTE: u8 = 16;
-const DEMOTE: u8 = 17;
+/// The kinds of [`News::Call`], [`News::Proposals`] and [`News::Hot`].
+const CALL: u8 = 6;
+const PROPOSALS: u8 = 9;
+const HOT: u8 = 10;
 
 /// The kind of [`News::Beat`], which is longer than the others: behind the view and the items come
 /// `adopted`, a set, two lives and two instants, each as the receiver gets it back.
@@ -56,31 +49,21 @@ const NEWS_BYTES: usize = 9;
 const BEAT_BYTES: usize = NEWS_BYTES + 4 + 5 * 8;
 
 impl News {
-    /// A proposal to the home of a key.
-    pub(super) fn proposal(key: &[u8], hot: bool) -> Vec<u8> {
-        let mut bytes = vec![if hot { PROMOTE } else { DEMOTE }];
-        bytes.extend_from_slice(key);
-        bytes
-    }
-
-    /// The key of a proposal, and whether it shall be hot.
-    pub(super) fn as_proposal(bytes: &[u8]) -> Option<(&[u8], bool)> {
-        match bytes.split_first()? {
-            (&PROMOTE, key) => Some((key, true)),
-            (&DEMOTE, key) => Some((key, false)),
-            _ => None,
-        }
-    }
-
-    pub(super) fn to_bytes(self) -> Vec<u8> {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
         let (kind, view, number) = match self {
-            Self::MovesEnd { view, worker } => (1, view, u32::from(worker)),
-            Self::MovesSeen { view, worker } => (2, view, u32::from(worker)),
-            Self::MovesDone { view } => (3, view, 0),
-            Self::Filled { view } => (4, view, 0),
-            Self::Beat { heartbeat, items } => (BEAT, heartbeat.view, items),
-            Self::Call { sent_us } => (6, ViewNumber(0), sent_us),
-            Self::Echo { sent_us, clock } => (ECHO, clock.epoch, sent_us),
+            Self::Beat { heartbeat, items } => (BEAT, heartbeat.view, *items),
+            Self::Call { sent_us } => (CALL, ViewNumber(0), *sent_us),
+            Self::Echo { sent_us, clock } => (ECHO, clock.epoch, *sent_us),
+            Self::Proposals(changes) => {
+                let mut bytes = vec![PROPOSALS];
+                encode_changes(changes, &mut bytes);
+                return bytes;
+            }
+            Self::Hot(message) => {
+                let mut bytes = vec![HOT];
+                bytes.extend_from_slice(message);
+                return bytes;
+            }
         };
         let mut bytes = Vec::with_capacity(BEAT_BYTES);
         bytes.push(kind);
@@ -107,28 +90,25 @@ impl News {
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
+        match *kind {
+            PROPOSALS => return decode_changes(rest).map(Self::Proposals),
+            HOT => return Some(Self::Hot(rest.to_vec())),
+            _ => {}
+        }
         let (view, rest) = rest.split_first_chunk()?;
         let (number, rest) = rest.split_first_chunk()?;
         let view = ViewNumber(u32::from_le_bytes(*view));
         let number = u32::from_le_bytes(*number);
-        if *kind == BEAT {
-            let heartbeat = heartbeat_of(view, rest)?;
-            let items = number;
-            return Some(Self::Beat { heartbeat, items });
-        }
-        if *kind == ECHO {
-            let clock = reading_of(view, rest)?;
-            let sent_us = number;
-            return Some(Self::Echo { sent_us, clock });
-        }
-        let worker = u16::try_from(number).unwrap_or(u16::MAX);
-        rest.is_empty().then_some(())?;
-        Some(match kind {
-            1 => Self::MovesEnd { view, worker },
-            2 => Self::MovesSeen { view, worker },
-            3 => Self::MovesDone { view },
-            4 => Self::Filled { view },
-            6 => Self::Call { sent_us: number },
+        Some(match *kind {
+            BEAT => Self::Beat {
+                heartbeat: heartbeat_of(view, rest)?,
+                items: number,
+            },
+            ECHO => Self::Echo {
+                sent_us: number,
+                clock: reading_of(view, rest)?,
+            },
+            CALL if rest.is_empty() => Self::Call { sent_us: number },
             _ => return None,
         })
     }
@@ -171,11 +151,14 @@ fn heartbeat_of(view: ViewNumber, bytes: &[u8]) -> Option<Heartbeat> {
 
 #[cfg(test)]
 mod tests {
+    use curtail_consistency::slice_view::{RowStep, SliceId};
+    use curtail_types::NodeId;
+
     use super::*;
 
     #[test]
     fn control_messages_decode_to_what_was_encoded() {
-        let (view, worker) = (ViewNumber(70_000), 300);
+        let view = ViewNumber(70_000);
         let heartbeat = Heartbeat {
             life: Incarnation(u64::MAX),
             view,
@@ -186,10 +169,6 @@ mod tests {
             hears: NodeSet::from_bits(1 << 63 | 5),
         };
         for news in [
-            News::MovesEnd { view, worker },
-            News::MovesSeen { view, worker },
-            News::MovesDone { view },
-            News::Filled { view },
             News::Beat {
                 heartbeat,
                 items: 1 << 20,
@@ -210,9 +189,15 @@ mod tests {
             assert_eq!(News::from_bytes(&bytes), None);
             assert_eq!(News::from_bytes(&bytes[..bytes.len() - 2]), None);
         }
-        let proposal = News::proposal(b"key", true);
-        assert_eq!(News::as_proposal(&proposal), Some((&b"key"[..], true)));
-        assert_eq!(News::from_bytes(&[9; NEWS_BYTES]), None);
+        let change = RowChange {
+            slice: SliceId(7),
+            view,
+            step: RowStep::Hold(NodeId(2)),
+        };
+        for news in [News::Proposals(vec![change]), News::Hot(vec![1, 2, 3])] {
+            assert_eq!(News::from_bytes(&news.to_bytes()), Some(news));
+        }
+        assert_eq!(News::from_bytes(&[7; NEWS_BYTES]), None);
         assert_eq!(News::from_bytes(&[1]), None);
     }
 }

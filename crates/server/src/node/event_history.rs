@@ -11,6 +11,10 @@ use std::{
     sync::Arc,
 };
 
+use curtail_consistency::{
+    placement_plan,
+    slice_view::{SliceRow, SliceView},
+};
 use curtail_membership::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
 use tracing::info;
@@ -120,7 +124,7 @@ impl Journal {
             Member {
                 id,
                 standing: roster.standing(id),
-                keys: roster.keys(id),
+                keys: keys_of(roster, id),
                 items: if id == me { items } else { told },
                 name: node.name.clone(),
                 clients: node.addresses.clients,
@@ -160,52 +164,77 @@ impl Known {
 
     fn differences(&mut self, before: &Roster, now: &Roster) -> Vec<String> {
         let mut lines = Vec::new();
-        let (old, new) = (before.view(), now.view());
         let life = |roster: &Roster, id| roster.node(id).map(|node| node.incarnation);
+        if let (Some(old), Some(new)) = (before.slices(), now.slices()) {
+            lines.extend(self.loss(old, new));
+        }
         for (id, node) in before.nodes() {
             if life(now, id) == life(before, id) {
                 continue;
             }
             let name = &node.name;
-            lines.push(
-                match (before.members.leaving.contains(id), old.live.contains(id)) {
-                    (true, _) => format!("{name} has left"),
-                    (false, true) => format!("{name} is dead{}", self.loss(id, now)),
-                    (false, false) => format!("{name} was removed before it was in service"),
-                },
-            );
+            lines.push(match before.record.leaving.contains(id) {
+                true => format!("{name} has left"),
+                false => format!("{name} is dead"),
+            });
             self.items.remove(&id);
             self.round_trips.remove(&id);
         }
+        let was_formed = before.slices().is_some();
         for (id, node) in now.nodes() {
             let (name, is_new) = (&node.name, life(now, id) != life(before, id));
-            if new.live.contains(id) && (is_new || !old.live.contains(id)) {
-                lines.push(format!("{name} is in service"));
-            } else if is_new {
-                lines.push(format!("{name} joins"));
+            let is_formed = now.slices().is_some();
+            match (is_new, is_formed && (is_new || !was_formed)) {
+                (_, true) => lines.push(format!("{name} is in service")),
+                (true, false) => lines.push(format!("{name} joins")),
+                (false, false) => {}
             }
-            if now.members.leaving.contains(id) && !before.members.leaving.contains(id) {
+            if now.record.leaving.contains(id) && !before.record.leaving.contains(id) {
                 lines.push(format!("{name} starts to leave"));
             }
         }
-        match (old.moves(), new.moves()) {
-            (false, true) => lines.push("keys begin to move".to_owned()),
-            (true, false) => lines.push("all keys have moved".to_owned()),
+        match (is_settled(before), is_settled(now)) {
+            (true, false) => lines.push("slices begin to move".to_owned()),
+            (false, true) => lines.push("all slices have moved".to_owned()),
             _ => {}
         }
         lines
     }
 
-    /// What was lost with a node.
-    fn loss(&mut self, id: NodeId, now: &Roster) -> String {
-        if now.settings.replicas > 1 {
-            return "; other nodes hold copies of its items".to_owned();
+    /// What was lost between two views: slices of whose in-sync sets nobody lived. A dead primary's
+    /// last heartbeat told how many items it had.
+    fn loss(&mut self, old: &SliceView, new: &SliceView) -> Option<String> {
+        let lost = |row: &SliceRow, now: &SliceRow| now.born > row.born;
+        let (mut slices, mut items) = (0, 0);
+        for node in old.members {
+            let rows = || old.rows().zip(new.rows());
+            let held = rows().filter(|((_, row), _)| row.holders.contains(node));
+            let held = held.count().max(1) as u64;
+            let own = rows().filter(|((_, row), (_, now))| row.primary == node && lost(row, now));
+            let own = own.count() as u64;
+            slices += own;
+            items += self.items.get(&node).copied().unwrap_or(0) * own / held;
         }
-        let items = self.items.get(&id).copied().unwrap_or(0);
-        let lost = items.saturating_sub(self.hot.len() as u64);
-        self.items_lost += lost;
-        format!("; about {lost} items that were not hot are lost with it")
+        self.items_lost += items;
+        let line = format!("{slices} slices are lost, with about {items} items");
+        (slices > 0).then_some(line)
     }
+}
+
+/// Whether a node has slices.
+fn keys_of(roster: &Roster, id: NodeId) -> &'static str {
+    let holds = |slices: &SliceView| slices.rows().any(|(_, row)| row.holders.contains(id));
+    match roster.slices().is_some_and(|slices| holds(slices)) {
+        true => "yes",
+        false => "no",
+    }
+}
+
+/// Whether slices are where they shall be.
+fn is_settled(roster: &Roster) -> bool {
+    roster
+        .slices()
+        .is_none_or(|slices| placement_plan::is_settled(slices, &roster.goal()))
 }
 
 /// A member in one row: standing, keys, items, name, address for clients, and the round trip to it
@@ -241,12 +270,12 @@ impl Display for Member {
 
 #[cfg(test)]
 mod tests {
-    use curtail_consistency::membership::{Change, Incarnation};
+    use curtail_consistency::members::{Incarnation, RecordChange};
     use curtail_membership::{Addresses, Settings};
 
     use super::*;
 
-    fn after(roster: &Roster, change: Change, me: u8) -> Arc<Roster> {
+    fn after(roster: &Roster, change: &RecordChange, me: u8) -> Arc<Roster> {
         let address = ([127, 0, 0, 1], 1000 + u16::from(me)).into();
         let own = Node {
             name: format!("node{me}"),
@@ -282,15 +311,15 @@ mod tests {
         journal.note_roster(0, &roster);
         let dead = [NodeId(1)].into_iter().collect();
         for (seconds, (change, me)) in [
-            (Change::Join(Incarnation(7)), 0),
-            (Change::Join(Incarnation(7)), 1),
-            (Change::Form, 0),
-            (Change::Remove(dead), 0),
+            (RecordChange::Join(Incarnation(7)), 0),
+            (RecordChange::Join(Incarnation(7)), 1),
+            (RecordChange::Form, 0),
+            (RecordChange::Remove(dead), 0),
         ]
         .into_iter()
         .enumerate()
         {
-            roster = after(&roster, change, me);
+            roster = after(&roster, &change, me);
             journal.note_roster(seconds as u64, &roster);
             journal.note_items(NodeId(1), 1200);
             journal.note_round_trip(NodeId(0), 70);
@@ -301,8 +330,8 @@ mod tests {
         has("cluster_member:0 live yes 5 node0 127.0.0.1:1000");
         has("cluster_event:1 view 2: node1 joins");
         has("cluster_event:2 view 3: node1 is in service");
-        let loss = "about 1200 items that were not hot are lost with it";
-        has(&format!("cluster_event:3 view 4: node1 is dead; {loss}"));
+        has("cluster_event:3 view 4: node1 is dead");
+        has("cluster_event:3 view 4: 128 slices are lost, with about 1200 items");
         has("cluster_items_lost 1200");
     }
 }

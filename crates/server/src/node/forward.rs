@@ -1,4 +1,4 @@
-//! Requests forwarded to other nodes, until their replies arrive.
+//! Requests that this worker sends to other nodes by itself, until their replies arrive.
 //!
 //! ```text
 //!   relay ---> sent ---> answered: done
@@ -6,21 +6,39 @@
 //!     |         |  +---> the node is lost: a read goes again, a write may have happened
 //!     +-- parked <-+ no room, or that node was not ready: again, where the key is then
 //! ```
+//!
+//! Only requests for keys of which this node knows nothing go this way; the others go to the
+//! machine of their slice, which forwards what is another node's ([`stages`](super::stages)).
 
 use curtail_codec::node::{BatchHead, Class, ItemRequest, NodeRequest, Part};
-use curtail_dispatch::SharedState;
-use curtail_types::{Cas, Failure, Instant, RouteHash};
+use curtail_types::{Failure, Instant, NodeId, RouteHash};
 
 use crate::node::{
-    Cluster, NodeWorker,
+    LARGE_BYTES, NodeWorker,
     host::NodeContext,
-    inbox::{AFTER, FLUSH, SHOW},
-    migration::Waiter,
+    inbox::FLUSH,
     request_placement::Way,
-    slice_jobs::End,
-    slices::{LARGE_BYTES, Relayed, RelayedKind},
-    worker::AGAIN_NS,
+    stages::{End, Origin},
 };
+
+/// A request that another node is to execute.
+#[derive(Debug)]
+pub(super) struct Relayed {
+    pub(super) origin: Origin,
+    pub(super) to: NodeId,
+    pub(super) key: RouteHash,
+    pub(super) bytes: Vec<u8>,
+    pub(super) kind: RelayedKind,
+}
+
+/// What is in a relayed request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum RelayedKind {
+    /// About one item: an `ItemRequest`.
+    Item,
+    /// `flush_all`: when, as eight bytes.
+    Flush,
+}
 
 /// A request that another node carries out.
 #[derive(Debug)]
@@ -35,6 +53,22 @@ pub(super) struct Out {
 
 /// Time limit for reaching a node that can execute a request.
 const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// After how long it is sent again when a node was not ready for it.
+pub(super) const AGAIN_NS: u64 = 500_000;
+
+impl Relayed {
+    /// A `flush_all` for another node.
+    pub(super) fn flush(origin: Origin, to: NodeId, at: &[u8]) -> Self {
+        Self {
+            origin,
+            to,
+            key: RouteHash(0),
+            bytes: at.to_vec(),
+            kind: RelayedKind::Flush,
+        }
+    }
+}
 
 impl NodeWorker {
     /// Has another node carry a request out.
@@ -70,45 +104,28 @@ impl NodeWorker {
         };
         let head = BatchHead {
             number: delegated,
-            view: in_force.view.number,
+            view: in_force.slices.number,
         };
         let Relayed {
-            to,
-            key,
-            after,
-            bytes,
-            kind,
-            ..
+            to, bytes, kind, ..
         } = &out.relayed;
-        let after_bytes = after.0.to_le_bytes();
-        let (after_option, first): (u8, &[u8]) = match *after != Cas(0) {
-            true => (AFTER, &after_bytes),
-            false => (0, &[]),
-        };
-        let length = first.len() + bytes.len();
-        let class = match length > LARGE_BYTES {
+        let class = match bytes.len() > LARGE_BYTES {
             true => Class::LargeDemand,
             false => Class::Demand,
         };
         let options = match kind {
-            RelayedKind::Item => after_option | self.cluster.show_option(*key),
+            RelayedKind::Item => 0,
             RelayedKind::Flush => FLUSH,
         };
         let request = NodeRequest {
             number,
             options,
-            bytes: &[],
+            bytes,
         };
         let part = Part::Request(head, request);
         let endpoint = self.links.endpoint(*to);
-        let sent = endpoint.map(|to| {
-            self.links.send_filled(to, class, &part, length, |room| {
-                let (before, rest) = room.split_at_mut(first.len());
-                before.copy_from_slice(first);
-                rest.copy_from_slice(bytes);
-            })
-        });
-        if let Some(Ok(())) = sent {
+        let sent = endpoint.is_some_and(|to| self.links.send(to, class, &part).is_ok());
+        if sent {
             out.delegated = delegated;
             out.is_sent = true;
         } else {
@@ -135,21 +152,20 @@ impl NodeWorker {
             } else if now.ns < out.again_ns {
                 self.parked.push_back(number);
             } else {
-                self.place_again(cx, number);
+                self.place_again(now, number);
             }
         }
     }
 
     /// A request that is parked goes where its key is now.
-    fn place_again(&mut self, cx: &mut NodeContext<'_>, number: u32) {
-        let now = cx.store_cx.now.instant;
+    fn place_again(&mut self, now: Instant, number: u32) {
         let Some(Some(out)) = self.out.get_mut(number as usize) else {
             return;
         };
         if out.relayed.kind == RelayedKind::Flush {
-            let live = self.in_force.as_ref().map(|now| now.view.live);
+            let members = self.in_force.as_ref().map(|now| now.slices.members);
             let to = out.relayed.to;
-            return match live.is_some_and(|live| live.contains(to)) {
+            return match members.is_some_and(|members| members.contains(to)) {
                 true => self.send_out(now, number),
                 // What is not there need not be flushed.
                 false => self.end(number, End::Answered(None)),
@@ -167,41 +183,13 @@ impl NodeWorker {
                 out.relayed.to = to;
                 self.send_out(now, number);
             }
-            way => {
+            // Its machine has it run here, or forwards it.
+            _ => {
                 if let Some(out) = self.take_out(number) {
-                    let begun_ns = out.begun_ns;
-                    let Relayed {
-                        origin,
-                        bytes,
-                        after,
-                        ..
-                    } = out.relayed;
-                    let waiter = Waiter {
-                        origin,
-                        key,
-                        access,
-                        after,
-                        begun_ns,
-                        bytes,
-                    };
-                    match way {
-                        Way::Arriving => self.give_waiter(cx, waiter),
-                        _ => self.run_waiter(waiter),
-                    }
+                    let Relayed { origin, bytes, .. } = out.relayed;
+                    self.give_request(origin, key, access, bytes);
                 }
             }
-        }
-    }
-}
-
-impl Cluster {
-    /// Whether the answer to a request for `key` is to say which write it shows: only if this node
-    /// has a copy that could show an earlier one to the same session. A copy that comes later has
-    /// that write, but for one that is on its way; of that the answer tells by itself.
-    fn show_option(&self, key: RouteHash) -> u8 {
-        match self.keeps_sessions && self.keys.look(key).state != SharedState::Ordinary {
-            true => SHOW,
-            false => 0,
         }
     }
 }

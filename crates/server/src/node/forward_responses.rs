@@ -1,22 +1,15 @@
 //! Replies of other nodes to forwarded requests, and the timeouts of those.
 
 use curtail_codec::node::{ItemAnswer, ItemRequest};
-use curtail_consistency::placement::slice_of;
-use curtail_dispatch::SharedState;
 use curtail_links::LinkEvent;
 use curtail_types::{Cas, Failure, NodeId};
 
-use crate::{
-    metrics::counters::Count,
-    node::{
-        NodeWorker,
-        forward::Out,
-        host::NodeContext,
-        inbox::Answered,
-        slice_jobs::{Completed, End, Job, Origin},
-        slices::{Relayed, RelayedKind},
-        worker::AGAIN_NS,
-    },
+use crate::node::{
+    NodeWorker,
+    forward::{AGAIN_NS, Out, Relayed, RelayedKind},
+    host::NodeContext,
+    inbox::ForwardAnswer,
+    stages::{Completed, End},
 };
 
 /// How long a request that was sent waits for its answer.
@@ -35,12 +28,12 @@ impl NodeWorker {
         self.inbox.answered = answered;
     }
 
-    fn take_answer(&mut self, cx: &mut NodeContext<'_>, answer: Answered) {
-        let Answered {
+    fn take_answer(&mut self, cx: &mut NodeContext<'_>, answer: ForwardAnswer) {
+        let ForwardAnswer {
             number,
             mut end,
-            shown,
             value,
+            view,
             ..
         } = answer;
         let Some(out) = self.out_of(number, answer.delegated) else {
@@ -55,16 +48,11 @@ impl NodeWorker {
         if !answers(&out.relayed, &end, &value) {
             end = End::Failed(Failure::NodeLost);
         }
-        let key = out.relayed.key;
-        let Some(completed) = self.completed(number, end, value) else {
-            return;
-        };
-        // This node's copy, if it has one, must not show an earlier write to the same session.
-        let is_shared = || self.cluster.keys.look(key).state != SharedState::Ordinary;
-        if shown != Cas(0) && is_shared() {
-            cx.counts.add(Count::ClusterShown, 1);
-            self.give(slice_of(key), Job::Seen(key, shown, Box::new(completed)));
-        } else {
+        let is_flush = out.relayed.kind == RelayedKind::Flush;
+        if let Some(mut completed) = self.completed(number, end, value) {
+            if is_flush {
+                completed.shown = Cas(u64::from(view.0));
+            }
             self.done.push(completed);
         }
     }
@@ -82,7 +70,7 @@ impl NodeWorker {
             end,
             request: relayed.bytes,
             value,
-            ts: Cas(0),
+            shown: Cas(0),
         })
     }
 
@@ -95,11 +83,6 @@ impl NodeWorker {
         let out = self.out.get_mut(number as usize)?.take()?;
         self.free.push(number);
         Some(out)
-    }
-
-    /// Ends a request without an outcome.
-    pub(super) fn fail(&mut self, failure: Failure, origin: Origin, bytes: Vec<u8>) {
-        self.done.push(Completed::failed(origin, bytes, failure));
     }
 
     /// Processes the events of links.
@@ -120,8 +103,11 @@ impl NodeWorker {
             if out.relayed.to != node || !out.is_sent {
                 continue;
             }
-            let is_read = out.relayed.kind == RelayedKind::Item && is_read(&out.relayed.bytes);
-            if is_read {
+            let goes_again = match out.relayed.kind {
+                RelayedKind::Item => is_read(&out.relayed.bytes),
+                RelayedKind::Flush => true,
+            };
+            if goes_again {
                 out.is_sent = false;
                 out.again_ns = cx.store_cx.now.instant.ns + AGAIN_NS;
                 self.parked.push_back(number);
@@ -138,9 +124,6 @@ impl NodeWorker {
             return;
         }
         self.looked_ns = now_ns;
-        self.look_at_joining();
-        self.repeat_moves_done();
-        self.end_waiting();
         for number in 0..self.out.len() as u32 {
             let is_late = |out: &Out| now_ns.saturating_sub(out.begun_ns) > ANSWER_NS;
             let late = self.out.get(number as usize).and_then(Option::as_ref);

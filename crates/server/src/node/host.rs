@@ -2,32 +2,17 @@
 //! clients may connect.
 
 use curtail_runtime::Clock;
-use curtail_store::Store;
 use curtail_types::{LoadReport, Now};
 
-use crate::{
-    log::Limit,
-    metrics::counters::Counts,
-    node::{Completed, MoveAsked, Moved, Proposal, Waiter},
-    store_context::StoreContext,
-    test_faults::Fault,
-};
+use crate::{log::Limit, metrics::counters::Counts, node::Completed, store_context::StoreContext};
 
 /// Something of the cluster that a worker takes in: another one received or completed it.
 #[derive(Debug)]
 pub(crate) enum NodeArrival {
     /// A link to another node.
     Link(Box<curtail_links::NewLink>),
-    /// A request for a key of the worker's slices that may still have to come to this node.
-    Waiter(Box<Waiter>),
-    /// Such a key.
-    MovedKey(Box<Moved>),
-    /// Another node wants one.
-    MoveAsked(Box<MoveAsked>),
-    /// What the coordinator proposes.
-    Proposal(Box<Proposal>),
-    /// Something was left for a slice of the worker.
-    Wake(usize),
+    /// Something was left for a stage of the worker.
+    Wake,
     /// A request that was completed for one that waits there.
     Completed(Box<Completed>),
 }
@@ -37,17 +22,11 @@ pub(crate) trait NodeHost: Send + Sync {
     /// The clock of this machine.
     fn clock(&self) -> Clock;
 
-    /// The time, as items see it.
-    fn now(&self) -> Now;
-
     /// Seconds since the server started.
     fn uptime_seconds(&self) -> u64;
 
     /// When the server started.
     fn started(&self) -> Now;
-
-    /// The items.
-    fn store(&self) -> &Store;
 
     /// Leaves something for a worker, and wakes it.
     fn send(&self, worker: usize, arrival: NodeArrival);
@@ -63,9 +42,6 @@ pub(crate) trait NodeHost: Send + Sync {
 
     /// The bound for log lines about commands.
     fn admin_lines(&self) -> &Limit;
-
-    /// Whether the server of a test does this wrong.
-    fn has(&self, fault: Fault) -> bool;
 }
 
 /// What a worker lends its part of the node for a step.

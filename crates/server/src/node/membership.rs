@@ -2,32 +2,35 @@
 //!
 //! ```text
 //!   Member (thread) --- seen  ---> connector: whom to reach, as which life
-//!                   --- adopt ---> views: workers find it at their next turn, slices are told
+//!                   --- adopt ---> views: workers find it at their next turn, stages are told
 //!                   --- event ---> the log; removed: forget everything, join anew
 //! ```
 //!
-//! A node that is to end leaves first: no new clients, keys to the others, out of the view.
+//! A node that is to end leaves first: no new clients, slices to the others, out of the view.
 
 use std::{
     sync::{Arc, OnceLock, Weak},
     thread::{self, JoinHandle},
 };
 
-use curtail_consistency::membership::{Change, Heartbeat, Incarnation};
+use curtail_consistency::{
+    members::{Heartbeat, Incarnation, RecordChange},
+    slice_view::RowChange,
+};
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
 use curtail_membership::{Addresses, Member, MemberEvent, NodeConfig, Observer, Roster};
-use curtail_types::{Exptime, NodeId, Now, View, ViewNumber};
+use curtail_types::{NodeId, Now};
 use tracing::{debug, error, info, warn};
 
 use crate::{
     config::{Config, start_error::StartError},
     log::component,
     node::{
-        Cluster, InForce,
+        Cluster, ViewInForce,
+        control_messages::News,
         host::{NodeArrival, NodeHost},
     },
     sync::Relaxed,
-    test_faults::Fault,
 };
 
 /// What a node has before its workers run. Nothing of it runs yet: the server may not start.
@@ -89,7 +92,11 @@ impl Opening {
         .map_err(|error| StartError::Cluster(format!("node links at {}: {error}", entry.links)))?;
         let cluster = Cluster::new(
             (node.me, now),
-            (node.cluster.model, node.cluster.replicas),
+            (
+                node.cluster.model,
+                node.cluster.replicas,
+                node.cluster.settings().lease_ms,
+            ),
             (config.hot_keys_max, config.faults),
             (config.workers, threads),
             connector.handle(),
@@ -120,7 +127,7 @@ impl Opening {
         let watcher = Watcher {
             host: Arc::downgrade(host),
             cluster: Arc::clone(&self.cluster),
-            life: (0, ViewNumber(0)),
+            life: 0,
         };
         let now = move || clock.now().instant;
         let member = Member::start(config, addresses, now, watcher);
@@ -160,8 +167,8 @@ impl Membership {
 struct Watcher {
     host: Weak<dyn NodeHost>,
     cluster: Arc<Cluster>,
-    /// Which of this node's lives it is, and the first view of that.
-    life: (u64, ViewNumber),
+    /// Which of this node's lives it is.
+    life: u64,
 }
 
 impl Observer for Watcher {
@@ -175,6 +182,7 @@ impl Observer for Watcher {
         // Another process may have taken this node's place: its links are not made here.
         let own = Some(own_life(roster, self.cluster.me));
         let own = own.filter(|own| *own == life.0).unwrap_or(0);
+        self.life = life.0;
         if let Some(host) = self.host.upgrade() {
             let seconds = host.uptime_seconds();
             self.cluster.journal.note_roster(seconds, roster);
@@ -183,24 +191,28 @@ impl Observer for Watcher {
     }
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
-        let (view, me) = (roster.view(), self.cluster.me);
+        let me = self.cluster.me;
         if let Some(host) = self.host.upgrade() {
             let now = host.clock().now().instant;
-            let is_lowest = view.live.first() == Some(me);
-            self.cluster.clock.note_view(now, view.number, is_lowest);
+            let members = roster.slices().map(|slices| slices.members);
+            let is_lowest = members.and_then(|members| members.first()) == Some(me);
+            self.cluster
+                .clock
+                .note_view(now, roster.number(), is_lowest);
         }
-        let staying = roster.members.staying();
-        let life = own_life(roster, me);
-        if self.life.0 != life {
-            self.life = (life, view.number);
-        }
-        if self.cluster.has(Fault::MissesSettled) && self.misses(view) {
-            return;
-        }
-        let in_force = InForce::new(*view, staying, self.cluster.replicas);
-        let in_force = in_force.map(|now| now.of_life(self.life.1));
+        // Another process may have taken this node's place.
+        let is_member = own_life(roster, me) == self.life;
+        let slices = roster.slices().filter(|_| is_member);
+        let in_force = slices.map(|slices| ViewInForce::new(Arc::clone(slices), roster.goal()));
         self.put_in_force(in_force.map(Arc::new));
         self.let_clients_in();
+    }
+
+    fn proposals(&mut self, to: NodeId, changes: &[RowChange]) {
+        if let Some(host) = self.host.upgrade() {
+            let news = News::Proposals(changes.to_vec());
+            self.cluster.tell(&*host, to, news);
+        }
     }
 
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
@@ -214,16 +226,12 @@ impl Observer for Watcher {
     }
 
     fn event(&mut self, event: &MemberEvent) {
-        let Some(host) = self.host.upgrade() else {
-            return;
-        };
         log_event(self.cluster.me, event);
         match event {
             MemberEvent::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
                 self.cluster.begin_anew();
                 self.put_in_force(None);
-                host.store().flush_all(host.now(), Exptime(0));
                 self.nothing_to_give();
             }
             MemberEvent::Replaced => {
@@ -243,7 +251,7 @@ fn own_life(roster: &Roster, me: NodeId) -> u64 {
 }
 
 impl Watcher {
-    fn put_in_force(&self, in_force: Option<Arc<InForce>>) {
+    fn put_in_force(&self, in_force: Option<Arc<ViewInForce>>) {
         self.cluster.put_in_force(in_force);
         self.wake();
     }
@@ -252,13 +260,6 @@ impl Watcher {
     fn nothing_to_give(&self) {
         let is_leaving = self.cluster.is_leaving.load(Relaxed);
         self.cluster.has_left.fetch_or(is_leaving, Relaxed);
-    }
-
-    /// Whether a test hides a view from this node.
-    fn misses(&self, view: &View) -> bool {
-        let now = self.cluster.views.current();
-        let waits = now.is_some_and(|now| now.view.moves());
-        waits && !view.moves() && view.placed.len() == 3 && self.cluster.me == NodeId(0)
     }
 
     /// From when it is first in service: before, a client is better off elsewhere.
@@ -286,7 +287,9 @@ fn log_event(me: NodeId, event: &MemberEvent) {
         MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Changed(Change::Detach) => warn!(target: component::CLUSTER, node, "{event}"),
+        MemberEvent::Changed(RecordChange::Detach) => {
+            warn!(target: component::CLUSTER, node, "{event}")
+        }
         MemberEvent::Resumed
         | MemberEvent::Departed
         | MemberEvent::Changed(_)

@@ -3,82 +3,80 @@
 //! ```text
 //!                    clients
 //!                       |
-//!      worker: is the key ours, hot, or another node's?  (placement)
+//!      worker: may the request run beside its slice's machine?  (placement)
 //!         |                     |                   |
-//!       here              the machine of        node link to its home
-//!     store, as           the key's slice       (links), relayed reply
-//!     a server alone      (slices)
+//!       here              the machine of        node link to its primary
+//!     store, as           the key's slice       (forward), relayed reply
+//!     a server alone      (stages)
 //!                           |       ^
 //!                 messages to and from the other nodes
 //! ```
 //!
-//! `active_view` is the view that this node acts on, `membership` who brings it; `execute`
-//! carries out what was written down, `slice_jobs` is what that is. Everything is owned by workers:
-//! there is no thread of the cluster on the path of a request.
+//! `active_view` is the view that this node acts on, `membership` who brings it. The protocol is
+//! `curtail_consistency::replica`; `stages` is its host. Everything is owned by workers: there is
+//! no thread of the cluster on the path of a request.
 
 mod active_view;
 mod clock;
 mod control_messages;
 mod event_history;
 mod execute;
+mod flush;
 mod forward;
 mod forward_responses;
 pub(crate) mod host;
-mod hot_set;
+mod hot_keys;
 mod inbox;
 mod membership;
-mod migration;
+mod news;
 mod request_placement;
 mod requests_elsewhere;
 mod requests_from_peers;
-mod slice_jobs;
-mod slices;
+mod stages;
 mod worker;
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use curtail_consistency::{
     cluster_clock::Reading,
-    membership::Heartbeat,
-    placement::SLICES,
-    symmetric::{self, Model},
+    members::Heartbeat,
+    replica::{Gate, Model, ReplicaConfig},
+    slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
 };
 use curtail_dispatch::SharedKeys;
 use curtail_links::ConnectorHandle;
 use curtail_membership::{MemberHandle, StoreAsked};
-use curtail_types::{Access, Instant, NodeId, Now, RouteHash, ViewNumber, WriterId};
+use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, WriterId};
 use tracing::warn;
 
 use crate::{
     config::Config,
-    limits::{SHARED_KEYS_MAX, SLICE_WAITING_MAX},
+    limits::{SHARED_KEYS_MAX, STAGE_WAITING_MAX},
     log::component,
     node::{
-        active_view::{InForce, Marks, Views},
+        active_view::{Marks, Views},
         clock::WallClock,
+        control_messages::News,
         event_history::Journal,
-        host::NodeHost,
-        hot_set::{coordinator::Coordinator, promote::Prepared},
-        migration::progress::Progress,
-        slices::{Dues, Slice},
+        host::{NodeContext, NodeHost},
+        hot_keys::HotState,
+        stages::{Gates, Stage, StageInbox, stage_of},
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::{Fault, TestFaults},
 };
 
 pub(crate) use crate::node::{
+    active_view::ViewInForce,
     event_history::Member,
-    hot_set::coordinator::Proposal,
-    inbox::MoveAsked,
     membership::{Membership, Opening},
-    migration::Waiter,
-    request_placement::{Way, route_of},
-    slice_jobs::{Completed, Moved},
+    request_placement::{SeenKey, Way, route_of},
+    stages::{Completed, STAGES},
     worker::NodeWorker,
 };
+
+/// A longer value travels on a connection of its own.
+const LARGE_BYTES: usize = 4 << 10;
 
 /// What the threads of a node share.
 pub(crate) struct Cluster {
@@ -86,38 +84,38 @@ pub(crate) struct Cluster {
     pub(crate) replicas: usize,
     pub(crate) workers: usize,
     pub(crate) keys: SharedKeys,
-    slices: Box<[Slice]>,
-    dues: Dues,
+    gates: Gates,
+    stages: Box<[StageInbox]>,
+    config: ReplicaConfig,
+    /// The writer of the machines in this life.
+    writer: WriterId,
     views: Views,
     clock: WallClock,
     /// A view that is to be in force as soon as the clock is set.
-    unset: Mutex<Option<Arc<InForce>>>,
+    unset: Mutex<Option<Arc<ViewInForce>>>,
     pub(crate) marks: Marks,
     pub(crate) connector: ConnectorHandle,
     member: OnceLock<MemberHandle>,
     /// The heartbeats to be sent, and how often there were new ones.
     beats: AtomicU64,
     heartbeats: Mutex<Vec<(NodeId, Heartbeat)>>,
-    /// Keys that are to become hot.
-    prepared: Mutex<VecDeque<Prepared>>,
-    progress: Progress,
-    /// Keys that have moved here, and lie with a worker that has not taken them in yet.
-    untaken: AtomicUsize,
-    coordinator: Mutex<Coordinator>,
+    /// What else the membership and the control thread have to say to other nodes.
+    told: Mutex<Vec<(NodeId, News)>>,
+    hot: Mutex<HotState>,
     hot_keys_max: usize,
-    /// Only a slice's own worker steps it: what it says to a node then goes over one link, in
-    /// order, which sessions need under sequential consistency when a key cools down (CC-72).
-    by_owner: bool,
     /// A session must see no earlier write than it has seen, wherever it asks (CC-11). What is
     /// linearizable needs nothing for that.
     keeps_sessions: bool,
     /// What a test has it do wrong.
     faults: TestFaults,
-    /// Keys that are shared with others, as of the last epoch.
+    /// Keys that are hot, as of the last epoch.
     hot_count: AtomicUsize,
-    /// Slices that have forgotten what they knew since this node was removed, if it was: only then
-    /// does it join anew.
+    /// When everything is to be flushed, in Unix seconds; 0 for never.
+    flush_at: AtomicU64,
+    /// Stages that have forgotten what they knew since this node was removed, if it was, and the
+    /// mark that all workers pass behind that: only then does it join anew.
     forgotten: AtomicUsize,
+    forgotten_mark: AtomicU64,
     journal: Journal,
     /// It was told to end, and has left.
     is_leaving: AtomicBool,
@@ -126,16 +124,24 @@ pub(crate) struct Cluster {
 
 const _: () = assert!(2 * Config::HOT_KEYS_MAX == SHARED_KEYS_MAX);
 
-/// The writers of the machines: no worker has them, and one is nobody's. Each life of a node has
+/// The writers of the machines: no worker has them. Each life of a node has
 /// another, because what one life wrote may be lost with it, and its versions must not come again.
-const MACHINES: std::ops::Range<u16> = WriterId::PER_NODE / 2..symmetric::NOBODY;
+const MACHINES: std::ops::Range<u16> = WriterId::PER_NODE / 2..WriterId::PER_NODE;
 
 /// The writer of a node's machines in a life with this number.
 fn machines(me: NodeId, life: u16) -> WriterId {
     WriterId::of(me, MACHINES.start + life % MACHINES.len() as u16)
 }
 
+/// The writer of the next life.
+fn next_writer(writer: WriterId) -> WriterId {
+    machines(writer.node(), writer.0.wrapping_add(1))
+}
+
 const MS_NS: u64 = 1_000_000;
+
+/// Room that a primary asks of a follower at a time, in bytes.
+const ROOM_ASK: u64 = 256 << 10;
 
 /// An own clock that differs by more from the cluster's is worth a line.
 const APART_NS_MAX: u64 = 1000 * MS_NS;
@@ -143,33 +149,34 @@ const APART_NS_MAX: u64 = 1000 * MS_NS;
 impl Cluster {
     pub(crate) fn new(
         (me, now): (NodeId, Now),
-        (model, replicas): (Model, usize),
+        (model, replicas, lease_ms): (Model, usize, u64),
         (hot_keys_max, faults): (usize, TestFaults),
         (workers, threads): (usize, usize),
         connector: ConnectorHandle,
     ) -> Self {
         // In milliseconds or so: no two starts share a time, but for a chance in many.
         let life = (now.unix_ns >> 20) as u16;
-        let config = symmetric::Config {
+        let config = ReplicaConfig {
             me,
-            writer: machines(me, life),
             model,
-            keys_max: SHARED_KEYS_MAX / SLICES,
-            waiting_max: SLICE_WAITING_MAX,
             retransmit_ns: 20 * MS_NS,
-            replay_ns: 50 * MS_NS,
-            patience_ns: 3000 * MS_NS,
-            settle_ns: 1000 * MS_NS,
+            suspicion_ns: 2 * lease_ms * MS_NS,
+            patience_ns: 5000 * MS_NS,
+            waiting_max: STAGE_WAITING_MAX,
+            window_max: 256,
+            room_ask: ROOM_ASK,
+            catch_ups_max: 4,
+            stage: (0, STAGES as u16),
         };
         Self {
             me,
             replicas,
             workers,
             keys: SharedKeys::new(SHARED_KEYS_MAX),
-            slices: (0..SLICES)
-                .map(|number| Slice::new(number, config))
-                .collect(),
-            dues: Dues::new(SLICES),
+            gates: Gates::new(),
+            stages: (0..STAGES).map(|_| StageInbox::default()).collect(),
+            config,
+            writer: machines(me, life),
             views: Views::new(),
             clock: WallClock::new(me, now, faults),
             unset: Mutex::default(),
@@ -178,20 +185,59 @@ impl Cluster {
             member: OnceLock::new(),
             beats: AtomicU64::new(0),
             heartbeats: Mutex::default(),
-            prepared: Mutex::default(),
-            progress: Progress::default(),
-            untaken: AtomicUsize::new(0),
-            coordinator: Mutex::new(Coordinator::new(model, hot_keys_max)),
+            told: Mutex::default(),
+            hot: Mutex::new(HotState::new(model, hot_keys_max)),
             hot_keys_max,
-            by_owner: model == Model::Sc,
             keeps_sessions: model == Model::Sc,
             faults,
             hot_count: AtomicUsize::new(0),
-            forgotten: AtomicUsize::new(SLICES),
+            flush_at: AtomicU64::new(0),
+            forgotten: AtomicUsize::new(STAGES),
+            forgotten_mark: AtomicU64::new(0),
             journal: Journal::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
         }
+    }
+
+    /// Has `show` look at the copy of a hot key, if readers here may see it.
+    pub(crate) fn read_copy<T>(
+        &self,
+        now: Now,
+        key: RouteHash,
+        show: impl FnOnce(Outcome, &[u8]) -> T,
+    ) -> Option<T> {
+        let inbox = self.stages.get(stage_of(slice_of(key, SLICES)))?;
+        inbox.copies.read(now, key, show)
+    }
+
+    fn new_stage(&self, number: usize) -> Stage {
+        Stage::new(number, self.config, self.writer)
+    }
+
+    /// No request runs beside the machine of a slice from now on.
+    fn close_gate(&self, slice: SliceId) {
+        self.gates.set(slice, Gate::Closed);
+    }
+
+    /// Has the view changed.
+    fn propose(&self, change: RowChange) {
+        if let Some(member) = self.member.get() {
+            member.propose(change);
+        }
+    }
+
+    /// Another node wants that of this one, which writes the view.
+    fn proposed(&self, from: NodeId, changes: Vec<RowChange>) {
+        if let Some(member) = self.member.get() {
+            member.proposed(from, changes);
+        }
+    }
+
+    /// Has worker 0 tell another node something.
+    fn tell(&self, host: &dyn NodeHost, node: NodeId, news: News) {
+        lock(&self.told).push((node, news));
+        host.wake_all();
     }
 
     /// Whether this node may answer at `now`.
@@ -204,7 +250,8 @@ impl Cluster {
 
     /// Whether a request for `key` runs here at `now` as on a server that is alone.
     pub(crate) fn runs_here(&self, now: Instant, key: RouteHash, access: Access) -> bool {
-        let here = |in_force: Arc<InForce>| matches!(self.place(&in_force, key, access), Way::Here);
+        let here =
+            |in_force: Arc<ViewInForce>| matches!(self.place(&in_force, key, access), Way::Here);
         self.holds_lease(now) && self.views.current().is_some_and(here)
     }
 
@@ -231,7 +278,7 @@ impl Cluster {
     }
 
     /// Has a view be in force, or none; if there is no common time yet, as soon as there is.
-    fn put_in_force(&self, next: Option<Arc<InForce>>) {
+    fn put_in_force(&self, next: Option<Arc<ViewInForce>>) {
         let mut unset = lock(&self.unset);
         if next.is_some() && !self.clock.is_set() {
             *unset = next;
@@ -270,13 +317,38 @@ impl Cluster {
 
     /// What `stats curtail` tells of it.
     pub(crate) fn statistics(&self, now: Now, mut stat: impl FnMut(&'static str, u64)) {
-        let view = self.views.current().map(|now| now.view).unwrap_or_default();
-        stat("cluster_node", u64::from(self.me.0));
-        stat("cluster_view", u64::from(view.number.0));
-        stat("cluster_nodes_live", view.live.len() as u64);
-        stat("cluster_nodes_joining", view.joining.len() as u64);
-        stat("cluster_nodes_placed", view.placed.len() as u64);
-        stat("cluster_moves", u64::from(view.moves()));
+        let in_force = self.views.current();
+        let slices = in_force.as_ref().map(|now| &*now.slices);
+        let rows = || slices.into_iter().flat_map(|slices| slices.rows());
+        let count =
+            |is: &dyn Fn(&SliceRow) -> bool| rows().filter(|(_, row)| is(row)).count() as u64;
+        let (me, replicas) = (self.me, self.replicas);
+        let members = slices.map_or(NodeSet::NONE, |slices| slices.members);
+        let holders = rows().fold(NodeSet::NONE, |all, (_, row)| all.union(row.holders));
+        let wanted = replicas.min(members.len().max(1));
+        let moving = in_force.as_ref().is_some_and(|now| !now.is_settled);
+        stat("cluster_node", u64::from(me.0));
+        stat(
+            "cluster_view",
+            slices.map_or(0, |slices| u64::from(slices.number.0)),
+        );
+        stat("cluster_nodes_live", members.len() as u64);
+        stat("cluster_nodes_placed", holders.len() as u64);
+        stat("cluster_moves", u64::from(moving));
+        stat("cluster_slices", rows().count() as u64);
+        stat("cluster_slices_primary", count(&|row| row.primary == me));
+        stat(
+            "cluster_slices_held",
+            count(&|row| row.holders.contains(me)),
+        );
+        stat(
+            "cluster_slices_catching_up",
+            count(&|row| !row.catching_up().is_empty()),
+        );
+        stat(
+            "cluster_slices_under_replicated",
+            count(&|row| row.in_sync.len() < wanted),
+        );
         stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
@@ -327,7 +399,6 @@ impl Cluster {
         Some(match in_force {
             None if !self.clock.is_set() => "this node does not know the cluster's time yet",
             None => "this node is not in the view of its cluster: it joins, or was removed",
-            Some(now) if now.view.joining.contains(self.me) => "this node joins its cluster",
             Some(_) => {
                 "the lease of this node has ended: it does not reach the others or the store of \
                  the view"
@@ -347,15 +418,6 @@ impl Cluster {
         }
     }
 
-    /// Another node knows of this view.
-    fn heard_of(&self, view: ViewNumber, from: NodeId) {
-        let heartbeat = Heartbeat {
-            view,
-            ..Heartbeat::default()
-        };
-        self.heard(from, heartbeat);
-    }
-
     /// Has the links tell that this node is there. Only the membership's thread calls this.
     fn heartbeat(&self, heartbeats: &[(NodeId, Heartbeat)]) {
         let mut told = lock(&self.heartbeats);
@@ -373,15 +435,32 @@ impl Cluster {
         Some((self.beats.load(Relaxed), told.clone()))
     }
 
-    /// Joins anew, once every slice has forgotten what it knew.
+    /// Joins anew, once every stage has forgotten what it knew.
     fn begin_anew(&self) {
         self.forgotten.store(0, Relaxed);
     }
 
-    /// A slice has forgotten everything.
+    /// A stage has forgotten everything.
     fn note_forgotten(&self) {
-        if self.forgotten.fetch_add(1, Relaxed) + 1 == self.slices.len()
-            && !self.is_leaving.load(Relaxed)
+        if self.forgotten.fetch_add(1, Relaxed) + 1 == STAGES {
+            self.forgotten_mark.store(self.marks.set(), Relaxed);
+        }
+    }
+
+    /// Whether it is to join anew as soon as no request runs that began before.
+    fn is_forgetting(&self) -> bool {
+        self.forgotten_mark.load(Relaxed) != 0
+    }
+
+    /// Joins anew, if everything of the former life is forgotten.
+    fn join_anew(&self, cx: &NodeContext<'_>) {
+        let mark = self.forgotten_mark.load(Relaxed);
+        if mark == 0 || !self.marks.is_passed(mark) {
+            return;
+        }
+        self.forgotten_mark.store(0, Relaxed);
+        cx.store_cx.store.flush_all(cx.store_cx.now, Exptime(0));
+        if !self.is_leaving.load(Relaxed)
             && let Some(member) = self.member.get()
         {
             member.rejoin();

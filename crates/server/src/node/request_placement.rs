@@ -1,22 +1,25 @@
-//! Where a request runs: on this node past the protocol, through the protocol, or on another node.
+//! Where a request runs: on this node beside the machine of its slice, through that machine, or on
+//! another node.
 //!
 //! ```text
-//!                    the key is ...
-//!              Ordinary                     Valid               Unsettled
-//!   home       here (R = 1, or a read),     read: here, looked
-//!              else protocol                at twice            protocol
-//!   other      the home                     write: protocol     protocol
+//!                       the slice's gate is ...
+//!                 Open           Reads                   Closed
+//!   Ordinary      here           reads: here, looked     its primary, if that is another node;
+//!                                at twice                else the machine
+//!   Valid         reads: here, looked at twice           reads: the copy
+//!   Unsettled     the machine
 //! ```
 
-use curtail_consistency::moves::Stand;
-use curtail_dispatch::{Seen, SharedState};
+use curtail_consistency::{replica::Gate, slice_view::SliceId};
+use curtail_dispatch::{Seen, SeenGate, SharedState};
 use curtail_types::{Access, NodeId, RouteHash};
-use twox_hash::XxHash3_64;
 
 use crate::{
-    node::{Cluster, InForce},
+    node::{Cluster, ViewInForce},
     test_faults::Fault,
 };
+
+pub(crate) use curtail_store::route_of;
 
 /// Where a request runs.
 #[derive(Clone, Copy, Debug)]
@@ -24,38 +27,61 @@ pub(crate) enum Way {
     /// Here, as on a server that is alone.
     Here,
     /// Here, and what was read is shown only if the key still looks like this then.
-    Looked(Seen),
-    /// Where the protocol of its slice says.
-    Protocol,
+    Looked(SeenKey),
+    /// Here, on the copy of a hot key.
+    Copy,
+    /// Where the machine of its slice says.
+    Machine,
     /// On this node.
     At(NodeId),
-    /// Here, after the item has arrived from an earlier holder.
-    Arriving,
 }
 
-/// The hash that places a key on nodes: xxh3-64, the same everywhere.
-#[inline]
-pub(crate) fn route_of(key: &[u8]) -> RouteHash {
-    RouteHash(XxHash3_64::oneshot(key))
+/// What was seen of a key before its item was copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenKey {
+    slice: SliceId,
+    gate: SeenGate,
+    key: Seen,
+}
+
+impl SeenKey {
+    /// Whether the key is hot.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.key.state == SharedState::Valid
+    }
 }
 
 impl Cluster {
     /// Where a request for `key` runs.
     #[inline]
-    pub(crate) fn place(&self, in_force: &InForce, key: RouteHash, access: Access) -> Way {
+    pub(crate) fn place(&self, in_force: &ViewInForce, key: RouteHash, access: Access) -> Way {
         let seen = self.keys.look(key);
-        if seen.state == SharedState::Ordinary {
-            match in_force.stand(key, self.me) {
-                Stand::Elsewhere(home) => return Way::At(home),
-                Stand::Arriving => return Way::Arriving,
-                Stand::Here if self.replicas == 1 => return Way::Here,
-                Stand::Here => {}
+        let slice = in_force.slices.slice_of(key);
+        let (gate, word) = self.gates.look(slice);
+        let looked = Way::Looked(SeenKey {
+            slice,
+            gate: word,
+            key: seen,
+        });
+        match (gate, seen.state, access) {
+            (Gate::Open, SharedState::Ordinary, _) => return Way::Here,
+            (Gate::Closed, ..) => {}
+            (_, SharedState::Ordinary | SharedState::Valid, Access::Read) => return looked,
+            _ if self.has(Fault::ShowsUnsettled) && access == Access::Read => return Way::Here,
+            _ => return Way::Machine,
+        }
+        match (in_force.primary(slice), seen.state, access) {
+            (_, SharedState::Valid, Access::Read) => Way::Copy,
+            (primary, SharedState::Ordinary, _) if primary != self.me && !self.keeps_sessions => {
+                Way::At(primary)
             }
+            _ => Way::Machine,
         }
-        match (seen.state, access) {
-            (SharedState::Ordinary | SharedState::Valid, Access::Read) => Way::Looked(seen),
-            _ if self.has(Fault::ShowsUnsettled) && access == Access::Read => Way::Here,
-            _ => Way::Protocol,
-        }
+    }
+
+    /// Whether a key still looks as it did when a reader began to copy its item.
+    #[inline]
+    pub(crate) fn is_as(&self, key: RouteHash, seen: &SeenKey) -> bool {
+        self.gates.is_as(seen.slice, seen.gate) && self.keys.is_as(key, seen.key)
     }
 }

@@ -1,22 +1,50 @@
-//! Requests of this worker's clients that run elsewhere: in the state machine of their key, on
-//! another node, or after their key has arrived. Their wire format is not known here: a token
-//! identifies the reply.
+//! Requests of this worker's clients that do not run where they arrived: in the machine of their
+//! slice, or on another node. Their wire format is not known here: a token identifies the reply.
 
 use curtail_codec::node::ItemRequest;
-use curtail_types::{Access, Cas, Exptime, NodeId, NodeSet, RouteHash};
+use curtail_types::{Access, RouteHash};
 
 use crate::{
     completion::Token,
     metrics::counters::Count,
     node::{
+        forward::{Relayed, RelayedKind},
         host::NodeContext,
-        migration::Waiter,
         request_placement::Way,
-        slice_jobs::{Asker, Origin},
-        slices::{Relayed, RelayedKind},
+        stages::{Asker, Job, Origin, stage_of},
         worker::NodeWorker,
     },
 };
+
+/// Keys of which requests of this worker's clients are under way in a turn.
+#[derive(Debug, Default)]
+pub(super) struct KeysUnderWay {
+    /// The connection and the key of each.
+    of: Vec<(usize, RouteHash)>,
+    /// A bit for each of them, so that most look-ups end here.
+    bits: u64,
+}
+
+impl KeysUnderWay {
+    pub(super) fn clear(&mut self) {
+        self.of.clear();
+        self.bits = 0;
+    }
+
+    fn note(&mut self, slot: usize, key: RouteHash) {
+        self.of.push((slot, key));
+        self.bits |= bit_of(key);
+    }
+
+    #[inline]
+    fn contains(&self, slot: usize, key: RouteHash) -> bool {
+        self.bits & bit_of(key) != 0 && self.of.contains(&(slot, key))
+    }
+}
+
+const fn bit_of(key: RouteHash) -> u64 {
+    1 << (key.0 & 63)
+}
 
 impl NodeWorker {
     /// Where a request for `key` runs; `None` while this node is not in service.
@@ -26,17 +54,11 @@ impl NodeWorker {
         Some(self.cluster.place(in_force, key, access))
     }
 
-    /// The same for a client's request that comes now.
-    pub(crate) fn way_of_request(&mut self, key: RouteHash, access: Access) -> Option<Way> {
-        let way = self.way(key, access)?;
-        self.mover.asked_ns = self.now_ns;
-        Some(way)
-    }
-
-    /// Where `key` is, and whether that is another node.
-    pub(crate) fn home(&self, key: RouteHash) -> Option<(NodeId, bool)> {
-        let home = self.in_force.as_ref()?.home(key);
-        Some((home, home != self.cluster.me))
+    /// Whether an earlier request of the connection in `slot` for the same key has no answer yet:
+    /// then this one waits for it, so that the requests of a session keep their order.
+    #[inline]
+    pub(crate) fn is_under_way(&self, slot: usize, key: RouteHash) -> bool {
+        self.under_way.contains(slot, key)
     }
 
     /// The request in memory that can be kept.
@@ -48,15 +70,6 @@ impl NodeWorker {
         bytes
     }
 
-    /// Sends the key of a request to the node that is to run it, if it is still here.
-    fn send_along(&mut self, cx: &mut NodeContext<'_>, to: NodeId, bytes: &[u8]) {
-        if self.is_moving()
-            && let Some(request) = ItemRequest::decode(bytes)
-        {
-            self.send_ahead(cx, to, request.key.bytes());
-        }
-    }
-
     /// Sends a request, which is in `bytes`, on its way; its answer belongs to `token`.
     pub(crate) fn send_off(
         &mut self,
@@ -65,61 +78,42 @@ impl NodeWorker {
         (token, key, access): (Token, RouteHash, Access),
         bytes: Vec<u8>,
     ) {
+        self.under_way.note(token.slot, key);
         let origin = self.client(token);
-        let after = Cas(0);
         match way {
             Way::At(to) => {
-                self.send_along(cx, to, &bytes);
                 let relayed = Relayed {
                     origin,
                     to,
                     key,
-                    after,
                     bytes,
                     kind: RelayedKind::Item,
                 };
                 cx.counts.add(Count::ClusterRelayed, 1);
                 self.relay(cx.store_cx.now.instant, relayed);
             }
-            Way::Arriving => {
-                let waiter = Waiter {
-                    origin,
-                    key,
-                    access,
-                    after,
-                    begun_ns: self.now_ns,
-                    bytes,
-                };
-                self.give_waiter(cx, waiter);
-            }
-            Way::Here | Way::Looked(_) | Way::Protocol => {
-                self.give_request(origin, key, (access, after), bytes);
+            Way::Here | Way::Looked(_) | Way::Copy | Way::Machine => {
+                self.give_request(origin, key, access, bytes);
             }
         }
     }
 
-    /// The nodes beside this one.
-    pub(crate) fn others(&self) -> NodeSet {
-        let view = self.in_force.as_ref().map(|now| now.view);
-        view.unwrap_or_default().live.without(self.cluster.me)
-    }
-
-    /// Has another node flush, too.
-    pub(crate) fn flush_at(
+    /// Leaves a request for the machine of its key.
+    pub(super) fn give_request(
         &mut self,
-        cx: &NodeContext<'_>,
-        to: NodeId,
-        (token, at): (Token, Exptime),
+        origin: Origin,
+        key: RouteHash,
+        access: Access,
+        bytes: Vec<u8>,
     ) {
-        let relayed = Relayed {
-            origin: self.client(token),
-            to,
-            key: RouteHash(0),
-            after: Cas(0),
-            bytes: at.0.to_le_bytes().to_vec(),
-            kind: RelayedKind::Flush,
+        let slice = self.in_force.as_ref().map(|now| now.slices.slice_of(key));
+        let job = Job::Request {
+            origin,
+            key,
+            access,
+            bytes,
         };
-        self.relay(cx.store_cx.now.instant, relayed);
+        self.give(stage_of(slice.unwrap_or_default()), job);
     }
 
     const fn client(&self, token: Token) -> Origin {
@@ -127,5 +121,21 @@ impl NodeWorker {
             worker: self.index,
             asker: Asker::Client(token),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_waits_for_one_of_its_connection_and_key_only() {
+        let mut keys = KeysUnderWay::default();
+        keys.note(3, RouteHash(7));
+        assert!(keys.contains(3, RouteHash(7)));
+        assert!(!keys.contains(4, RouteHash(7)));
+        assert!(!keys.contains(3, RouteHash(7 + 64)));
+        keys.clear();
+        assert!(!keys.contains(3, RouteHash(7)));
     }
 }

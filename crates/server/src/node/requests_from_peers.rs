@@ -1,10 +1,9 @@
-//! Requests of other nodes: those of their clients, for keys whose home is here.
+//! Requests of other nodes: those of their clients, for keys whose primary is here.
 //!
 //! ```text
 //!   Requests frame --> asked --> here, as if a client had asked ----------+
 //!                        |  +--> the machine of the key's slice --> done --+--> Answers frame
-//!                        |  +--> waits for the key to arrive -----^        |
-//!                        +-- not this node's, or another view: "moved" ----+
+//!                        +-- not in service: "moved" ----------------------+
 //! ```
 //!
 //! An answer goes over the link that the request came by; those of one delegated batch share a
@@ -13,21 +12,19 @@
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part,
 };
-use curtail_links::Endpoint;
-use curtail_types::{Cas, Exptime, Failure};
+use curtail_links::{Endpoint, SendError};
+use curtail_types::{Cas, Failure};
 
 use crate::{
     log::log_flush,
     metrics::counters::Count,
     node::{
-        NodeWorker,
+        LARGE_BYTES, NodeWorker,
         execute::execute,
         host::NodeContext,
         inbox::Asked,
-        migration::Waiter,
         request_placement::{Way, route_of},
-        slice_jobs::{Asker, Completed, End, Origin},
-        slices::{LARGE_BYTES, RelayedKind},
+        stages::{Asker, Completed, End, Origin},
     },
 };
 
@@ -42,8 +39,7 @@ impl NodeWorker {
     }
 
     fn answer_peer(&mut self, cx: &mut NodeContext<'_>, asked: Asked) {
-        self.mover.asked_ns = self.now_ns;
-        let (after, bytes) = (asked.after, asked.bytes);
+        let bytes = asked.bytes;
         let origin = Origin {
             worker: self.index,
             asker: Asker::Peer {
@@ -52,68 +48,61 @@ impl NodeWorker {
                 number: asked.number,
             },
         };
-        if let (RelayedKind::Flush, Some(at)) = (asked.kind, bytes.first_chunk()) {
-            let at = Exptime(i64::from_le_bytes(*at));
+        if let Some(at) = asked.flush {
             let node = format_args!("node {}", asked.at.node.0);
             log_flush(cx.host.admin_lines(), cx.store_cx.now, &node);
-            cx.store_cx.store.flush_all(cx.store_cx.now, at);
-            let done = Completed::without_value(origin, bytes, End::Done(None));
-            return self.done.push(done);
+            return self.run_flush(cx, origin, bytes, at);
         }
         let Some(request) = ItemRequest::decode(&bytes) else {
-            return self.fail(Failure::OutOfService, origin, bytes);
+            let failed = Completed::failed(origin, bytes, Failure::OutOfService);
+            return self.done.push(failed);
         };
         cx.counts.add(Count::ClusterAnswered, 1);
         let (key, access) = (route_of(request.key.bytes()), request.operation.access());
-        let in_force = self.in_force.as_ref().filter(|_| self.serves);
-        let way = in_force
-            .filter(|now| now.view.number == asked.view)
-            .map(|in_force| self.cluster.place(in_force, key, access));
-        match way {
-            Some(Way::Here) => {
+        match self.way(key, access) {
+            Some(Way::Here) if !takes_version(&request) => {
                 let hash = cx.store_cx.store.hash(request.key.bytes());
                 let mut value = self.spare.take();
                 let end = End::of(execute(cx, &request, hash, &mut value));
-                let shown = asked
-                    .shows
-                    .then(|| cx.store_cx.version_of(request.key, hash));
                 self.done.push(Completed {
                     origin,
                     end,
                     request: bytes,
                     value,
-                    ts: shown.flatten().unwrap_or_default(),
+                    shown: Cas(0),
                 });
             }
-            // It is this node's; who asked may not know that it has moved.
-            Some(Way::At(_)) | None => {
+            Some(Way::Looked(seen)) if !self.cluster.keeps_sessions => {
+                let hash = cx.store_cx.store.hash(request.key.bytes());
+                let mut value = self.spare.take();
+                let end = End::of(execute(cx, &request, hash, &mut value));
+                if self.cluster.is_as(key, &seen) {
+                    return self.done.push(Completed {
+                        origin,
+                        end,
+                        request: bytes,
+                        value,
+                        shown: Cas(0),
+                    });
+                }
+                self.spare.give(value);
+                self.give_request(origin, key, access, bytes);
+            }
+            Some(_) => self.give_request(origin, key, access, bytes),
+            None => {
                 let moved = Completed::without_value(origin, bytes, End::Elsewhere);
                 self.done.push(moved);
-            }
-            Some(Way::Looked(_) | Way::Protocol) => {
-                self.give_request(origin, key, (access, after), bytes);
-            }
-            Some(Way::Arriving) => {
-                let waiter = Waiter {
-                    origin,
-                    key,
-                    access,
-                    after,
-                    begun_ns: self.now_ns,
-                    bytes,
-                };
-                self.give_waiter(cx, waiter);
             }
         }
     }
 
-    /// Tells the node that asked how it ended.
+    /// Tells the node that asked how it ended; false if there is no room on the way there now.
     pub(super) fn answer(
         &mut self,
         at: Endpoint,
         (delegated, number): (u64, u32),
         completed: &Completed,
-    ) {
+    ) -> bool {
         let mut room = [0; SAID_BYTES_MAX];
         let (status, length) = self
             .say(completed, &mut room)
@@ -123,7 +112,7 @@ impl NodeWorker {
             End::Done(_) | End::Answered(_) => &completed.value,
             End::Elsewhere | End::Failed(_) => &[],
         };
-        let view = self.in_force.as_ref().map(|now| now.view.number);
+        let view = self.in_force.as_ref().map(|now| now.slices.number);
         let head = BatchHead {
             number: delegated,
             view: view.unwrap_or_default(),
@@ -139,12 +128,12 @@ impl NodeWorker {
             bytes: &[],
         };
         let part = Part::Answer(head, answer);
-        // A node that gets no answer sends the request again, or fails it.
-        let _ = self.links.send_filled(at, class, &part, bytes, |room| {
+        let sent = self.links.send_filled(at, class, &part, bytes, |room| {
             let (first, rest) = room.split_at_mut(said.len());
             first.copy_from_slice(said);
             rest.copy_from_slice(value);
         });
+        sent != Err(SendError::Full)
     }
 
     /// Writes what stands in an answer before the value; how many bytes that is.
@@ -168,15 +157,18 @@ impl NodeWorker {
             outcome,
             value: &[],
         };
-        // Which write an answer shows is known here for nothing if the protocol has run it.
-        let is_of_here = matches!(completed.end, End::Done(_));
-        if is_of_here && self.cluster.keeps_sessions && completed.ts != Cas(0) {
+        if self.cluster.keeps_sessions && completed.shown != Cas(0) {
             let (shown, rest) = room.split_first_chunk_mut()?;
-            *shown = completed.ts.0.to_le_bytes();
+            *shown = completed.shown.0.to_le_bytes();
             return Some((AnswerStatus::Shown, shown.len() + answer.encode(rest)?));
         }
         Some((AnswerStatus::Done, answer.encode(room)?))
     }
+}
+
+/// Whether a request names the version that it gives: on a node versions are those of its machine.
+fn takes_version(request: &ItemRequest<'_>) -> bool {
+    request.operation.new_cas().is_some()
 }
 
 /// The most bytes of an answer beside its value: the write that it shows, and how it ended.

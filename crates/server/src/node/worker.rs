@@ -1,32 +1,33 @@
-//! A worker's part of a node: its links, its slices, and the replies that it waits for.
+//! A worker's part of a node: its links, the machines of its stages, and the replies that it waits
+//! for.
 //!
 //! ```text
 //!   turn of a worker:  collect -> execute_in_cluster -> reply -> work -> wait
 //!                                    |      ^                      |
-//!     client requests: here, or -----+      +-- replies fill       +-- receive: jobs for slices,
-//!     a job for a slice, or on to               their places           requests, answers
-//!     another node                                                 +-- slices, timers, flush
+//!     client requests: here, or -----+      +-- replies fill       +-- receive: jobs for stages,
+//!     a job for a stage, or on to               their places           requests, answers
+//!     another node                                                 +-- stages, scans, flush
 //! ```
 
 use std::{collections::VecDeque, sync::Arc};
 
-use curtail_codec::node::{Class, Part};
-use curtail_consistency::{membership::Heartbeat, placement::slice_of};
-use curtail_links::{Links, Vitals};
-use curtail_types::{Cas, Failure, Instant, NodeId, NodeSet, RouteHash};
+use curtail_links::Links;
+use curtail_types::{Cas, Failure, Instant};
 
 use crate::{
     metrics::counters::Count,
     node::{
-        Cluster, InForce,
-        control_messages::News,
-        execute::ExecuteContext,
-        forward::Out,
+        Cluster, ViewInForce,
+        flush::Flushes,
+        forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
+        hot_keys::HeatLook,
         inbox::Inbox,
-        migration::Mover,
-        slice_jobs::{Asker, Completed, End, Job, Origin, Spare},
-        slices::{Relayed, SliceContext},
+        news::PlanLook,
+        requests_elsewhere::KeysUnderWay,
+        stages::{
+            Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,
+        },
     },
 };
 
@@ -36,35 +37,32 @@ pub(crate) struct NodeWorker {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) links: Links,
     generation: u64,
-    pub(super) in_force: Option<Arc<InForce>>,
+    pub(super) in_force: Option<Arc<ViewInForce>>,
     /// This node may answer in this turn.
     pub(crate) serves: bool,
-    pub(super) execute_cx: ExecuteContext,
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
     /// What has been answered to clients of this worker in this turn.
     pub(crate) completed: Vec<Completed>,
-    elsewhere: Vec<Relayed>,
-    /// Memory for jobs that are taken out of a slice's inbox.
-    jobs: Vec<Job>,
+    /// The stages whose machines this worker steps, at their places.
+    pub(super) stages: Vec<Option<Stage>>,
+    pub(super) scans: SliceScans,
+    pub(super) flushes: Flushes,
     /// Requests that other nodes carry out.
     pub(super) out: Vec<Option<Out>>,
     pub(super) free: Vec<u32>,
     /// Those of them that have to be sent again.
     pub(super) parked: VecDeque<u32>,
-    /// Slices that have got something to do from this worker.
+    /// Answers to other nodes that found no room on their way.
+    unanswered: VecDeque<Completed>,
+    pub(super) under_way: KeysUnderWay,
+    /// Own stages that have something to do.
     woken: u64,
     pub(super) inbox: Inbox,
-    pub(super) mover: Mover,
-    /// What could not be told or asked for want of room.
-    pub(super) untold: Vec<(NodeId, News)>,
-    pub(super) unasked: Vec<(NodeId, RouteHash, Box<[u8]>)>,
-    /// Joining nodes that follow all hot keys of this worker's slices.
-    pub(super) filled: NodeSet,
-    /// The mark up to which everything prepared is under way.
-    pub(super) mark_done: u64,
+    pub(super) planned: PlanLook,
+    pub(super) heated: HeatLook,
     /// The last heartbeat that was passed on, and the last call: what it said and when.
-    beat: u64,
+    pub(super) beat: u64,
     pub(super) called: (u32, Instant),
     pub(super) delegated: u64,
     /// When the turn began, and when what is out was last looked through.
@@ -74,36 +72,37 @@ pub(crate) struct NodeWorker {
     accounted: usize,
 }
 
-/// After how long it is sent again when a node was not ready for it.
-pub(super) const AGAIN_NS: u64 = 500_000;
+/// Answers beyond that are dropped: their askers give up waiting.
+const UNANSWERED_MAX: usize = 4096;
 
 impl NodeWorker {
     pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
+        let workers = cluster.workers.max(1);
+        let stage = |number| (number % workers == index).then(|| cluster.new_stage(number));
         Self {
             index,
+            stages: (0..STAGES).map(stage).collect(),
             cluster,
             links,
             generation: 0,
             in_force: None,
             serves: false,
-            execute_cx: ExecuteContext::default(),
             spare: Spare::default(),
             done: Vec::new(),
             completed: Vec::new(),
-            elsewhere: Vec::new(),
-            jobs: Vec::new(),
+            scans: SliceScans::default(),
+            flushes: Flushes::default(),
             out: Vec::new(),
             free: Vec::new(),
             parked: VecDeque::new(),
+            unanswered: VecDeque::new(),
+            under_way: KeysUnderWay::default(),
             woken: 0,
             inbox: Inbox::default(),
-            mover: Mover::default(),
-            untold: Vec::new(),
-            unasked: Vec::new(),
-            filled: NodeSet::NONE,
+            planned: PlanLook::default(),
+            heated: HeatLook::default(),
             beat: 0,
             called: (0, Instant::default()),
-            mark_done: 0,
             delegated: 0,
             now_ns: 0,
             looked_ns: 0,
@@ -117,66 +116,62 @@ impl NodeWorker {
         // Never one of this node's former life, for which an answer may still come.
         self.delegated = self.delegated.max(cx.host.started().unix_ns) + 1;
         self.now_ns = now.ns;
+        self.under_way.clear();
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
-            let next = self.cluster.views.current();
-            let left = self.end_last_move(cx, next.as_deref());
-            self.in_force = next;
-            self.tell_slices();
-            for (route, key) in left {
-                self.give(slice_of(route), Job::Sweep(route, key));
-            }
-            self.filled = NodeSet::NONE;
-            self.begin_moves(cx);
+            self.in_force = self.cluster.views.current();
+            self.tell_stages();
         }
         self.serves = self.in_force.is_some() && self.cluster.holds_lease(now);
     }
 
-    /// The slices that this worker sees to.
-    pub(super) fn own_slices(&self) -> impl Iterator<Item = usize> + use<> {
-        let workers = self.cluster.workers;
-        (self.index..self.cluster.slices.len()).step_by(workers.max(1))
-    }
-
-    fn tell_slices(&mut self) {
+    fn tell_stages(&mut self) {
         let in_force = self.in_force.clone();
-        for number in self.own_slices() {
-            let job = match &in_force {
-                Some(in_force) => Job::View(Arc::clone(in_force)),
-                None => Job::Forget,
-            };
-            self.give(number, job);
+        for number in 0..self.stages.len() {
+            if self.stages.get(number).is_some_and(Option::is_some) {
+                let job = match &in_force {
+                    Some(in_force) => view_job(&in_force.slices),
+                    None => Job::Forget,
+                };
+                self.give(number, job);
+            }
         }
     }
 
-    /// Leaves a job for a slice, to be done before this turn ends.
-    pub(super) fn give(&mut self, slice: usize, job: Job) {
-        if let Some(slice) = self.cluster.slices.get(slice) {
-            slice.leave(job);
+    /// Leaves a job for a stage, to be done before this turn ends if this worker steps it.
+    pub(super) fn give(&mut self, stage: usize, job: Job) {
+        let Some(inbox) = self.cluster.stages.get(stage) else {
+            return;
+        };
+        let is_first = inbox.leave(job);
+        let is_own = self.stages.get(stage).is_some_and(Option::is_some);
+        if is_own || is_first {
+            self.woken |= 1 << stage;
         }
-        self.woken |= 1 << slice;
     }
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
-        let moves = self.moves_due_ns().is_some_and(|ns| ns <= self.now_ns);
-        self.links.wants_turn() || self.woken != 0 || !self.done.is_empty() || moves
+        self.links.wants_turn() || self.woken != 0 || !self.done.is_empty() || self.scans.is_ready()
     }
 
     /// When there will be something to do.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let dues = &self.cluster.dues;
-        let timers = self.own_slices().map(|slice| dues.of(slice)).min();
+        let now = Instant { ns: self.now_ns };
+        let stages = self.stages.iter().flatten();
+        let stages = stages.filter_map(|stage| stage.due(now, AGAIN_NS)).min();
         let waits = !self.parked.is_empty()
-            || self.cluster.marks.last() != self.mark_done
-            || self.mover.awaits_taking();
+            || !self.unanswered.is_empty()
+            || !self.flushes.is_empty()
+            || self.scans.waits()
+            || self.cluster.is_forgetting();
         let again = waits.then_some(self.now_ns + AGAIN_NS);
-        let moves = self.moves_due_ns();
-        let earliest = [timers, again, moves].into_iter().flatten().min();
-        let earliest = earliest
-            .filter(|&ns| ns != u64::MAX)
-            .map(|ns| Instant { ns });
-        [earliest, self.links.due()].into_iter().flatten().min()
+        let again = [again, self.plan_due_ns()].into_iter().flatten().min();
+        let again = again.map(|ns| Instant { ns });
+        [stages, again, self.links.due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
@@ -185,22 +180,27 @@ impl NodeWorker {
         self.links.begin_turn(cx.store_cx.now.instant);
         self.beat(cx);
         self.receive();
-        self.take_moves(cx);
+        self.take_news(cx);
         self.answer_peers(cx);
         self.take_answers(cx);
         self.take_events(cx);
-        self.promote_prepared();
-        self.work_slices(cx);
-        self.send_again(cx);
-        self.tell_again(cx);
-        if self.is_moving() {
-            self.move_some(cx);
+        self.plan();
+        self.heat();
+        if self.index == 0 {
+            self.flush_in_time(cx);
         }
+        self.flush_again(cx);
+        self.work_stages(cx);
+        self.send_again(cx);
         self.look_through(cx);
+        self.answer_again();
         self.distribute(cx, filled);
         self.links.flush();
         self.count(cx);
         self.account(cx);
+        if self.index == 0 {
+            self.cluster.join_anew(cx);
+        }
     }
 
     /// Has the memory of links counted against the one limit.
@@ -223,121 +223,54 @@ impl NodeWorker {
         counts.add(Count::ClusterLinkReceives, counted.receives);
     }
 
-    // ---- links ----
-
-    /// Tells the others that this node is there, when the membership wants that.
-    fn beat(&mut self, cx: &NodeContext<'_>) {
-        if self.index != 0 {
-            return;
-        }
-        let Some((beat, heartbeats)) = self.cluster.heartbeats(self.beat) else {
-            return;
-        };
-        self.beat = beat;
-        let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
-        let view = view.unwrap_or_default();
-        self.links.set_vitals(Vitals { view, load: 0 });
-        let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
-        let sent_us = (self.now_ns / 1000) as u32;
-        self.called = (sent_us, Instant { ns: self.now_ns });
-        self.cluster.clock.keep(cx.host.clock().now());
-        for (node, heartbeat) in heartbeats {
-            self.tell_now(node, News::Beat { heartbeat, items });
-            self.tell_now(node, News::Call { sent_us });
-        }
-        // A process that is too slow to send heartbeats must not suspect others.
-        self.cluster.heard(self.cluster.me, Heartbeat::default());
-    }
-
-    /// Sends a node a message that is not worth a retry.
-    pub(super) fn tell_now(&mut self, node: NodeId, news: News) {
-        if let Some(to) = self.links.endpoint(node) {
-            let bytes = news.to_bytes();
-            // The next one follows soon.
-            let _ = self.links.send(to, Class::Answer, &Part::Report(&bytes));
-        }
-    }
-
     fn receive(&mut self) {
         let Self {
             links,
-            cluster,
             spare,
-            woken,
             inbox,
             ..
         } = self;
-        links.receive(|at, frame| inbox.take(cluster, (spare, woken), at, &frame.body));
-    }
-
-    /// Leaves a request for the machine of its key.
-    pub(super) fn give_request(
-        &mut self,
-        origin: Origin,
-        key: RouteHash,
-        (access, after): (curtail_consistency::symmetric::Access, Cas),
-        bytes: Vec<u8>,
-    ) {
-        let job = Job::Request {
-            origin,
-            key,
-            access,
-            after,
-            bytes,
-        };
-        self.give(slice_of(key), job);
-    }
-
-    // ---- slices ----
-
-    fn work_slices(&mut self, cx: &mut NodeContext<'_>) {
-        let now_ns = cx.store_cx.now.instant.ns;
-        for number in self.own_slices() {
-            if self.cluster.dues.of(number) <= now_ns {
-                self.give(number, Job::Tick);
-            }
+        links.receive(|at, frame| inbox.take(spare, at, &frame.body));
+        let mut jobs = std::mem::take(&mut self.inbox.jobs);
+        for (stage, job) in jobs.drain(..) {
+            self.give(stage, job);
         }
+        self.inbox.jobs = jobs;
+    }
+
+    // ---- stages ----
+
+    fn work_stages(&mut self, cx: &mut NodeContext<'_>) {
         let cluster = Arc::clone(&self.cluster);
-        let mut slice_cx = SliceContext {
+        let view = self.in_force.as_ref().map(|now| now.slices.number);
+        let mut stage_cx = StageContext {
             cluster: &cluster,
             cx,
             links: &mut self.links,
-            execute_cx: &mut self.execute_cx,
             spare: &mut self.spare,
             done: &mut self.done,
-            elsewhere: &mut self.elsewhere,
-            jobs: &mut self.jobs,
+            view: view.unwrap_or_default(),
+            delegated: self.delegated,
         };
-        let mut woken = std::mem::take(&mut self.woken);
-        while woken != 0 {
-            let number = woken.trailing_zeros() as usize;
-            woken &= woken - 1;
-            let owner = number % cluster.workers.max(1);
-            if cluster.by_owner && owner != self.index {
-                slice_cx.cx.host.send(owner, NodeArrival::Wake(number));
-            } else if let Some(slice) = cluster.slices.get(number) {
-                slice.work(&mut slice_cx);
+        let woken = std::mem::take(&mut self.woken);
+        for (number, (stage, inbox)) in self.stages.iter_mut().zip(&cluster.stages).enumerate() {
+            match stage {
+                Some(stage) => stage.work(&mut stage_cx, inbox),
+                None if woken & 1 << number != 0 => {
+                    let owner = number % cluster.workers.max(1);
+                    stage_cx.cx.host.send(owner, NodeArrival::Wake);
+                }
+                None => {}
             }
         }
-        let mut elsewhere = std::mem::take(&mut self.elsewhere);
-        for relayed in elsewhere.drain(..) {
-            match relayed.origin.asker {
-                Asker::Client { .. } => self.relay(cx.store_cx.now.instant, relayed),
-                // A request goes over one link at most: its node asks again.
-                Asker::Peer { .. } => self.done.push(Completed::without_value(
-                    relayed.origin,
-                    relayed.bytes,
-                    End::Elsewhere,
-                )),
-            }
-        }
-        self.elsewhere = elsewhere;
+        self.scans.collect(&mut self.stages);
+        self.scans.step(&mut self.stages, &mut stage_cx);
     }
 
     // ---- answers ----
 
     /// Gives what is done to whoever waits for it.
-    fn distribute(&mut self, cx: &NodeContext<'_>, filled: &mut Vec<Completed>) {
+    fn distribute(&mut self, cx: &mut NodeContext<'_>, filled: &mut Vec<Completed>) {
         let mut done = std::mem::take(&mut self.done);
         self.check_lease(cx, &mut done);
         for completed in done.drain(..) {
@@ -350,17 +283,47 @@ impl NodeWorker {
             }
             match completed.origin.asker {
                 Asker::Client { .. } => filled.push(completed),
-                Asker::Peer {
-                    at,
-                    delegated,
-                    number,
-                } => {
-                    self.answer(at, (delegated, number), &completed);
+                Asker::Peer { .. } => self.answer_or_keep(completed),
+                Asker::Flush(number, slice) => {
+                    self.note_slice_flushed((number, slice), completed.end);
+                }
+                Asker::Order(number) => self.note_node_flushed(cx, number, &completed),
+                Asker::Nobody => {
+                    if !matches!(completed.end, End::Done(_)) {
+                        self.cluster.flush_soon();
+                    }
                     self.give_back(completed);
                 }
             }
         }
+        // What was completed meanwhile waits for the next turn.
+        done.append(&mut self.done);
         self.done = done;
+    }
+
+    fn answer_or_keep(&mut self, completed: Completed) {
+        let Asker::Peer {
+            at,
+            delegated,
+            number,
+        } = completed.origin.asker
+        else {
+            return;
+        };
+        match self.answer(at, (delegated, number), &completed) {
+            false if self.unanswered.len() < UNANSWERED_MAX => {
+                self.unanswered.push_back(completed);
+            }
+            _ => self.give_back(completed),
+        }
+    }
+
+    fn answer_again(&mut self) {
+        for _ in 0..self.unanswered.len() {
+            if let Some(completed) = self.unanswered.pop_front() {
+                self.answer_or_keep(completed);
+            }
+        }
     }
 
     /// What was read here may be stale if the lease has ended since: then it is not shown.
@@ -376,21 +339,15 @@ impl NodeWorker {
         }
         for completed in of_here {
             completed.end = End::Failed(Failure::LeaseEnded);
-            completed.ts = Cas(0);
+            completed.shown = Cas(0);
             completed.value.clear();
         }
     }
 
     /// Takes in what another worker received or completed for this one.
-    pub(crate) fn take_arrival(&mut self, cx: &mut NodeContext<'_>, arrival: NodeArrival) {
-        match arrival {
-            NodeArrival::Waiter(waiter) => self.await_arrival(cx, *waiter),
-            NodeArrival::Proposal(proposal) => self.propose(cx, &proposal),
-            NodeArrival::MovedKey(moved) => self.take_moved(cx, *moved),
-            NodeArrival::MoveAsked(asked) => self.take_move_request(cx, *asked),
-            NodeArrival::Wake(slice) => self.woken |= 1 << slice,
-            NodeArrival::Completed(completed) => self.done.push(*completed),
-            _ => {}
+    pub(crate) fn take_arrival(&mut self, arrival: NodeArrival) {
+        if let NodeArrival::Completed(completed) = arrival {
+            self.done.push(*completed);
         }
     }
 

@@ -9,19 +9,21 @@
 use std::{sync::Arc, time::Duration};
 
 use curtail_codec::{
-    memcached::{Admin, Form, KeyScratch, Request, SetHeader, WireKey, encode::Refusal},
+    memcached::{
+        Admin, Form, KeyScratch, Request, SetHeader, WireKey,
+        encode::{self, Refusal},
+    },
     node::{ItemRequest, Shows},
 };
-use curtail_dispatch::{Seen, SharedState};
 use curtail_store::COPY_BYTES_MAX;
-use curtail_types::{Delete, Exptime, Instant, Operation, Outcome, RouteHash};
+use curtail_types::{Cas, Delete, Instant, Operation, Outcome, RouteHash};
 
 use crate::{
     completion::{Answer, Awaited, Token},
     connection::output::Progress,
     limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
-    node::{Completed, NodeWorker, Way, host::NodeArrival, route_of},
+    node::{Completed, NodeWorker, SeenKey, Way, host::NodeArrival, route_of},
     owned_reply_form::OwnedForm,
     request::{
         batch::{Entry, Work},
@@ -33,15 +35,8 @@ use crate::{
     worker::Worker,
 };
 
-/// The outcome of a read that bypassed the protocol.
-enum Looked {
-    Shown,
-    Changed,
-    Missing,
-}
-
 /// Pause before each turn, if a test injects one.
-const DOZE: Duration = Duration::from_millis(500);
+const DOZE: Duration = Duration::from_millis(10);
 
 // ---- the turn of a worker ----
 
@@ -76,12 +71,12 @@ pub(crate) fn time_to_cluster(worker: &Worker) -> Duration {
 
 /// Takes in what another worker received or completed for this one.
 pub(crate) fn take_from_cluster(worker: &mut Worker, arrival: NodeArrival) {
-    let (Some(node), cx) = (&mut worker.node, &mut worker.cx) else {
+    let Some(node) = &mut worker.node else {
         return;
     };
     match arrival {
         NodeArrival::Link(link) => node.links.adopt(&worker.poller, *link),
-        arrival => node.take_arrival(&mut cx.node_cx(), arrival),
+        arrival => node.take_arrival(arrival),
     }
 }
 
@@ -220,7 +215,10 @@ fn run_together(worker: &mut Worker, node: &mut NodeWorker, run: &[Entry<'_>]) -
         return false;
     };
     let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
-    let way = node.way_of_request(route, operation.access());
+    if node.is_under_way(first.slot, route) || operation.new_cas().is_some() {
+        return false;
+    }
+    let way = node.way(route, operation.access());
     if !matches!(way, Some(Way::Here)) {
         return false;
     }
@@ -256,25 +254,31 @@ fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_
         return execute::put_off(worker, entry);
     }
     let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
-    let Some(mut way) = node.way_of_request(route, operation.access()) else {
+    if node.is_under_way(entry.slot, route) {
+        return execute::put_off(worker, entry);
+    }
+    let Some(mut way) = node.way(route, operation.access()) else {
         return worker
             .replies
             .refuse(entry.slot, form, Refusal::OutOfService);
     };
-    let was_tried = matches!(way, Way::Looked(_));
-    if let (Way::Looked(seen), Some((home, elsewhere))) = (way, node.home(route)) {
-        match run_looked(worker, node, entry, (route, elsewhere), seen) {
-            Looked::Shown => {
-                let is_hot = seen.state == SharedState::Valid;
-                worker.cx.counts.add(Count::ClusterHot, u64::from(is_hot));
-                return;
+    let mut was_tried = false;
+    match way {
+        Way::Looked(seen) => {
+            if run_looked(worker, node, entry, route, &seen) {
+                let is_hot = u64::from(seen.is_hot());
+                return worker.cx.counts.add(Count::ClusterHot, is_hot);
             }
-            Looked::Changed => {}
-            Looked::Missing => way = Way::At(home),
+            (way, was_tried) = (Way::Machine, true);
         }
-    }
-    if matches!(way, Way::Here) {
-        return run_here(worker, entry);
+        Way::Copy => match show_copy(worker, node, entry, route) {
+            true => return worker.cx.counts.add(Count::ClusterHot, 1),
+            false => way = Way::Machine,
+        },
+        // On a node versions are those of its machines.
+        Way::Here if operation.new_cas().is_some() => way = Way::Machine,
+        Way::Here => return run_here(worker, entry),
+        Way::Machine | Way::At(_) => {}
     }
     // What was tried here was counted.
     let is_meta = matches!(form, Form::Meta(_) | Form::Debug) && !was_tried;
@@ -290,29 +294,75 @@ fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_
     ask(worker, node, entry.slot, (way, route), &request, form);
 }
 
-/// Shows a value that was read, if the key's state has not changed meanwhile.
+/// Shows a value that was read, if the key's state has not changed meanwhile; whether it did.
 fn run_looked(
     worker: &mut Worker,
     node: &NodeWorker,
     entry: &Entry<'_>,
-    (route, elsewhere): (RouteHash, bool),
-    seen: Seen,
-) -> Looked {
+    route: RouteHash,
+    seen: &SeenKey,
+) -> bool {
     if worker.replies.remaining() < ROOM_BYTES {
         send::reply_early(worker);
     }
     let mark = worker.replies.mark();
-    let misses = worker.cx.counts.get(Count::GetMisses);
     execute_here::carry_out_apart(worker, entry);
-    let missed = worker.cx.counts.get(Count::GetMisses) != misses;
-    let looked = match node.cluster.keys.is_as(route, seen) {
-        false => Looked::Changed,
-        // What is not here may have been flushed here alone.
-        true if missed && elsewhere => Looked::Missing,
-        true => return Looked::Shown,
+    let is_shown = node.cluster.is_as(route, seen);
+    if !is_shown {
+        worker.replies.roll_back(mark);
+    }
+    is_shown
+}
+
+/// Shows the copy of a hot key, if it may be shown; whether it did.
+fn show_copy(worker: &mut Worker, node: &NodeWorker, entry: &Entry<'_>, route: RouteHash) -> bool {
+    let Work::Request(Request::Item {
+        key,
+        operation: Operation::Get(get),
+        form,
+        ..
+    }) = &entry.work
+    else {
+        return false;
     };
-    worker.replies.roll_back(mark);
-    looked
+    if worker.replies.remaining() < ROOM_BYTES {
+        send::reply_early(worker);
+    }
+    let item = execute::Item {
+        slot: entry.slot,
+        key,
+        hash: entry.hash,
+        form,
+        hint: entry.hint,
+    };
+    let now = worker.cx.store_cx.now;
+    let (cx, replies) = (&mut worker.cx, &mut worker.replies);
+    let read = node.cluster.read_copy(now, route, |outcome, value| {
+        // What is longer goes the way of answers that come later.
+        let is_short = value.len() <= COPY_BYTES_MAX;
+        is_short.then(|| {
+            replies.write(item.slot, |sink| {
+                let Outcome::Found(mut status) = outcome else {
+                    encode::miss(sink, item.key, item.form);
+                    return false;
+                };
+                if !cx.shared.config.cas {
+                    status.cas = Cas(0);
+                }
+                if encode::hit(sink, item.key, item.form, &status) {
+                    sink.push(value);
+                    encode::value_end(sink, item.form);
+                }
+                true
+            })
+        })
+    });
+    let read = read.flatten();
+    if let Some(hit) = read {
+        execute::count_meta(cx, &item);
+        execute::count_get(cx, &item, get, hit);
+    }
+    read.is_some()
 }
 
 /// Has a request executed elsewhere; its answer finds the place that it gets now.
@@ -363,7 +413,9 @@ fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'
                 true => Awaited::Silent,
                 false => Awaited::Part,
             };
-            flush_others(worker, node, (slot, what), *delay);
+            if let Some(token) = await_answer(worker, slot, what, None) {
+                node.order_flush(&mut worker.cx.node_cx(), (token, *delay));
+            }
         }
         Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {
             remove(worker, node, slot, header.key);
@@ -422,20 +474,6 @@ fn remove(worker: &mut Worker, node: &mut NodeWorker, slot: usize, key: WireKey<
             &request,
             (Awaited::Silent, None),
         ),
-    }
-}
-
-/// Has the other nodes flush, too; the reply to the client waits for them.
-fn flush_others(
-    worker: &mut Worker,
-    node: &mut NodeWorker,
-    (slot, what): (usize, Awaited),
-    at: Exptime,
-) {
-    for to in node.others() {
-        if let Some(token) = await_answer(worker, slot, what, None) {
-            node.flush_at(&worker.cx.node_cx(), to, (token, at));
-        }
     }
 }
 

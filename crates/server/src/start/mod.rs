@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use curtail_consistency::slice_view::SLICES;
 use curtail_dispatch::Policy;
 use curtail_runtime::{
     BindError, Clock, ControlEvent, DatagramOptions, DatagramSocket, Listener, Poller,
@@ -617,6 +618,8 @@ fn open_store(
         item_bytes_max: config.item_bytes_max,
         evict: config.evict,
         hash_seed: seed.unwrap_or(drawn),
+        // Nodes name keys by their route hashes.
+        hash_by_route: config.node.is_some(),
         writers_max: threads(config) + NATIVE_THREADS,
         huge_pages: config.huge_pages,
         cas_floor,
@@ -627,20 +630,24 @@ fn open_store(
         std::fs::remove_file(path).map_err(StoreError::File)?;
         Ok(store)
     });
-    match restored {
+    let (store, restored) = match restored {
         Some(Ok(store)) => {
             let items = store.counters().items_now;
-            Ok((store, Restored::Items(items)))
+            (store, Restored::Items(items))
         }
         Some(Err(error)) => {
             let store = Store::new(store_config).map_err(StartError::Store)?;
-            Ok((store, Restored::Failed(error)))
+            (store, Restored::Failed(error))
         }
         None => {
             let store = Store::new(store_config).map_err(StartError::Store)?;
-            Ok((store, Restored::Nothing))
+            (store, Restored::Nothing)
         }
+    };
+    if config.node.is_some() {
+        store.set_slices(SLICES, node::STAGES as u16);
     }
+    Ok((store, restored))
 }
 
 /// Refuses what a disk tier cannot have beside it.

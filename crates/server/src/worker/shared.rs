@@ -36,7 +36,6 @@ use crate::{
     },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    test_faults::Fault,
     tier::{DiskTier, TierHost},
     worker::{
         mailbox::{Arrival, Mailbox},
@@ -402,20 +401,12 @@ impl NodeHost for Shared {
         self.clock
     }
 
-    fn now(&self) -> Now {
-        Self::now(self)
-    }
-
     fn uptime_seconds(&self) -> u64 {
         Self::uptime_seconds(self)
     }
 
     fn started(&self) -> Now {
         self.started
-    }
-
-    fn store(&self) -> &Store {
-        &self.store
     }
 
     fn send(&self, worker: usize, arrival: NodeArrival) {
@@ -441,10 +432,5 @@ impl NodeHost for Shared {
 
     fn admin_lines(&self) -> &Limit {
         &self.limits.admin
-    }
-
-    fn has(&self, fault: Fault) -> bool {
-        let is_over = || fault == Fault::TakesNoMoves && self.verbosity.load(Relaxed) > 0;
-        self.config.faults.has(fault) && !is_over()
     }
 }

@@ -110,23 +110,16 @@ fn a_hot_key_is_one_key_everywhere() {
     }
 }
 
-/// Under sequential consistency a session never reads an earlier value than it has seen. The update
-/// nearly always arrives before the reply, so the test also counts that copies are told of replies,
-/// and that keys without a copy cost nothing of the kind.
+/// Under sequential consistency a session never reads an earlier value than it has seen.
 #[test]
 fn a_session_reads_what_it_wrote() {
     let cluster = Cluster::with(|shape| shape.model = "sc");
     let key = |client: usize, number: usize| format!("own{client}-{number}");
-    let shown = || -> u64 {
-        let nodes = (0..3).map(|node| cluster.client(node).stat("curtail", "cluster_shown"));
-        nodes.sum()
-    };
     let mut clients: Vec<_> = (0..12).map(|number| cluster.client(number % 3)).collect();
     for number in 0..60 {
         clients[0].set(format_args!("cold{number}"), "0");
         clients[1].demand(format!("mg cold{number} v\r\n"), "VA 1\r\n0\r\n");
     }
-    assert_eq!(shown(), 0, "keys that are not shared are told of");
     for (number, client) in clients.iter_mut().enumerate() {
         for own in 0..8 {
             client.set(key(number, own), "0");
@@ -149,7 +142,6 @@ fn a_session_reads_what_it_wrote() {
             });
         }
     });
-    assert!(shown() > 1000, "copies are not told of replies");
 }
 
 /// Any node stores, joins and returns large values, also while their key becomes hot.

@@ -167,9 +167,8 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     });
     let took = run.started.elapsed();
     let keys = first_key..first_key + KEYS;
-    let pinned = first_key..first_key + PINNED;
-    let may_be_lost = views.losses(shape.replicas, keys.filter(|key| !pinned.contains(key)));
-    let found = treasure.dig(cluster, &views, shape.replicas);
+    let may_be_lost = views.losses(keys);
+    let found = treasure.dig(cluster, &views);
     treasure.remove(cluster, first_key..first_key + KEYS);
     let operations = seen.calls.len() + seen.sessions.len();
     let told = Told {

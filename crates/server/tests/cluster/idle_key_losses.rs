@@ -53,7 +53,7 @@ impl Treasure {
     }
 
     /// Looks for all of them.
-    pub(crate) fn dig(&self, cluster: &mut Processes, views: &Views, replicas: usize) -> Found {
+    pub(crate) fn dig(&self, cluster: &mut Processes, views: &Views) -> Found {
         let mut client = client(cluster, self.spared);
         let mut found = Found {
             lost: 0,
@@ -64,7 +64,7 @@ impl Treasure {
             // A busy node may be out of service for a moment: what it refuses is not gone.
             match &*answered(&mut client, &format!("mg {key} v\r\n")) {
                 "VA 4" => assert_eq!(client.line(), "gold", "{key}"),
-                "EN" if views.may_lose(&key, replicas) => found.lost += 1,
+                "EN" if views.may_lose(&key) => found.lost += 1,
                 answer => found.wrongly.push(format!("{key}: {answer:?}")),
             }
         }

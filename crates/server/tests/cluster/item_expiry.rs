@@ -8,14 +8,14 @@ use std::{
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE};
 
-use crate::support::{Cluster, until};
+use crate::support::{Cluster, await_placement, until};
 
 /// Seconds that an item has left when it is written.
 const SECONDS: u64 = 500;
 
 /// Three nodes whose clocks are a thousand seconds apart.
 fn cluster(fault: Fault) -> Cluster {
-    Cluster::with(|shape| (shape.workers, shape.fault) = (1, fault))
+    Cluster::with(|shape| (shape.workers, shape.replicas, shape.fault) = (1, 2, fault))
 }
 
 /// Seconds that are left of `key` as `client`'s node sees it; `None` if it has ended.
@@ -89,6 +89,7 @@ fn who_joins_goes_by_the_time_of_the_others() {
         drop(cluster.nodes[id].take());
         cluster.revive(id);
         cluster.await_service(id);
+        await_placement(&mut cluster.client(id), 3);
         assert_eq!(disagreements(&cluster), Vec::<String>::new(), "node {id}");
         for node in 0..3 {
             for key in ["one", "two"] {

@@ -1,12 +1,9 @@
-//! Which keys may be gone: those all of whose holders were removed before others had them.
+//! Which keys may be gone: those whose slices began empty, because nobody of an in-sync set lived.
 //!
-//! The views tell: a key that nodes outside of them hold alone has died with these, if at any time
-//! since all keys were last in their place it belonged to them. What may be gone is judged as if
-//! somebody might have deleted it.
+//! The views tell. What may be gone is judged as if somebody might have deleted it.
 
 use std::{ops::RangeInclusive, sync::Arc};
 
-use curtail_consistency::placement::Placement;
 use curtail_history::{Action, Entry, Numbered};
 use curtail_membership::Roster;
 use curtail_types::{Instant, NodeId, NodeSet};
@@ -34,37 +31,21 @@ impl Views {
     }
 
     /// Those of `keys` that may be gone.
-    pub(crate) fn losses(&self, replicas: usize, keys: impl Iterator<Item = u64>) -> Vec<u64> {
-        keys.filter(|key| self.may_lose(&format!("k{key}"), replicas))
+    pub(crate) fn losses(&self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
+        keys.filter(|key| self.may_lose(&format!("k{key}")))
             .collect()
     }
 
     /// Whether a key may be gone.
-    pub(crate) fn may_lose(&self, key: &str, replicas: usize) -> bool {
+    pub(crate) fn may_lose(&self, key: &str) -> bool {
         let route = route(key);
-        let mut gone = NodeSet::NONE;
-        let mut held: Vec<NodeSet> = Vec::new();
-        let mut before: Option<&Roster> = None;
-        for roster in &self.0 {
-            let view = roster.view();
-            if let Some(before) = before {
-                gone = gone.union(removed(before, roster));
-            }
-            for nodes in [view.placed_before, view.placed] {
-                if !nodes.is_empty() {
-                    held.push(Placement::new(nodes, replicas).holders(route));
-                }
-            }
-            if held.iter().any(|holders| gone.contains_all(*holders)) {
-                return true;
-            }
-            if !view.moves() && view.placed == view.live {
-                held.drain(..held.len().saturating_sub(1));
-                gone = NodeSet::NONE;
-            }
-            before = Some(roster);
-        }
-        false
+        let born = |roster: &Arc<Roster>| {
+            let slices = roster.slices()?;
+            Some(slices.row(slices.slice_of(route))?.born)
+        };
+        let mut births = self.0.iter().filter_map(born);
+        let first = births.next();
+        births.any(|born| Some(born) != first)
     }
 
     /// How many nodes were removed that are not among `expected`.
@@ -88,8 +69,9 @@ impl Views {
 /// Who had a part in one view, and not as the same in the next.
 fn removed(before: &Roster, now: &Roster) -> NodeSet {
     let life = |roster: &Roster, id| roster.node(id).map(|node| node.incarnation);
-    let had = before.view().live;
-    had.into_iter()
+    let had = before.slices().map(|slices| slices.members);
+    had.unwrap_or_default()
+        .into_iter()
         .filter(|id| life(before, *id) != life(now, *id))
         .collect()
 }

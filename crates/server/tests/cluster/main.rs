@@ -4,16 +4,15 @@
 mod basics;
 mod failures;
 mod fault_episode;
+mod full_caches;
 mod histories;
 mod idle_key_losses;
 mod item_expiry;
 mod keep_failure_logs;
-mod key_lost_mid_move;
 mod late_views;
 mod leftovers;
 mod losses;
 mod metrics;
-mod migration_rate;
 mod network;
 mod one_reply_per_request;
 mod process_faults;

@@ -12,10 +12,12 @@ use std::{
     os::unix::fs::symlink,
     path::PathBuf,
     process::{Child, ChildStdin, Command, Stdio},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use curtail_consistency::{placement_plan, slice_view::SliceView};
 use curtail_membership::{ClusterFile, NodeConfig, Roster};
 use curtail_server::{
     Config, Fault, Listen, Server,
@@ -113,7 +115,11 @@ impl Processes {
         let fault = format!("{:?}", self.shape.fault);
         let folder = self.folder_of(id);
         let (host, workers) = (self.host(id), self.shape.workers);
-        let what = format!("{id} {host} {workers} {fault} {}", folder.display());
+        let (memory, evict) = (self.shape.memory_bytes, self.shape.evict);
+        let what = format!(
+            "{id} {host} {workers} {memory} {evict} {fault} {}",
+            folder.display()
+        );
         command.args(["processes::node_process", "--exact", "--ignored"]);
         command.args(["--nocapture", "--test-threads", "1"]);
         let mut child = command
@@ -134,6 +140,13 @@ impl Processes {
             before,
             address: None,
         });
+    }
+
+    /// Tells a node to leave the cluster.
+    pub(crate) fn leave(&mut self, id: usize) {
+        if let Some(node) = &mut self.nodes[id] {
+            writeln!(node.input, "leave now").unwrap();
+        }
     }
 
     /// Ends a node as a crash would.
@@ -175,7 +188,7 @@ impl Processes {
     /// What the nodes agree on now.
     pub(crate) fn roster(&self) -> Option<Roster> {
         let cluster = ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap();
-        let stored = cluster.open_store().read().unwrap();
+        let stored = cluster.open_store().read_roster().unwrap();
         stored.map(|stored| stored.roster)
     }
 
@@ -193,12 +206,14 @@ impl Processes {
         self.nodes.iter_mut().enumerate().map(address).collect()
     }
 
-    /// Whether every node serves and every key is in its place.
+    /// Whether every node serves and every slice is in its place.
     pub(crate) fn is_settled(&self) -> bool {
         let all = |roster: Roster| {
-            let view = *roster.view();
-            let nodes = self.shape.nodes;
-            view.live.len() == nodes && view.placed.len() == nodes && !view.moves()
+            let is_settled = |slices: &Arc<SliceView>| {
+                let members = slices.members.len() == self.shape.nodes;
+                members && placement_plan::is_settled(slices, &roster.goal())
+            };
+            roster.slices().is_some_and(is_settled)
         };
         self.roster().is_some_and(all)
     }
@@ -240,8 +255,8 @@ fn node_process() {
         return;
     };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    let words: Vec<&str> = text.splitn(5, ' ').collect();
-    let &[id, host, workers, fault, folder] = &*words else {
+    let words: Vec<&str> = text.splitn(7, ' ').collect();
+    let &[id, host, workers, memory, evict, fault, folder] = &*words else {
         panic!("{NODE}={text}");
     };
     let file = PathBuf::from(folder).join("cluster.toml");
@@ -251,7 +266,8 @@ fn node_process() {
             optional: false,
         }],
         workers: workers.parse().unwrap(),
-        memory_bytes_max: 32 << 20,
+        memory_bytes_max: memory.parse().unwrap(),
+        evict: evict.parse().unwrap(),
         // Clients that send everything before they read are not closed for that.
         buffer_bytes_max: 64 << 20,
         huge_pages: false,
@@ -276,6 +292,7 @@ fn node_process() {
         match line.split_once(' ') {
             Some(("hot", key)) => server.change_hot(key.as_bytes(), true),
             Some(("cold", key)) => server.change_hot(key.as_bytes(), false),
+            Some(("leave", _)) => drop(server.leave()),
             _ => {}
         }
     }

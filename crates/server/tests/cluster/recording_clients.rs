@@ -286,7 +286,10 @@ impl<'a> Caller<'a> {
                 Some("NOT_STORED" | "EXISTS") => Some(Outcome::Refused),
                 Some("NOT_FOUND") => Some(Outcome::Missing),
                 Some(NOT_IN_SERVICE) => return Attempt::Refused,
-                Some(other) => no_answer(other),
+                Some(other) => {
+                    println!("{:?}: {request:?}: {other}", caller.run.started.elapsed());
+                    no_answer(other)
+                }
                 None => None,
             };
             caller.note(key, invoked, action, outcome);

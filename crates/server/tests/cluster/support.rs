@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_consistency::membership::Change;
+use curtail_consistency::members::RecordChange;
 use curtail_membership::{ClusterFile, NodeConfig};
 use curtail_server::{Config, Fault, Server};
 use curtail_testing::{Client, PATIENCE, config, eventually, start};
@@ -28,6 +28,9 @@ pub(crate) struct Shape {
     pub(crate) lease_ms: u64,
     /// How long a value nodes take.
     pub(crate) item_bytes_max: usize,
+    pub(crate) memory_bytes: usize,
+    /// Full nodes evict.
+    pub(crate) evict: bool,
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
@@ -49,6 +52,8 @@ impl Shape {
         model: "lin",
         lease_ms: 3000,
         item_bytes_max: 1 << 20,
+        memory_bytes: 32 << 20,
+        evict: true,
         fault: Fault::Nothing,
         secured: false,
     };
@@ -125,13 +130,6 @@ impl Cluster {
         fs::write(self.folder.path().join("cluster.toml"), text).unwrap();
     }
 
-    /// Gives those nodes that are started from now on a place, up to so many.
-    pub(crate) fn grow(&mut self, nodes: usize) {
-        self.shape.nodes = nodes;
-        self.write_file();
-        self.nodes.resize_with(nodes, || None);
-    }
-
     /// A server that is node `id`.
     pub(crate) fn node(&self, id: usize) -> Server {
         start(self.config(id))
@@ -142,7 +140,8 @@ impl Cluster {
         let file = self.folder.path().join("cluster.toml");
         Config {
             workers: self.shape.workers,
-            memory_bytes_max: 32 << 20,
+            memory_bytes_max: self.shape.memory_bytes,
+            evict: self.shape.evict,
             // Clients that send everything before they read are not closed for that.
             buffer_bytes_max: 64 << 20,
             item_bytes_max: self.shape.item_bytes_max,
@@ -177,11 +176,17 @@ impl Cluster {
         let mut store = file.open_store();
         let (other, gone) = (NodeId((id + 1) as u8 % 3), NodeSet::only(NodeId(id as u8)));
         loop {
-            let stored = store.read().unwrap().unwrap();
+            let stored = store.read_roster().unwrap().unwrap();
             let own = stored.roster.node(other).unwrap().clone();
-            let next = stored.roster.after(Change::Remove(gone), other, &own);
+            let next = stored
+                .roster
+                .after(&RecordChange::Remove(gone), other, &own);
             let next = next.expect("it is a member");
-            if store.replace(stored.revision, &next).unwrap().is_some() {
+            if store
+                .replace_roster(stored.revision, &next)
+                .unwrap()
+                .is_some()
+            {
                 return;
             }
         }
@@ -273,12 +278,6 @@ pub(crate) fn setting(name: &str) -> Option<u64> {
 /// Where a key belongs.
 pub(crate) fn route(key: &str) -> RouteHash {
     RouteHash(XxHash3_64::oneshot(key.as_bytes()))
-}
-
-/// How many items node `id`, which `client` asks, says that it has.
-pub(crate) fn items(client: &mut Client, id: usize) -> usize {
-    let row = client.row("curtail", &format!("cluster_member:{id}"));
-    row.split(' ').nth(2).unwrap().parse().unwrap()
 }
 
 /// Writes a certificate for all nodes, and says so in the cluster's file.

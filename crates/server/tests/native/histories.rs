@@ -159,7 +159,7 @@ fn spell<'a>(key: &'a [u8], action: Action, value: &'a [u8], random: &mut Random
             return Ask::store(Opcode::Add, key, value);
         }
         Action::Delete => return Ask::new(Opcode::Delete, key),
-        Action::CompareAndSet { .. } => unreachable!("not asked here"),
+        Action::CompareAndSet { .. } | Action::Clear => unreachable!("not asked here"),
     };
     match random.below(4) {
         0 => ask,
@@ -201,7 +201,7 @@ fn ask_memcached(
         Action::Write(_) => set(name, 0, value()),
         Action::Insert(_) => [b"add", &set(name, 0, value())[3..]].concat(),
         Action::Delete => format!("delete {name}\r\n").into_bytes(),
-        Action::CompareAndSet { .. } => unreachable!("not asked here"),
+        Action::CompareAndSet { .. } | Action::Clear => unreachable!("not asked here"),
     };
     match memcached.ask(request).as_str() {
         "STORED" | "DELETED" => Outcome::Done,

@@ -1,6 +1,5 @@
 //! The clocks of a node, which differ from those of other nodes.
 
-use curtail_consistency::membership;
 use curtail_types::{Instant, Now};
 use curtail_workload::Random;
 
@@ -52,26 +51,22 @@ impl Clock {
     }
 }
 
+/// How long a node may serve after it began to read the store of views, by its clock.
+pub(super) const LEASE_NS: u64 = 20_000_000;
+/// Between two readings, by the world's.
+pub(super) const READING_NS: u64 = LEASE_NS / 3;
+/// After how long a silence a node is held for dead.
+pub(super) const SUSPICION_NS: u64 = 10_000_000;
+
 /// How long, once a node is silent, the last of the others may take until it acts on a view
-/// without that node: its lease runs out (counted from the last heartbeat that was heard, and told
-/// by whoever was first) while it is missed (its silence, and what passes between two looks at
-/// that) and the others hear of the view, from the store if from nobody else.
-pub(super) fn removal_ns() -> u64 {
-    let config = lease(curtail_types::NodeId(0));
-    let missed = config.suspicion_ns + 2 * config.heartbeat_ns;
-    let heard = config.lease_ns / 3;
-    (missed + heard).max(config.lease_ns + config.heartbeat_ns)
+/// without that node: its lease runs out, while it is missed and the others read the view.
+pub(super) const fn removal_ns() -> u64 {
+    let fenced = LEASE_NS + LEASE_NS / 100;
+    let missed = SUSPICION_NS + SUSPICION_NS / 4 + READING_NS;
+    let slow = if fenced > missed { fenced } else { missed };
+    slow + 1_000_000
 }
 
-/// The leases of simulated nodes.
-pub(super) fn lease(me: curtail_types::NodeId) -> membership::Config {
-    membership::Config {
-        margin_ns: LEASE_NS / 40,
-        ..membership::Config::with_lease(me, LEASE_NS)
-    }
-}
-
-const LEASE_NS: u64 = 20_000_000;
 const START_UNIX_NS: u64 = 1_800_000_000_000_000_000;
 
 #[cfg(test)]

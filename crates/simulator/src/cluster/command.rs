@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use curtail_consistency::symmetric::Model;
 
-use super::{ClusterOutcome, ClusterRun, Faults, Mutant};
+use super::{ClusterOutcome, ClusterRun, Faults, MemoryFull, Mutant};
 use crate::parallel_points::Threads;
 
 /// Options of `curtail simulate cluster`.
@@ -17,24 +17,30 @@ pub struct ClusterArgs {
     /// Cluster: operations in each run.
     #[arg(long)]
     pub operations: Option<u64>,
-    /// Cluster: number of nodes that hold each key that is not hot.
+    /// Cluster: number of nodes that hold each key.
     #[arg(long)]
     pub replicas: Option<usize>,
     /// Cluster: consistency of hot keys.
     #[arg(long, value_enum)]
     pub model: Option<ModelArg>,
     /// Cluster: faults: all, none, or a list of loss, duplicate, reorder, partition, slow, crash,
-    /// pause, drift and churn; a name after a minus is excluded.
+    /// pause, drift, churn, leave, flush and room; a name after a minus is excluded.
     #[arg(long, allow_hyphen_values = true)]
     pub faults: Option<Faults>,
     /// Cluster: number of keys.
     #[arg(long)]
     pub keys: Option<usize>,
+    /// Cluster: number of slices that the keys are divided into.
+    #[arg(long)]
+    pub slices: Option<u16>,
+    /// Cluster: what a full store does; without it, the seed decides.
+    #[arg(long, value_enum)]
+    pub memory_full: Option<MemoryFull>,
     /// Cluster: number of clients.
     #[arg(long)]
     pub sessions: Option<usize>,
     /// Cluster: error (mutant) to inject, which a run must find.
-    #[arg(long, value_enum)]
+    #[arg(long)]
     pub mutant: Option<Mutant>,
     /// Cluster: print every step of the key with this number to standard error.
     #[arg(long)]
@@ -60,6 +66,8 @@ impl ClusterArgs {
             ("--model", self.model.is_some()),
             ("--faults", self.faults.is_some()),
             ("--keys", self.keys.is_some()),
+            ("--slices", self.slices.is_some()),
+            ("--memory-full", self.memory_full.is_some()),
             ("--sessions", self.sessions.is_some()),
             ("--mutant", self.mutant.is_some()),
             ("--trace", self.trace.is_some()),
@@ -118,7 +126,9 @@ fn settings(args: &ClusterArgs, seed: u64, nodes: Option<u16>) -> Result<Cluster
         faults: args.faults.unwrap_or(usual.faults),
         operations: args.operations.unwrap_or(usual.operations),
         keys: args.keys.unwrap_or(usual.keys),
+        slices: args.slices.unwrap_or(usual.slices),
         sessions: args.sessions.unwrap_or(usual.sessions),
+        memory_full: args.memory_full,
         mutant: args.mutant,
         trace: args.trace,
         ..usual
@@ -130,6 +140,7 @@ fn settings(args: &ClusterArgs, seed: u64, nodes: Option<u16>) -> Result<Cluster
     within("nodes", usize::from(nodes), 16)?;
     within("replicas", run.replicas, usize::from(nodes))?;
     within("keys", run.keys, 64)?;
+    within("slices", run.slices.into(), 64)?;
     within("sessions", run.sessions, 64)?;
     if let Some(key) = run.trace.filter(|key| *key >= run.keys) {
         return Err(format!(
@@ -147,21 +158,26 @@ fn summary(outcomes: &[ClusterOutcome], seconds: f64) -> String {
     let all = answered + refused + unknown;
     let longest = outcomes.iter().map(|one| one.longest_wait_ns).max();
     let longest = longest.unwrap_or_default();
+    let runs = outcomes.len();
     format!(
-        "{} runs: {all} operations ({answered} answered, {refused} refused, {unknown} unknown), \
-         {packets} packets, {} views, {} restarts, {} promotions; {} times a key may have been \
-         lost with the last node that had it; {} requests for hot keys waited for a node in \
-         trouble, {:.1} ms at most; {} keys too hard to judge; {:.1} virtual seconds in \
-         {seconds:.1}: {:.0} operations a second\n",
-        outcomes.len(),
+        "{runs} runs: {all} operations ({answered} answered, {refused} refused, {} for lack \
+         of room, {unknown} unknown), {packets} packets, {} views, {} restarts, {} departures, {} \
+         promotions, {} evictions, {} flushes; {} slices lost with all their nodes in sync; {} \
+         requests waited for a node in trouble, {:.1} ms at most; {} keys too hard to judge; {:.1} \
+         virtual seconds in {seconds:.1}: {:.1} runs and {:.0} operations a second\n",
+        sum(|one| one.no_room),
         sum(|one| one.views),
         sum(|one| one.crashes),
+        sum(|one| one.departures),
         sum(|one| one.promotions),
+        sum(|one| one.evictions),
+        sum(|one| one.flushes),
         sum(|one| one.lost),
         sum(|one| one.waits),
         longest as f64 / 1e6,
         sum(|one| one.unjudged),
         sum(|one| one.elapsed_ns) as f64 / 1e9,
+        runs as f64 / seconds.max(1e-9),
         all as f64 / seconds.max(1e-9),
     )
 }

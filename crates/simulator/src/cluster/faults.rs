@@ -32,6 +32,12 @@ pub enum Fault {
     Drift,
     /// Keys become hot and cease to be.
     Churn,
+    /// Nodes leave in an orderly way, and come back as new members.
+    Leave,
+    /// Slices are flushed.
+    Flush,
+    /// Nodes need room for something else for a while, and stores refuse.
+    Room,
 }
 
 impl Faults {
@@ -39,7 +45,7 @@ impl Faults {
     pub const NONE: Self = Self(0);
 
     /// Every fault.
-    pub const ALL: Self = Self((1 << (Fault::Churn as u8 + 1)) - 1);
+    pub const ALL: Self = Self((1 << (Fault::Room as u8 + 1)) - 1);
 
     /// Whether this kind is among them.
     pub const fn has(self, fault: Fault) -> bool {

@@ -1,28 +1,27 @@
-//! The keys of a run, and their placement.
+//! The keys of a run, and their slices.
 
-use std::{cell::RefCell, collections::BTreeMap, sync::Arc};
-
-use curtail_consistency::{moves::InForce, placement::Placement, symmetric::Place};
-use curtail_types::{NodeSet, RouteHash, View};
+use curtail_consistency::slice_view::{SliceId, slice_of};
+use curtail_types::RouteHash;
 use curtail_workload::mix;
 
 use super::ClusterRun;
 
-/// A few keys, and the placements that were asked for.
-#[derive(Debug)]
+/// A few keys. The lowest byte of a key's route hash is its number.
+#[derive(Clone, Debug)]
 pub(super) struct Keys {
     routes: Vec<RouteHash>,
-    replicas: usize,
-    placements: RefCell<BTreeMap<NodeSet, Arc<Placement>>>,
+    slices: Vec<SliceId>,
 }
 
 impl Keys {
     pub(super) fn new(run: &ClusterRun) -> Self {
-        let route = |index: usize| RouteHash(mix(mix(run.seed) ^ index as u64));
+        let word = |key: usize| mix(mix(run.seed) ^ key as u64);
+        let route = |key: usize| RouteHash(word(key) & !0xff | key as u64);
+        let routes: Vec<_> = (0..run.keys).map(route).collect();
+        let slices = routes.iter().map(|route| slice_of(*route, run.slices));
         Self {
-            routes: (0..run.keys).map(route).collect(),
-            replicas: run.replicas,
-            placements: RefCell::default(),
+            slices: slices.collect(),
+            routes,
         }
     }
 
@@ -30,34 +29,22 @@ impl Keys {
         self.routes[key]
     }
 
-    /// Which key this is; every hash is of one.
+    pub(super) fn slice(&self, key: usize) -> SliceId {
+        self.slices[key]
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Which key this is.
     pub(super) fn index_of(&self, route: RouteHash) -> usize {
-        let found = self.routes.iter().position(|known| *known == route);
-        found.unwrap_or_default()
+        (route.0 & 0xff) as usize
     }
 
-    /// Where a key belongs among these nodes.
-    pub(super) fn place(&self, key: usize, nodes: NodeSet) -> Place {
-        if nodes.is_empty() {
-            return Place::default();
-        }
-        let (placement, route) = (self.placement(nodes), self.routes[key]);
-        Place {
-            home: placement.home(route),
-            holders: placement.holders(route),
-        }
-    }
-
-    /// A view, as servers see it; none if no node has keys.
-    pub(super) fn in_force(&self, view: &View) -> Option<InForce> {
-        InForce::placed_by(*view, view.placed, self.replicas, |nodes| {
-            self.placement(nodes)
-        })
-    }
-
-    fn placement(&self, nodes: NodeSet) -> Arc<Placement> {
-        let mut placements = self.placements.borrow_mut();
-        let placed = placements.entry(nodes);
-        Arc::clone(placed.or_insert_with(|| Arc::new(Placement::new(nodes, self.replicas))))
+    /// The keys of a slice.
+    pub(super) fn of_slice(&self, slice: SliceId) -> impl Iterator<Item = usize> + '_ {
+        let all = self.slices.iter().enumerate();
+        all.filter_map(move |(key, of)| (*of == slice).then_some(key))
     }
 }

@@ -1,35 +1,61 @@
-//! Wrong drivers, each of which the judges must find out.
+//! Planted errors, which the judges must find: those of the machine, and drivers that are wrong.
 
-/// A way to drive the machines wrongly.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+use std::{fmt, str::FromStr};
+
+use curtail_consistency::replica::ReplicaMutant;
+
+/// A planted error.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Mutant {
-    /// Readers see a key as valid for a while after its invalidation was acknowledged.
-    LatePublish,
     /// A node serves on when its lease has ended.
     Unfenced,
-    /// Messages of another view are taken for messages of this one.
-    AnyView,
-    /// A write is answered when it begins, not when it is done.
-    EarlyAnswer,
-    /// The home reads its store beside the machine while the key is hot (CC-74).
-    HomeBeside,
-    /// A value for a key that is not in the store is acknowledged and dropped (CC-74).
-    DropUnknown,
-    /// The new home of a key does not wait for its item.
-    Unmoved,
-    /// A request is sent again when the node that was asked may have carried it out.
-    AskTwice,
-    /// The node that a key moves from forgets it when it ceases to be hot.
-    SourceForgets,
-    /// What a session has seen by way of another node is not told to the machine (SC, CC-72).
-    SeenUntold,
-    /// A dead node is missed late: hot keys wait for longer than they may (CC-85).
-    LateMissed,
+    /// A primary is not told the truth about requests beside the machine: they may still run.
+    ClosedEarly,
+    /// The machine errs; needs the feature `mutants`.
+    Replica(ReplicaMutant),
 }
 
 impl Mutant {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let are_there = cfg!(any(test, feature = "mutants"));
+        let machines = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
+        let machines = machines.map(Self::Replica);
+        [Self::Unfenced, Self::ClosedEarly]
+            .into_iter()
+            .chain(machines)
+    }
+
     /// What it is called on the command line.
     pub fn name(self) -> String {
-        crate::command::name_of(&self)
+        let name = match self {
+            Self::Replica(mutant) => format!("{mutant:?}"),
+            other => format!("{other:?}"),
+        };
+        let words = name.char_indices().map(|(at, letter)| match letter {
+            'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
+            _ => letter.to_ascii_lowercase().to_string(),
+        });
+        words.collect()
+    }
+}
+
+impl FromStr for Mutant {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::all().find(|one| one.name() == text).ok_or_else(|| {
+            let names: Vec<String> = Self::all().map(Self::name).collect();
+            format!(
+                "no planted error is called {text:?}; there are {}",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name())
     }
 }

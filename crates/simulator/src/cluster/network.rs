@@ -1,8 +1,8 @@
 //! The network between the nodes: when, how often and whether a packet arrives.
 //!
 //! What machines say to each other may be lost, doubled and overtaken, as the machines are made
-//! for; everything else travels on a link that keeps order and sends again, so that a partition
-//! only delays it.
+//! for; everything else travels on a link that keeps order. A partition delays that, or breaks the
+//! link, and what was on its way is lost.
 
 use curtail_types::NodeId;
 use curtail_workload::{Chance, Random};
@@ -57,6 +57,9 @@ impl Network {
             at += random.below(SLOW_NS);
         }
         if !is_loose {
+            if self.cut_until[link] > now && random.one_in(2) {
+                return [None, None];
+            }
             at = at.max(self.cut_until[link] + Self::delay_ns(random));
             at = at.max(self.last[link] + 1);
             self.last[link] = at;
@@ -91,6 +94,17 @@ impl Network {
 
     pub(super) fn slow(&mut self, [from, to]: [NodeId; 2], until: u64) {
         self.slow_until[usize::from(from.0) * self.nodes + usize::from(to.0)] = until;
+    }
+
+    /// Whether packets between these get lost now.
+    pub(super) fn is_cut(&self, now: u64, [from, to]: [usize; 2]) -> bool {
+        self.cut_until[from * self.nodes + to] > now
+    }
+
+    /// For how long they still do.
+    pub(super) fn cut_for(&self, now: u64, [from, to]: [NodeId; 2]) -> u64 {
+        let link = usize::from(from.0) * self.nodes + usize::from(to.0);
+        self.cut_until[link].saturating_sub(now)
     }
 
     /// From now on nothing goes wrong, but what links carry already arrives before the rest: until

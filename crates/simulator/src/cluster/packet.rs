@@ -1,7 +1,10 @@
-//! Packets: requests of clients to nodes, and messages between nodes.
+//! Requests of clients, their answers, and what nodes send each other.
 
-use curtail_consistency::membership::Heartbeat;
-use curtail_types::{Cas, Message, ViewNumber};
+use curtail_consistency::{
+    replica::{ReplicaMessage, ReplicaRefusal, ReplicaRequest},
+    symmetric::Ticket,
+};
+use curtail_types::{Access, Cas};
 
 /// A request of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,26 +32,27 @@ pub(super) enum Command {
     },
 }
 
-/// What a client is told.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Answer {
-    Carried(Effect),
-    /// It had no effect: another node may be asked.
-    Refused,
-    /// The same: the node that was asked is not the one.
-    Elsewhere,
-    /// It may have had an effect, or have one yet.
-    Unknown,
-}
+/// What a client is told: what was done, or why not.
+pub(super) type Answer = Result<Effect, ReplicaRefusal>;
 
 /// What carrying out a command did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Effect {
     pub(super) outcome: Done,
-    /// The write that it made, or else the one that it saw.
-    pub(super) version: Cas,
+    /// The write that it made, or else the one that it saw; `None` if there was nothing.
+    pub(super) stamp: Option<Stamp>,
     /// The write that was there before its own.
-    pub(super) replaced: Cas,
+    pub(super) replaced: Option<Stamp>,
+    /// It shows the key as of this version, if there was nothing that has one.
+    pub(super) as_of: Cas,
+}
+
+/// Where a write stands among those of its key: a slice that begins empty begins a new age.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Stamp {
+    /// The view in which the slice last began empty.
+    pub(super) born: u32,
+    pub(super) version: Cas,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,65 +69,75 @@ pub(super) enum Done {
     Exists,
 }
 
-/// An item as it travels and as it is stored; a version without a value is a deleted item.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// An item as it travels and as it is stored.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Item {
-    pub(super) version: Cas,
-    pub(super) value: Option<u64>,
+    pub(super) stamp: Stamp,
+    pub(super) value: u64,
+    /// Room that it takes.
+    pub(super) bytes: u32,
+    /// The operation that wrote it.
+    pub(super) number: u64,
 }
 
 /// What travels between nodes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Packet {
-    /// What the machines say to each other, with the value if it has one.
-    Key {
-        key: usize,
-        message: Message,
-        item: Item,
+    /// What the machines of one stage say to each other, with the item that travels beside it.
+    Message {
+        stage: u16,
+        message: ReplicaMessage,
+        item: Option<Item>,
     },
-    /// A request for somebody else's key.
-    Ask {
-        number: u64,
+    /// A client's request that another node shall carry out.
+    Request {
         demand: Demand,
-        after: Cas,
+        request: ReplicaRequest,
     },
-    /// Its answer, for the life of the node that asked.
-    Tell {
-        life: u64,
-        number: u64,
-        answer: Answer,
-    },
-    Heartbeat(Heartbeat),
-    /// An item moves to a new holder; version 0 says that there is none.
-    Move {
-        key: usize,
-        view: ViewNumber,
-        item: Item,
-    },
-    /// The sender waits for this key.
-    Wanted {
-        key: usize,
-        view: ViewNumber,
-    },
-    Moved {
-        key: usize,
-        view: ViewNumber,
-    },
-    /// All keys that leave the sender have arrived.
-    MovesDone {
-        view: ViewNumber,
-    },
-    /// The sender's machine has filled nothing yet that the receiver must have.
-    Unfilled {
-        view: ViewNumber,
-        any: bool,
-    },
+    /// Its answer.
+    Answer { number: u64, answer: Answer },
 }
 
 impl Packet {
     /// Whether the network may lose, double and overtake it; the others are carried by a link that
-    /// sends again.
-    pub(super) fn is_loose(&self) -> bool {
-        matches!(self, Self::Key { .. } | Self::Heartbeat(_))
+    /// keeps order, though what is on its way when the link breaks is lost.
+    pub(super) const fn is_loose(&self) -> bool {
+        matches!(self, Self::Message { .. })
     }
 }
+
+impl Demand {
+    pub(super) const fn ticket(&self) -> Ticket {
+        Ticket(self.number)
+    }
+
+    pub(super) const fn access(&self) -> Access {
+        match self.command {
+            Command::Get => Access::Read,
+            Command::Set(_) => Access::Replace,
+            _ => Access::Update,
+        }
+    }
+
+    /// Room that its item takes at most.
+    pub(super) const fn size(&self) -> u32 {
+        match self.command {
+            Command::Get | Command::Delete => 0,
+            Command::Set(value) | Command::Add(value) | Command::Swap { new: value, .. } => {
+                bytes_of(value)
+            }
+            Command::Increment(_) => BYTES_MAX,
+        }
+    }
+}
+
+/// Room that an item with this value takes.
+pub(super) const fn bytes_of(value: u64) -> u32 {
+    1 + (value >> VALUE_BITS) as u32 % BYTES_MAX
+}
+
+/// The most that an item takes.
+pub(super) const BYTES_MAX: u32 = 3;
+
+/// Increments of one value that do not reach the next.
+pub(super) const VALUE_BITS: u32 = 20;

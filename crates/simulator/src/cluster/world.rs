@@ -1,326 +1,514 @@
 //! The world of a run: what happens, in order of time.
 
+mod absences;
 mod healing;
-mod losses;
 mod random_faults;
-mod unanswered_time;
+mod views;
+
+use std::sync::Arc;
 
 use curtail_consistency::{
-    membership::{self, Members},
-    symmetric::Model,
+    replica::{Gate, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult},
+    slice_view::{RowStep, SliceId, SliceView},
+    symmetric::{Model, Ticket},
 };
 use curtail_history::Verdict;
-use curtail_types::{Instant, NodeId, NodeSet};
+use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 use curtail_workload::Random;
 
-use self::{losses::Keepers, unanswered_time::Outages};
+use self::absences::Troubles;
 use super::{
-    ClusterOutcome, ClusterRun, Fault,
+    ClusterOutcome, ClusterRun, Fault, MemoryFull, STAGES,
     clients::Session,
     clock::Clock,
+    env::{Env, Event, What},
+    host::{SimHost, request_of},
     keys::Keys,
     network::Network,
-    node::{Deed, Node, StoreAsk},
-    packet::{Answer, Demand, Packet},
+    node::{Beside, BesideKind, Made, Node, Origin},
+    packet::{Answer, Demand, Effect, Item, Packet},
     record::{Asked, Record},
 };
 use crate::event_queue::EventQueue;
 
 /// Everything there is.
 pub(super) struct World<'a> {
-    run: &'a ClusterRun,
-    keys: &'a Keys,
-    now: u64,
-    /// All that is planned, in nanoseconds.
-    events: EventQueue<Event>,
-    random: Random,
-    nodes: Vec<Node<'a>>,
-    /// Whether a node runs at all.
-    is_up: Vec<bool>,
-    paused_until: Vec<u64>,
-    /// When a node is woken next.
-    wakes: Vec<u64>,
-    network: Network,
-    /// What the store of the views holds, a register that is read and replaced as a whole, and how
-    /// often it was replaced.
-    members: Members,
-    revision: u64,
-    /// Until when a node cannot reach the store.
-    store_cut_until: Vec<u64>,
+    env: Env<'a>,
+    nodes: Vec<Node>,
+    made: Vec<Made>,
+    /// What the store of views holds.
+    view: Arc<SliceView>,
+    /// Members that leave in an orderly way, until when each has time for it.
+    leaving: NodeSet,
+    leaving_until: u64,
+    /// What the placement wants of this view.
+    plan: Plan,
     sessions: Vec<Session>,
     clients: u32,
     /// Operations begun.
     begun: u64,
     healed: bool,
-    /// From when on it shows.
-    calm_at: u64,
-    keepers: Keepers,
-    outages: Outages,
-    record: Record,
-    outcome: ClusterOutcome,
+    /// Every node may die at any time.
+    is_ruthless: bool,
+    troubles: Troubles,
 }
 
-/// Something that happens.
-#[derive(Clone, Debug)]
-enum Event {
-    Reply {
-        number: u64,
-        answer: Answer,
-    },
-    /// A session asks.
-    Next(usize),
-    /// A node starts.
-    Start(usize),
-    Chance(Fault),
-    /// Something comes to a node, or from there to the store of views, in this life of it.
-    To {
-        node: usize,
-        life: u64,
-        what: What,
-    },
-}
-
-#[derive(Clone, Debug)]
-enum What {
-    /// From another node, in this life of that.
-    Packet((NodeId, u64), Packet),
-    Demand(Asked),
-    Wake,
-    /// The link to this node is new at its other end.
-    Reset(NodeId),
-    StoreAsk(StoreAsk),
-    StoreSays(Said),
-}
+/// What the placement wants, of which view and with whom leaving.
+type Plan = (ViewNumber, NodeSet, Arc<[(SliceId, RowStep)]>);
 
 impl<'a> World<'a> {
     pub(super) fn new(run: &'a ClusterRun, keys: &'a Keys) -> Self {
         let mut random = Random::new(run.seed);
-        let count = usize::from(run.nodes);
         let drifts = run.faults.has(Fault::Drift);
-        let nodes = (0..run.nodes).map(|me| {
+        let full = run
+            .memory_full
+            .unwrap_or_else(|| random.one_of(&MemoryFull::ALL));
+        let members: NodeSet = (0..run.nodes).map(NodeId).collect();
+        let made = |_| {
             let clock = Clock::new(drifts, &mut random);
-            Node::new((run, keys), NodeId(me), 1, clock)
-        });
+            let capacity = capacity(run, full, &mut random);
+            Made { clock, capacity }
+        };
+        let made: Vec<Made> = (0..run.nodes).map(made).collect();
+        let ids = (0..run.nodes).map(NodeId).zip(&made);
+        let nodes = ids.map(|(me, made)| Node::new(run, full, me, 0, *made));
         let nodes: Vec<Node> = nodes.collect();
+        let count = nodes.len();
         let network = Network::new(count, run.faults, &mut random);
+        let view = SliceView::first(ViewNumber(1), members, run.slices, run.replicas);
+        let sessions = (0..run.sessions as u32).map(|client| Session::new(client, run.keys));
         Self {
-            run,
-            keys,
-            now: 1,
-            events: EventQueue::default(),
-            random,
             nodes,
-            is_up: vec![true; count],
-            paused_until: vec![0; count],
-            wakes: vec![u64::MAX; count],
-            network,
-            members: Members::NOBODY,
-            revision: 0,
-            store_cut_until: vec![0; count],
-            sessions: (0..run.sessions as u32)
-                .map(|client| Session::new(client, run.keys))
-                .collect(),
+            made,
+            view: Arc::new(view),
+            leaving: NodeSet::NONE,
+            leaving_until: 0,
+            plan: (ViewNumber(0), NodeSet::NONE, Arc::new([])),
+            sessions: sessions.collect(),
             clients: run.sessions as u32,
             begun: 0,
             healed: false,
-            calm_at: 0,
-            keepers: Keepers::new(run.keys, count),
-            outages: Outages::default(),
-            record: Record::default(),
-            outcome: ClusterOutcome::default(),
+            is_ruthless: random.one_in(8),
+            troubles: Troubles::default(),
+            env: Env {
+                run,
+                keys,
+                now: 1,
+                events: EventQueue::default(),
+                network,
+                record: Record::default(),
+                outcome: ClusterOutcome::default(),
+                memory_full: full,
+                lives: vec![0; count],
+                views: vec![None; count],
+                flushing: None,
+                refuses: run.faults.has(Fault::Room) && full != MemoryFull::Ample,
+                random,
+            },
         }
     }
 
     /// Both phases, and the judgement.
     pub(super) fn run(mut self) -> ClusterOutcome {
         for node in 0..self.nodes.len() {
-            let at = self.random.below(5_000_000);
-            self.events.plan(at, Event::Start(node));
+            self.nodes[node].local.joined = Some(self.view.number);
+            self.plan_life(node);
         }
         for session in 0..self.sessions.len() {
-            let at = FORMED_NS + session as u64;
-            self.events.plan(at, Event::Next(session));
+            self.env
+                .events
+                .plan(FORMED_NS + session as u64, Event::Next(session));
         }
         self.plan_chances();
         self.safety();
-        if self.outcome.failure.is_none() {
+        if self.env.outcome.failure.is_none() {
             self.liveness();
         }
-        self.outcome.elapsed_ns = self.now;
-        if self.outcome.failure.is_none() {
-            match self.record.judge(self.run.model) {
+        self.env.outcome.elapsed_ns = self.env.now;
+        if self.env.outcome.failure.is_none() {
+            match self.env.record.judge(self.env.run.model, self.env.keys) {
                 Verdict::Consistent => {}
-                Verdict::TooHard { .. } => self.outcome.unjudged += 1,
-                Verdict::Violation(violation) => self.fail(violation.to_string()),
+                Verdict::TooHard { .. } => self.env.outcome.unjudged += 1,
+                Verdict::Violation(violation) => self.env.fail(violation.to_string()),
             }
         }
-        self.outcome
+        self.env.outcome
+    }
+
+    /// What a node does again and again as long as it lives.
+    fn plan_life(&mut self, node: usize) {
+        let (read, place) = (
+            self.env.random.below(10_000),
+            self.env.random.below(PLACING_NS),
+        );
+        self.env.plan_for(node, read, What::Read(true));
+        self.env.plan_for(node, place, What::Place);
     }
 
     /// Until every operation has begun.
     fn safety(&mut self) {
-        while self.begun < self.run.operations && self.outcome.failure.is_none() {
-            if self.now > FORMED_NS + self.run.operations * SLOWEST_NS {
-                return self.fail("operations do not get on".into());
+        let operations = self.env.run.operations;
+        while self.begun < operations && self.env.outcome.failure.is_none() {
+            if self.env.now > FORMED_NS + operations * SLOWEST_NS {
+                return self.env.fail("operations do not get on");
             }
             self.advance();
         }
     }
 
     fn advance(&mut self) {
-        let Some((at, event)) = self.events.next() else {
-            return self.fail("nothing is left to happen".into());
+        let Some((at, event)) = self.env.events.next() else {
+            return self.env.fail("nothing is left to happen");
         };
-        self.now = self.now.max(at);
-        // Whatever comes to a node waits while that pauses.
-        if let Event::To { node, what, .. } = &event
-            && !matches!(what, What::StoreAsk(_))
-            && self.paused_until[*node] > self.now
-        {
-            return self.events.plan(self.paused_until[*node], event);
-        }
-        self.happen(event);
-        self.note_found();
-    }
-
-    fn happen(&mut self, event: Event) {
+        self.env.now = self.env.now.max(at);
+        self.env.outcome.events += 1;
         match event {
             Event::Reply { number, answer } => self.answered(number, answer),
             Event::Next(session) => self.ask(session),
             Event::Start(node) => self.start(node),
             Event::Chance(fault) => self.take_chance(fault),
-            Event::To { node, life, what } => match what {
-                What::StoreAsk(ask) => self.ask_store(node, life, ask),
-                _ if self.is_alive(node, life) => self.come(node, what),
-                What::Demand(asked) => self.answered(asked.demand.number, Answer::Refused),
-                _ => {}
-            },
+            Event::Store(change) => self.change_view(change),
+            Event::Suspect(node, life) => self.suspect(node, life),
+            Event::At { node, life, what } => self.come(node, life, what),
         }
     }
 
-    fn come(&mut self, node: usize, what: What) {
+    fn come(&mut self, node: usize, life: u32, what: What) {
+        let local = &self.nodes[node].local;
+        if life != self.env.lives[node] || !local.is_up {
+            if let What::Demand(asked) = what {
+                self.answered(asked.demand.number, Err(ReplicaRefusal::Elsewhere));
+            }
+            return;
+        }
+        // Whatever comes to a node waits while that pauses.
+        if local.paused_until > self.env.now {
+            let at = local.paused_until;
+            return self.env.events.plan(at, Event::At { node, life, what });
+        }
         match what {
-            What::Packet(from, packet) => self.with(node, |node| node.receive(from, packet)),
-            What::Demand(asked) => self.with(node, |node| node.admit(asked.demand)),
-            What::Wake if self.wakes[node] <= self.now => {
-                self.wakes[node] = u64::MAX;
-                self.with(node, Node::tick);
+            What::Packet(from, packet) => self.receive(node, from, packet),
+            What::Demand(asked) => self.admit(node, asked.demand),
+            What::Wake => self.wake(node),
+            What::End(beside) => self.end_beside(node, beside),
+            What::Closed(slice) => {
+                self.step(node, stage_of(slice), ReplicaEvent::Closed(slice), None);
             }
-            What::Reset(peer) => self.with(node, |node| node.reset(peer)),
-            What::StoreSays(said) => self.with(node, |node| node.member(said.input())),
-            What::Wake | What::StoreAsk(_) => {}
+            What::Scan(slice, number) => self.scan(node, slice, number),
+            What::Read(repeats) => self.read_store(node, repeats),
+            What::Said(started, view) => self.take_reading(node, started, view),
+            What::Adopt => self.adopt(node),
+            What::Place => self.place(node),
+            What::Propose => self.send_proposals(node),
         }
     }
 
-    /// Plans what comes over the network outside of the links between nodes.
-    fn plan_soon(&mut self, event: Event) {
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, event);
-    }
+    // ---- machines ----
 
-    /// Something for a node as it is now.
-    fn event_to(&self, node: usize, what: What) -> Event {
-        let life = self.nodes[node].life;
-        Event::To { node, life, what }
-    }
-
-    fn is_alive(&self, node: usize, life: u64) -> bool {
-        self.is_up[node] && self.nodes[node].life == life
-    }
-
-    /// Lets a node do something, and carries out what it wants.
-    fn with(&mut self, node: usize, act: impl FnOnce(&mut Node<'a>)) {
-        self.nodes[node].now = self.now;
-        act(&mut self.nodes[node]);
-        self.nodes[node].settle();
-        for deed in std::mem::take(&mut self.nodes[node].deeds) {
-            self.carry_out(node, deed);
-        }
-        self.note_versions(node);
-        let due = self.nodes[node].deadline().max(self.now);
-        if due < self.wakes[node] {
-            self.wakes[node] = due;
-            self.events.plan(due, self.event_to(node, What::Wake));
-        }
-    }
-
-    fn carry_out(&mut self, node: usize, deed: Deed) {
-        match deed {
-            Deed::Send { to, packet } => self.send(node, to, packet),
-            Deed::Reply { number, answer } => self.plan_soon(Event::Reply { number, answer }),
-            Deed::Ran {
-                number,
-                from,
-                version,
-            } => self.record.ran(number, from, version),
-            Deed::Ask(ask) => self.plan_soon(self.event_to(node, What::StoreAsk(ask))),
-            Deed::Reborn => self.crash(node, 100_000),
-            Deed::Broken(what) => self.fail(what.into()),
-            Deed::Promoted { key, floor, before } => {
-                self.outcome.promotions += 1;
-                self.record.promoted_absent(key, self.now, [floor, before]);
+    /// Steps a machine; what it wanted evicted and its slices did not have, the node's other
+    /// machines are asked for.
+    fn step(&mut self, node: usize, stage: u16, event: ReplicaEvent<'_>, incoming: Option<Item>) {
+        use ReplicaMessage::{Evict, Room};
+        let asker = match event {
+            ReplicaEvent::Message(from, Evict(_) | Room { .. }) => from,
+            _ => self.nodes[node].local.me,
+        };
+        self.step_alone(node, stage, event, incoming);
+        let lack = std::mem::take(&mut self.nodes[node].local.lack);
+        if lack > 0 {
+            for other in (0..STAGES).filter(|other| *other != stage) {
+                let event = ReplicaEvent::Message(asker, &Evict(lack));
+                self.step_alone(node, other, event, None);
             }
-            Deed::Moved { key, mode } => self.note_mode(node, key, mode),
-            Deed::Shown { key } => self.note_shown(node, key),
-            Deed::Adopted => {
-                self.outcome.views += 1;
-                let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
-                self.note_unshared(everybody.difference(self.nodes[node].view.followers()));
-                self.note_adopted(node);
+            self.nodes[node].local.lack = 0;
+        }
+    }
+
+    fn step_alone(
+        &mut self,
+        node: usize,
+        stage: u16,
+        event: ReplicaEvent<'_>,
+        incoming: Option<Item>,
+    ) {
+        let Node { machines, local } = &mut self.nodes[node];
+        let machine = &mut machines[usize::from(stage)];
+        let mut host = SimHost {
+            local,
+            env: &mut self.env,
+            stage,
+            incoming,
+        };
+        machine.step(event, &mut host);
+        if let Some(due) = machine.deadline() {
+            self.wake_by(node, due);
+        }
+        let local = &mut self.nodes[node].local;
+        if !local.proposals.is_empty() && !local.is_proposing {
+            local.is_proposing = true;
+            let delay = self.env.random.below(PROPOSING_NS);
+            self.env.plan_for(node, delay, What::Propose);
+        }
+    }
+
+    fn wake_by(&mut self, node: usize, due: curtail_types::Instant) {
+        let local = &mut self.nodes[node].local;
+        let at = local.clock.world(due).max(self.env.now);
+        if at < local.wake_at {
+            local.wake_at = at;
+            self.env.plan_for(node, at - self.env.now, What::Wake);
+        }
+    }
+
+    fn wake(&mut self, node: usize) {
+        let local = &mut self.nodes[node].local;
+        if local.wake_at > self.env.now {
+            return;
+        }
+        local.wake_at = u64::MAX;
+        let now = local.clock.instant(self.env.now);
+        for stage in 0..STAGES {
+            match self.nodes[node].machines[usize::from(stage)].deadline() {
+                Some(due) if due <= now => self.step(node, stage, ReplicaEvent::Tick, None),
+                Some(due) => self.wake_by(node, due),
+                None => {}
             }
         }
     }
 
-    fn send(&mut self, from: usize, to: NodeId, packet: Packet) {
-        self.outcome.packets += 1;
-        let sender = (NodeId(from as u8), self.nodes[from].life);
-        let (link, loose) = ([sender.0, to], packet.is_loose());
-        let arrivals = (self.network).arrivals(self.now, link, loose, &mut self.random);
-        for at in arrivals.into_iter().flatten() {
-            let what = What::Packet(sender, packet);
-            self.events.plan(at, self.event_to(usize::from(to.0), what));
+    fn receive(&mut self, node: usize, from: NodeId, packet: Packet) {
+        if self.env.run.trace.is_some() {
+            self.trace_packet(node, from, &packet);
+        }
+        match packet {
+            Packet::Message {
+                stage,
+                message,
+                item,
+            } => self.step(node, stage, ReplicaEvent::Message(from, &message), item),
+            Packet::Request { demand, request } => {
+                let life = self.env.lives[usize::from(from.0)];
+                let local = &mut self.nodes[node].local;
+                if !local.serves(&self.env) {
+                    let (number, answer) = (demand.number, Err(ReplicaRefusal::Elsewhere));
+                    let me = local.me;
+                    return self.env.send(me, from, Packet::Answer { number, answer });
+                }
+                local.open(demand, Origin::Node(from, life));
+                let stage = self.stage_of_key(demand.key);
+                self.step(node, stage, ReplicaEvent::Request(request), None);
+            }
+            Packet::Answer { number, answer } => {
+                let ticket = Ticket(number);
+                let local = &mut self.nodes[node].local;
+                let Some(demand) = local.open_demand(ticket).filter(|_| local.is_own(ticket))
+                else {
+                    return;
+                };
+                let version = |effect: Effect| {
+                    let shown = effect.stamp.map_or(Cas(0), |stamp| stamp.version);
+                    shown.max(effect.as_of)
+                };
+                if let Ok(effect) = answer {
+                    local.set_result(ticket, effect);
+                }
+                let answer = answer.map(version);
+                let stage = self.stage_of_key(demand.key);
+                self.step(
+                    node,
+                    stage,
+                    ReplicaEvent::Answered(from, ticket, answer),
+                    None,
+                );
+            }
+        }
+    }
+
+    /// Shows what arrives that may concern the key that somebody wants to see.
+    fn trace_packet(&self, node: usize, from: NodeId, packet: &Packet) {
+        let Some(key) = self.env.run.trace else {
+            return;
+        };
+        let slice = self.env.keys.slice(key);
+        let concerns = match packet {
+            Packet::Message { message, .. } => match message {
+                ReplicaMessage::Append(append) => append.slice == slice,
+                ReplicaMessage::Applied { slice: of, .. }
+                | ReplicaMessage::TailWanted { slice: of, .. }
+                | ReplicaMessage::Tail { slice: of, .. } => *of == slice,
+                ReplicaMessage::Copy(message) => message.key == self.env.keys.route(key),
+                _ => true,
+            },
+            Packet::Request { demand, .. } => demand.key == key,
+            Packet::Answer { .. } => false,
+        };
+        if concerns {
+            self.env
+                .trace(|| format!("n{node} gets from n{}: {packet:?}", from.0));
+        }
+    }
+
+    fn stage_of_key(&self, key: usize) -> u16 {
+        stage_of(self.env.keys.slice(key))
+    }
+
+    fn scan(&mut self, node: usize, slice: SliceId, number: u32) {
+        let Node { local, .. } = &mut self.nodes[node];
+        let scan = &mut local.scans[usize::from(slice.0)];
+        if scan.number != number {
+            return;
+        }
+        let keys = self.env.keys;
+        let route = |key| keys.route(key);
+        let stored = keys.of_slice(slice).filter_map(|key| {
+            let item = local.store.item(key)?;
+            Some((route(key), item.bytes))
+        });
+        let behind = scan.behind;
+        let mut found: Vec<(RouteHash, u32)> = stored
+            .filter(|(route, _)| behind.is_none_or(|behind| *route > behind))
+            .collect();
+        found.sort_unstable();
+        let is_done = found.len() < 2;
+        found.truncate(1);
+        scan.behind = found.last().map(|(route, _)| *route).or(behind);
+        let event = ReplicaEvent::Scanned(slice, &found, is_done);
+        self.step(node, stage_of(slice), event, None);
+    }
+
+    // ---- requests ----
+
+    fn admit(&mut self, node: usize, demand: Demand) {
+        let Node { local, .. } = &mut self.nodes[node];
+        if !local.serves(&self.env) {
+            return self
+                .env
+                .reply(demand.number, Err(ReplicaRefusal::Elsewhere));
+        }
+        local.open(demand, Origin::Client);
+        let may = !self.env.random.one_in(4);
+        if let Some(kind) = may.then(|| local.beside(&self.env, &demand)).flatten() {
+            let delay = self.env.random.below(BESIDE_NS);
+            let beside = Beside { demand, kind };
+            return self.env.plan_for(node, delay, What::End(beside));
+        }
+        self.ask_machine(node, &demand);
+    }
+
+    fn ask_machine(&mut self, node: usize, demand: &Demand) {
+        let stores = self.env.memory_full != MemoryFull::Ample;
+        let request = request_of(demand, self.env.keys.route(demand.key), stores);
+        let stage = self.stage_of_key(demand.key);
+        self.step(node, stage, ReplicaEvent::Request(request), None);
+    }
+
+    fn end_beside(&mut self, node: usize, beside: Beside) {
+        let Beside { demand, kind } = beside;
+        let slice = self.env.keys.slice(demand.key);
+        let Node { local, .. } = &mut self.nodes[node];
+        let serves = local.serves(&self.env);
+        match kind {
+            BesideKind::Copied {
+                effect,
+                closes,
+                changes,
+            } => {
+                if !local.counts(slice, demand.key, closes, changes) {
+                    return self.ask_machine(node, &demand);
+                }
+                local.close(demand.ticket());
+                let answer = serves.then_some(effect).ok_or(ReplicaRefusal::Elsewhere);
+                self.env.reply(demand.number, answer);
+            }
+            BesideKind::Runs => {
+                local.close(demand.ticket());
+                let answer = match serves {
+                    true => self.run_beside(node, &demand),
+                    false => Err(ReplicaRefusal::Elsewhere),
+                };
+                self.env.reply(demand.number, answer);
+                let gate = &mut self.nodes[node].local.gates[usize::from(slice.0)];
+                gate.beside -= 1;
+                if gate.beside == 0 && gate.closing {
+                    gate.closing = false;
+                    self.env.plan_for(node, 0, What::Closed(slice));
+                }
+            }
+        }
+    }
+
+    /// Runs a request at once on a slice that this node alone holds.
+    fn run_beside(&mut self, node: usize, demand: &Demand) -> Answer {
+        let Node { local, .. } = &mut self.nodes[node];
+        let version = local.hybrid.next(local.clock.now(self.env.now));
+        let stage = stage_of(self.env.keys.slice(demand.key));
+        let open: Vec<bool> = local
+            .gates
+            .iter()
+            .map(|gate| gate.gate == Gate::Open)
+            .collect();
+        let mut host = SimHost {
+            local,
+            env: &mut self.env,
+            stage,
+            incoming: None,
+        };
+        let mut ran = host.execute(demand, version);
+        if ran.0 == RunResult::NoRoom && host.env.memory_full == MemoryFull::Evict {
+            let mut is_open = |slice: SliceId| open[usize::from(slice.0)];
+            host.evict_some(demand.size().into(), &mut is_open, &mut |_, _| {});
+            ran = host.execute(demand, version);
+        }
+        match ran {
+            (RunResult::NoRoom, _) | (_, None) => Err(ReplicaRefusal::NoRoom),
+            (_, Some(effect)) => Ok(effect),
         }
     }
 
     /// A session asks its next question.
     fn ask(&mut self, session: usize) {
-        if self.begun >= self.run.operations {
+        if self.begun >= self.env.run.operations {
             return;
         }
         let Some(node) = self.choose_node(session) else {
-            return self.events.plan(self.now + IDLE_NS, Event::Next(session));
+            let at = self.env.now + IDLE_NS;
+            return self.env.events.plan(at, Event::Next(session));
         };
         self.begun += 1;
         let number = self.begun * self.sessions.len() as u64 + session as u64;
-        let demand = self.sessions[session].demand(number, &mut self.random);
+        let demand = self.sessions[session].demand(number, &mut self.env.random);
         self.ask_of(session, node, demand);
     }
 
     fn ask_of(&mut self, session: usize, node: NodeId, demand: Demand) {
-        let client = self.sessions[session].client(demand.key);
         let asked = Asked {
-            client,
-            invoked: self.now,
+            client: self.sessions[session].client,
+            invoked: self.env.now,
             demand,
         };
         self.sessions[session].asked = Some((asked, node));
-        let node = usize::from(node.0);
-        self.plan_soon(self.event_to(node, What::Demand(asked)));
+        let delay = Network::delay_ns(&mut self.env.random);
+        self.env
+            .plan_for(usize::from(node.0), delay, What::Demand(asked));
     }
 
     /// Under SC a session stays at its node (CC-11).
     fn choose_node(&mut self, session: usize) -> Option<NodeId> {
-        let up: Vec<usize> = (0..self.nodes.len())
-            .filter(|node| self.is_up[*node])
-            .collect();
+        let is_up = |node: &Node| node.local.is_up;
         if let Some(node) = self.sessions[session].pinned
-            && self.is_up[usize::from(node.0)]
+            && is_up(&self.nodes[usize::from(node.0)])
         {
             return Some(node);
         }
-        let chosen = up.get(self.random.below(up.len() as u64) as usize)?;
-        let node = NodeId(*chosen as u8);
-        if self.run.model == Model::Sc {
+        let up: NodeSet = self
+            .nodes
+            .iter()
+            .filter(|node| is_up(node))
+            .map(|node| node.local.me)
+            .collect();
+        let chosen = self.env.random.below(up.len() as u64) as usize;
+        let node = up.into_iter().nth(chosen)?;
+        if self.env.run.model == Model::Sc {
             self.sessions[session].pinned = Some(node);
         }
         Some(node)
@@ -328,44 +516,44 @@ impl<'a> World<'a> {
 
     fn answered(&mut self, number: u64, answer: Answer) {
         let session = (number % self.sessions.len() as u64) as usize;
-        let Some((asked, node)) = self.sessions[session]
-            .asked
-            .filter(|(asked, _)| asked.demand.number == number)
-        else {
+        let asked = self.sessions[session].asked;
+        let Some((asked, node)) = asked.filter(|(asked, _)| asked.demand.number == number) else {
             return;
         };
         self.sessions[session].asked = None;
-        if self.run.trace == Some(asked.demand.key) {
-            self.trace(|| format!("{asked:?} is answered: {answer:?}"));
-        }
+        self.env.trace_key(node, asked.demand.key, || {
+            format!("{asked:?} ends: {answer:?}")
+        });
         self.note_wait(&asked, node, &answer);
+        let outcome = &mut self.env.outcome;
+        let mut pause = IDLE_NS;
         match answer {
-            Answer::Carried(effect) => {
-                self.outcome.answered += 1;
+            Ok(effect) => {
+                outcome.answered += 1;
+                pause = self.env.random.below(THINK_NS);
                 self.sessions[session].saw(&asked.demand, &effect);
-                self.record.answered(asked, self.now, effect);
+                self.env.record.answered(asked, self.env.now, effect);
             }
-            Answer::Refused | Answer::Elsewhere => {
-                if self.record.has_run(number) {
-                    self.fail(format!(
-                        "{:?} ran and was refused as if it had not",
-                        asked.demand
-                    ));
+            Err(ReplicaRefusal::Unknown) => {
+                outcome.unknown += 1;
+                self.env.record.unanswered(asked);
+                self.renew(session);
+            }
+            Err(refusal) => {
+                outcome.refused += 1;
+                outcome.no_room += u64::from(refusal == ReplicaRefusal::NoRoom);
+                if self.env.record.has_run(number) {
+                    let what = format!("{:?} ran and was refused: {refusal:?}", asked.demand);
+                    self.env.fail(what);
                 }
-                self.outcome.refused += 1;
-                self.renew(session);
-            }
-            Answer::Unknown => {
-                self.outcome.unknown += 1;
-                self.record.unanswered(asked);
-                self.renew(session);
+                if refusal != ReplicaRefusal::NoRoom {
+                    self.renew(session);
+                }
             }
         }
-        let pause = match answer {
-            Answer::Carried(_) => self.random.below(THINK_NS),
-            _ => IDLE_NS,
-        };
-        self.events.plan(self.now + pause, Event::Next(session));
+        self.env
+            .events
+            .plan(self.env.now + pause, Event::Next(session));
     }
 
     /// A session ends, and its client begins another.
@@ -373,139 +561,31 @@ impl<'a> World<'a> {
         self.clients += 1;
         self.sessions[session].renew(self.clients);
     }
-
-    /// What a session asks of a key later may not show what it saw before, nor what it asks for
-    /// now, which may be answered before or after.
-    fn part_from(&mut self, session: usize, key: usize) {
-        self.clients += 2;
-        let clients = [self.clients - 1, self.clients];
-        self.sessions[session].part_from(key, clients);
-    }
-
-    fn start(&mut self, node: usize) {
-        if !self.is_up[node] {
-            let (life, clock) = (self.nodes[node].life + 1, self.nodes[node].clock);
-            self.nodes[node] = Node::new((self.run, self.keys), NodeId(node as u8), life, clock);
-            self.is_up[node] = true;
-            self.wakes[node] = u64::MAX;
-        } else if self.nodes[node].view.number.0 > 0 || self.wakes[node] < u64::MAX {
-            return;
-        }
-        self.with(node, Node::start);
-    }
-
-    /// A node stops, forgets everything, and starts again after `down_ns`.
-    fn crash(&mut self, node: usize, down_ns: u64) {
-        if !self.is_up[node] {
-            return;
-        }
-        self.outcome.crashes += 1;
-        self.trace(|| format!("node {node} stops"));
-        self.note_trouble(self.now);
-        self.note_stop(node);
-        self.is_up[node] = false;
-        self.paused_until[node] = 0;
-        let me = NodeId(node as u8);
-        for other in (0..self.nodes.len()).filter(|other| *other != node) {
-            self.plan_soon(self.event_to(other, What::Reset(me)));
-        }
-        for session in 0..self.sessions.len() {
-            // A session ends with its node (CC-11).
-            if self.sessions[session].pinned == Some(me) {
-                self.renew(session);
-            }
-            if let Some((asked, at)) = self.sessions[session].asked
-                && at == me
-            {
-                let (number, answer) = (asked.demand.number, Answer::Unknown);
-                self.plan_soon(Event::Reply { number, answer });
-            }
-        }
-        self.events.plan(self.now + down_ns, Event::Start(node));
-    }
-
-    /// A node asks the store of views.
-    fn ask_store(&mut self, node: usize, life: u64, ask: StoreAsk) {
-        let is_cut = self.store_cut_until[node] > self.now;
-        let said = match ask {
-            StoreAsk::Read(_) if is_cut => Said::Nothing,
-            StoreAsk::Read(started) => Said::Read {
-                started,
-                revision: self.revision,
-                members: Box::new(self.members),
-            },
-            StoreAsk::Propose { expected, change } => {
-                let before = self.members;
-                let (me, replicas) = (NodeId(node as u8), self.run.replicas);
-                let reached = !is_cut && expected == self.revision;
-                let after = reached.then(|| before.after(change, me, replicas));
-                if let Some(after) = after.flatten() {
-                    (self.members, self.revision) = (after, self.revision + 1);
-                }
-                self.note_change(&before);
-                let may_lose = self.run.faults.has(Fault::Loss) && !self.healed;
-                let is_lost = may_lose && self.random.below(20) == 0;
-                match after.flatten() {
-                    Some(_) if !is_lost => Said::Won(self.revision),
-                    _ => Said::Lost,
-                }
-            }
-        };
-        let what = What::StoreSays(said);
-        self.plan_soon(Event::To { node, life, what });
-    }
-
-    /// Shows what happens, if somebody wants to see a key.
-    fn trace(&self, what: impl FnOnce() -> String) {
-        if self.run.trace.is_some() {
-            eprintln!("{} {}", self.now, what());
-        }
-    }
-
-    fn fail(&mut self, what: String) {
-        self.outcome.failure.get_or_insert(what);
-    }
 }
 
-/// What the store of views answers.
-#[derive(Clone, Debug)]
-enum Said {
-    Nothing,
-    Won(u64),
-    Lost,
-    Read {
-        started: Instant,
-        revision: u64,
-        members: Box<Members>,
-    },
+/// The room of a node.
+fn capacity(run: &ClusterRun, full: MemoryFull, random: &mut Random) -> Option<u64> {
+    let share = (run.keys * 2 * run.replicas) as f64 / f64::from(run.nodes);
+    let room = (share * (0.75 + 1.5 * random.unit())) as u64 + 4;
+    (full != MemoryFull::Ample).then_some(room)
 }
 
-impl Said {
-    fn input(&self) -> membership::Input<'_> {
-        match self {
-            Self::Nothing => membership::Input::ReadFailed,
-            Self::Won(revision) => membership::Input::Won {
-                revision: *revision,
-            },
-            Self::Lost => membership::Input::Lost,
-            Self::Read {
-                started,
-                revision,
-                members,
-            } => membership::Input::Read {
-                started: *started,
-                revision: *revision,
-                members,
-            },
-        }
-    }
+/// The stage of a slice.
+pub(super) const fn stage_of(slice: SliceId) -> u16 {
+    slice.0 % STAGES
 }
 
 /// When the clients begin.
-const FORMED_NS: u64 = 10_000_000;
+const FORMED_NS: u64 = 2_000_000;
 /// Longest pause of a client between two questions.
 const THINK_NS: u64 = 50_000;
 /// Its pause after it was turned away.
 const IDLE_NS: u64 = 1_000_000;
 /// Virtual time that an operation may take on average.
 const SLOWEST_NS: u64 = 20_000_000;
+/// The longest that a request beside the machines takes.
+const BESIDE_NS: u64 = 20_000;
+/// Between two looks at what the placement wants.
+const PLACING_NS: u64 = 2_000_000;
+/// The longest that a node collects proposals.
+const PROPOSING_NS: u64 = 100_000;

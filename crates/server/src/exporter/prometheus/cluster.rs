@@ -63,13 +63,21 @@ pub(super) const TABLE: &[Family] = families! {
                                 if it has none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
-        "Nodes of the view, by state: live, joining, placed (keys are placed on the node).":
+        "Nodes of the view, by state: live, placed (it holds slices).":
         {state="live"} number("cluster_nodes_live"),
-        {state="joining"} number("cluster_nodes_joining"),
         {state="placed"} number("cluster_nodes_placed");
-    Gauge curtail_cluster_replicas "Number of nodes that hold each key that is not hot.":
+    Gauge curtail_cluster_slices
+        "Slices of the view, by state: all, primary (this node orders their changes), held (by \
+         this node), catching_up (a holder catches up), under_replicated (fewer nodes are in \
+         sync than there shall be).":
+        {state="all"} number("cluster_slices"),
+        {state="primary"} number("cluster_slices_primary"),
+        {state="held"} number("cluster_slices_held"),
+        {state="catching_up"} number("cluster_slices_catching_up"),
+        {state="under_replicated"} number("cluster_slices_under_replicated");
+    Gauge curtail_cluster_replicas "Nodes that hold a slice.":
         number("cluster_replicas");
-    Gauge curtail_cluster_moving "1 while keys move between nodes.":
+    Gauge curtail_cluster_moving "1 while slices move between nodes.":
         number("cluster_moves");
     Gauge curtail_cluster_member_info
         "One series for each member; labels have its number, name and state and say whether keys \
@@ -112,25 +120,9 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_protocol_requests_total
         "Requests that needed the consistency protocol: messages to other holders of the key.":
         of(ClusterProtocol);
-    Counter curtail_cluster_keys_sent_total "Keys that were moved to their new node in the \
-                                             background.":
+    Counter curtail_cluster_keys_sent_total
+        "Keys sent to nodes that become holders of their slices.":
         of(ClusterKeysSent);
-    Counter curtail_cluster_keys_asked_total "Keys that were moved to their new node at its \
-                                              request, because a client asked for them.":
-        of(ClusterKeysAsked);
-    Counter curtail_cluster_keys_unfit_total
-        "Keys that were lost in a move because the value is longer than the new node's -I.":
-        of(ClusterKeysUnfit);
-    Counter curtail_cluster_moves_held_total
-        "Times that the move of keys paused because too many were in flight.":
-        of(ClusterMovesHeld);
-    Counter curtail_cluster_move_batches_total "Batches in which keys were moved.":
-        of(ClusterMoveBatches);
-    Counter curtail_cluster_shown_total
-        "Replies of other nodes that this node relayed to a client although the key is hot here. \
-         From then on this node answers that client from its own copy only if the copy is at \
-         least as new as that reply.":
-        of(ClusterShown);
     Counter curtail_cluster_link_frames_total "Frames sent over node links.":
         of(ClusterFramesSent);
     Counter curtail_cluster_link_parts_total

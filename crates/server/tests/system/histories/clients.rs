@@ -122,7 +122,7 @@ fn spell(packet: &mut Vec<u8>, key: u64, action: Action, random: &mut Random) {
         Action::Write(number) => write("set", number),
         Action::Insert(number) => write("add", number),
         Action::Delete => packet.extend(format!("delete k{key}\r\n").bytes()),
-        Action::CompareAndSet { .. } => unreachable!("not asked here"),
+        Action::CompareAndSet { .. } | Action::Clear => unreachable!("not asked here"),
     }
 }
 

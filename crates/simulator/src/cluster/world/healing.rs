@@ -1,62 +1,70 @@
 //! The end of a run: every fault is healed, and every request must complete.
 
+use curtail_consistency::{
+    placement_plan::{PlacementGoal, is_settled},
+    slice_view::SliceId,
+};
 use curtail_types::{NodeId, NodeSet};
 
-use super::{Event, World};
+use super::{Event, World, stage_of};
 use crate::cluster::{
+    MemoryFull,
     clock::removal_ns,
+    node::PATIENCE_NS,
     packet::{Command, Demand, Item},
 };
 
 impl World<'_> {
-    /// Heals the world, and waits until every request has ended, every node is live and every copy
-    /// is the same; then asks every key once more, of every node.
+    /// Heals the world, and waits until every request has ended, every node is a member and every
+    /// slice is where it belongs; then asks every key once more, of every node.
     pub(super) fn liveness(&mut self) {
         self.healed = true;
-        // A node may miss the others for a lease yet.
-        self.calm_at = self.network.heal() + removal_ns();
-        // Who pauses goes on at its time: what has come to it meanwhile must not be overtaken.
-        self.store_cut_until.fill(0);
+        self.env.refuses = false;
+        self.leaving = NodeSet::NONE;
+        let quiet_at = self.env.network.heal().max(self.env.now);
+        self.note_trouble(quiet_at);
         for node in 0..self.nodes.len() {
-            self.events.plan(self.now, Event::Start(node));
+            let local = &mut self.nodes[node].local;
+            local.store_cut_until = 0;
+            local.store.reserved = 0;
+            self.env.events.plan(self.env.now, Event::Start(node));
         }
-        self.wait();
-        for key in 0..self.run.keys {
+        let calm_at = quiet_at + removal_ns();
+        while self.env.now < calm_at && self.env.outcome.failure.is_none() {
+            self.advance();
+        }
+        self.wait(true);
+        for key in 0..self.env.run.keys {
             for node in 0..self.nodes.len() {
-                if self.outcome.failure.is_none() {
+                if self.env.outcome.failure.is_none() {
                     self.ask_once_more(node, key);
-                    self.wait();
+                    self.wait(false);
                 }
             }
         }
-        self.let_settle();
-        if self.outcome.failure.is_none() {
+        if self.env.outcome.failure.is_none() {
             self.check_copies();
         }
     }
 
-    fn wait(&mut self) {
-        let patience = self.now + HEAL_NS;
-        while self.outcome.failure.is_none() && !(self.is_quiet() && self.is_settled()) {
-            if self.now > patience {
-                return self.fail(self.why_not());
+    fn wait(&mut self, is_to_settle: bool) {
+        let until = self.env.now + HEAL_NS;
+        while self.env.outcome.failure.is_none() {
+            let is_quiet = self.sessions.iter().all(|session| session.asked.is_none());
+            if is_quiet && (!is_to_settle || self.is_settled()) {
+                return;
             }
-            self.advance();
-        }
-    }
-
-    /// Under SC an update that was lost is asked for some time later only, in two rounds: a node
-    /// asks the home, the home the others.
-    fn let_settle(&mut self) {
-        let until = self.now + SETTLE_NS;
-        while self.outcome.failure.is_none() && self.now < until {
+            if self.env.now > until {
+                let what = self.why_not();
+                return self.env.fail(what);
+            }
             self.advance();
         }
     }
 
     /// Every key is asked for once more, of every node, and must be answered.
     fn ask_once_more(&mut self, node: usize, key: usize) {
-        let before = self.outcome.answered;
+        let before = self.env.outcome.answered;
         let session = (node + key) % self.sessions.len();
         self.renew(session);
         self.begun += 1;
@@ -66,63 +74,85 @@ impl World<'_> {
             command: Command::Get,
         };
         self.ask_of(session, NodeId(node as u8), demand);
-        self.wait();
-        if self.outcome.answered == before {
-            self.fail(format!(
-                "node {node} does not answer for key {key} though all is well"
-            ));
+        self.wait(false);
+        if self.env.outcome.answered == before {
+            let what = format!("node {node} does not answer for key {key} though all is well");
+            self.env.fail(what);
         }
     }
 
-    /// Nobody waits for an answer.
-    fn is_quiet(&self) -> bool {
-        self.sessions.iter().all(|session| session.asked.is_none())
-    }
-
-    /// Every node runs and is live under the newest view, and no key is on its way or invalid.
+    /// Every node follows the newest view, which has all nodes, and the placement is as it shall
+    /// be. Where stores refuse, some slices may find no room for another copy.
     fn is_settled(&self) -> bool {
-        if self.now < self.calm_at || self.paused_until.iter().any(|until| *until > self.now) {
+        let number = self.view.number;
+        let follows = |node: usize| {
+            let view = self.env.views[node].as_ref();
+            let local = &self.nodes[node].local;
+            view.is_some_and(|view| view.number == number)
+                && local.serves(&self.env)
+                && local.is_idle()
+                && local.paused_until <= self.env.now
+        };
+        let mut nodes = 0..self.nodes.len();
+        if self.view.members.len() < self.nodes.len() || !nodes.all(follows) {
             return false;
         }
-        let view = &self.members.view;
-        let everybody: NodeSet = self.nodes.iter().map(|node| node.me).collect();
-        let agrees = |node: &super::Node<'_>| node.view == *view && node.serves(self.now);
-        view.live == everybody
-            && view.placed == everybody
-            && !view.moves()
-            && self.nodes.iter().all(agrees)
-            && self.nodes.iter().all(|node| node.is_at_rest())
+        let serves = |(slice, row): (SliceId, &curtail_consistency::slice_view::SliceRow)| {
+            let machines = &self.nodes[usize::from(row.primary.0)].machines;
+            machines[usize::from(stage_of(slice))].serves(slice)
+        };
+        let goal = PlacementGoal::replicas(self.env.run.replicas);
+        let is_placed = is_settled(&self.view, &goal);
+        let may_lack_room = self.env.memory_full == MemoryFull::Refuse;
+        self.view.rows().all(serves) && (is_placed || may_lack_room)
     }
 
     fn why_not(&self) -> String {
         let mut text = format!(
-            "stuck {} ms after everything was healed: the store has {:?}",
+            "stuck {} ms after everything was healed: {:?}",
             HEAL_NS / 1_000_000,
-            self.members.view
+            self.view
         );
         for node in &self.nodes {
-            text += &format!("\n  {}", node.describe());
+            let local = &node.local;
+            let (me, serves) = (local.me.0, local.serves(&self.env));
+            let view = self.env.views[usize::from(me)].as_ref();
+            let view = view.map(|view| view.number);
+            let is_idle = local.is_idle();
+            text += &format!("\n  node {me} serves {serves} {view:?} idle {is_idle}");
+            if self.env.run.trace.is_some() {
+                text += &format!(" {local:?}\n    {:?}", node.machines);
+            }
         }
         text
     }
 
-    /// Copies of one key are the same wherever they may be read. Of nothing no reader sees a
-    /// version, and a server keeps none.
+    /// The items of a slice are the same at all its nodes in sync.
     fn check_copies(&mut self) {
-        for key in 0..self.run.keys {
-            let copies = self.nodes.iter().filter(|node| node.has_copy(key));
-            let shown = |item: Item| item.value.map(|value| (value, item.version));
-            let mut items: Vec<_> = copies.map(|node| shown(node.items[key])).collect();
+        for key in 0..self.env.run.keys {
+            let slice = self.env.keys.slice(key);
+            let in_sync = self.view.row(slice).map(|row| row.in_sync);
+            let nodes = in_sync.unwrap_or_default().into_iter();
+            let items = nodes.map(|id| {
+                let item = self.nodes[usize::from(id.0)].local.store.item(key);
+                item.map(|item: &Item| (item.stamp.version, item.value))
+            });
+            let mut items: Vec<_> = items.collect();
             items.dedup();
             if items.len() > 1 {
-                self.fail(format!("copies of key {key} differ for good: {items:?}"));
+                let what = format!("copies of key {key} differ for good: {items:?}");
+                self.env.fail(what);
+            }
+        }
+        for node in &self.nodes {
+            let mut creditors = node.local.store.creditors();
+            if let Some(to) = creditors.find(|to| !self.view.members.contains(*to)) {
+                let what = format!("node {} keeps room for {to:?}", node.local.me.0);
+                return self.env.fail(what);
             }
         }
     }
 }
 
 /// How long everything may take to end once nothing goes wrong any more.
-const HEAL_NS: u64 = 2_000_000_000;
-
-/// Several times what the nodes wait before they ask whether all have a write.
-const SETTLE_NS: u64 = 50_000_000;
+const HEAL_NS: u64 = 4 * PATIENCE_NS;

@@ -1,0 +1,659 @@
+//! Who is a member, and who may serve: views with leases (Hermes, Katsarakis et al., ASPLOS 2020,
+//! section 3.1; ccKVS requirements CC-62, CC-64; clock rules of SwitchKV requirement SW-32).
+//!
+//! The store of the view (a file, etcd) decides who is a member; this machine decides what one node
+//! makes of it. A node serves while it holds the lease of the store (it reads the store three times
+//! in a lease, and counts from the *start* of the reading), and one of each other member (it counts
+//! from when it sent the last heartbeat that was answered). Whoever sees a view that somebody was
+//! taken out of waits until that one has stopped by itself before the view is in force: a lease
+//! from the last heartbeat of it that was taken in. So a dead node is missed for a lease.
+//! [`pair_leases`] has the rule and why it is safe. Everything else that two nodes may disagree on
+//! while they follow different views is fenced by the view's number in each message.
+//!
+//! ```text
+//!   outside --Join--> member without slices --> with slices --Drain--> leaving --Depart--> outside
+//!      ^                        |                    |                    |
+//!      +---- Removed -----------+--------------------+--------------------+
+//! ```
+//!
+//! A node reads the store, or has one proposal there, or both: a proposal that a busy store takes
+//! long for must not keep a node from renewing its lease. The lowest node that holds something and
+//! hears enough of the others removes the silent; the lowest member writes the changes of rows that
+//! the slices' primaries want ([`encode_changes`]). That two believe to be it is harmless: the
+//! store takes one proposal, and the loser reads again.
+
+mod decide;
+mod interface;
+mod pair_leases;
+mod proposals;
+mod record;
+
+use alloc::vec::Vec;
+
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+
+use pair_leases::Pairs;
+use proposals::Proposals;
+
+use crate::slice_view::SliceRow;
+
+pub use interface::{Heartbeat, MemberConfig, MemberInput, MemberNotice, MemberOutput};
+pub use proposals::{CHANGES_MAX, decode_changes, encode_changes};
+pub use record::{ClusterRecord, Incarnation, RecordChange, SlicePlan};
+
+/// The membership of one node: what it knows, what is in force, and until when it may serve.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct MemberMachine {
+    config: MemberConfig,
+    aim: Aim,
+    incarnation: Incarnation,
+    /// How often in a row this node was taken out while it heard few of the others, and until when
+    /// it therefore stays away.
+    parted: u32,
+    join_at: Instant,
+    /// The newest content of the store that was seen, and its revision.
+    known: ClusterRecord,
+    revision: u64,
+    /// Whether a reading has ended since the last proposal; a first one is needed too.
+    read_since_proposal: bool,
+    /// Those in the known view that hold something in sync.
+    keepers: NodeSet,
+    /// The view in force here; it has no members if this node has none.
+    adopted: ClusterRecord,
+    /// Since when it may depart.
+    empty_since: Option<Instant>,
+    /// When the known view comes into force.
+    adopt_at: Option<Instant>,
+    /// When what is known is too old to act on.
+    lease_end: Instant,
+    /// The leases between this node and each other.
+    pairs: Pairs,
+    serving: bool,
+    told_until: Instant,
+    fenced: bool,
+    reading: bool,
+    /// A proposal was written while a reading was under way, which may not have seen it.
+    overtaken: bool,
+    read_at: Instant,
+    proposed: Option<RecordChange>,
+    proposals: Proposals,
+    heartbeat_at: Instant,
+    silent_ns: [u64; NodeSet::NODES_MAX],
+    /// For how long this node has not even heard itself, if it ever did.
+    own_silent_ns: Option<u64>,
+    suspected: NodeSet,
+    /// Whom each node hears, as it says.
+    heard_by: [NodeSet; NodeSet::NODES_MAX],
+    /// The last heartbeats of lives that this node does not know yet.
+    early: Vec<(NodeId, Heartbeat)>,
+    /// Since when nodes wait for a cluster to be formed.
+    unformed_ns: u64,
+    stepped: Instant,
+}
+
+/// Where a node wants to be.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Aim {
+    /// Not a member, and content with it.
+    Outside,
+    /// A member.
+    Inside,
+    /// Out, without loss.
+    Leaving,
+    /// Out, having stopped to serve for good.
+    Departing,
+}
+
+impl MemberMachine {
+    /// A node that is no member yet and knows nothing; [`MemberInput::Join`] makes it want to be
+    /// one.
+    pub fn new(config: MemberConfig) -> Self {
+        Self {
+            config,
+            aim: Aim::Outside,
+            incarnation: Incarnation(0),
+            parted: 0,
+            join_at: Instant { ns: 0 },
+            known: ClusterRecord::NOBODY,
+            revision: 0,
+            read_since_proposal: false,
+            keepers: NodeSet::NONE,
+            adopted: ClusterRecord::NOBODY,
+            empty_since: None,
+            adopt_at: None,
+            lease_end: Instant { ns: 0 },
+            pairs: Pairs::NONE,
+            serving: false,
+            told_until: Instant { ns: 0 },
+            fenced: false,
+            reading: false,
+            overtaken: false,
+            read_at: Instant { ns: 0 },
+            proposed: None,
+            proposals: Proposals::default(),
+            heartbeat_at: Instant { ns: 0 },
+            silent_ns: [0; NodeSet::NODES_MAX],
+            own_silent_ns: None,
+            suspected: NodeSet::NONE,
+            heard_by: [NodeSet::NONE; NodeSet::NODES_MAX],
+            early: Vec::new(),
+            unformed_ns: 0,
+            stepped: Instant { ns: 0 },
+        }
+    }
+
+    /// The newest members that it knows of, in force here or not.
+    pub fn known(&self) -> &ClusterRecord {
+        &self.known
+    }
+
+    /// The view in force here.
+    pub fn adopted(&self) -> &ClusterRecord {
+        &self.adopted
+    }
+
+    /// Whether it serves, as far as it has been told the time.
+    pub fn serves(&self) -> bool {
+        self.serving
+    }
+
+    /// What a heartbeat to `node` says, if it goes now.
+    pub fn heartbeat_to(&self, node: NodeId) -> Heartbeat {
+        Heartbeat {
+            life: self.incarnation,
+            view: self.known.number,
+            adopted: self.adopted.number,
+            sent: self.stepped,
+            to_life: self.known.incarnation(node),
+            answers: self.pairs.newest_sent(node),
+            hears: self.hears(),
+        }
+    }
+
+    /// The members that it has heard of late: half as late as for a suspicion, so that all have
+    /// said so of a dead node when one suspects it.
+    fn hears(&self) -> NodeSet {
+        let silent = self.silent_for(self.config.suspicion_ns / 2);
+        self.known.members().difference(silent)
+    }
+
+    /// When it has to be told the time next.
+    pub fn deadline(&self) -> Instant {
+        let mut next = self.heartbeat_at;
+        if !self.reading {
+            next = next.min(self.read_at);
+        }
+        if let Some(adopt_at) = self.adopt_at {
+            next = next.min(adopt_at);
+        }
+        if self.serving {
+            next = next.min(self.serve_end());
+        }
+        if let Some(at) = self.proposals.forward_at() {
+            next = next.min(at);
+        }
+        if let Some(at) = self.proposals.write_at()
+            && self.may_propose(self.stepped)
+        {
+            next = next.min(at);
+        }
+        next
+    }
+
+    /// Takes note of `input` and says what to do. `now` never goes back.
+    pub fn step(
+        &mut self,
+        now: Instant,
+        input: MemberInput<'_>,
+        mut emit: impl FnMut(MemberOutput),
+    ) {
+        let emit = &mut emit;
+        let numbers = |machine: &Self| (machine.known.number, machine.adopted.number);
+        let before = numbers(self);
+        self.fence(now, emit);
+        self.listen(now);
+        match input {
+            MemberInput::Tick => {}
+            MemberInput::Read {
+                started,
+                revision,
+                record,
+            } => self.read(now, started, revision, record, emit),
+            MemberInput::ReadFailed => self.read_failed(now),
+            MemberInput::Won { revision } => self.won(now, revision, emit),
+            MemberInput::Lost => self.lost(now, emit),
+            MemberInput::Heartbeat { from, heartbeat } => self.heard(now, from, &heartbeat, emit),
+            MemberInput::Join(incarnation) => self.join(incarnation),
+            MemberInput::Leave => self.leave(),
+            MemberInput::Propose(change) => self.note_wish(now, change),
+            MemberInput::Proposed { from, changes } => self.gather(now, from, changes),
+        }
+        self.adopt(now, emit);
+        if numbers(self) != before {
+            // Whoever hears of a newer view reads it, so a change is everywhere in a round trip;
+            // and what is in force here others need not wait for.
+            self.heartbeat_at = now;
+        }
+        self.serve(now, emit);
+        self.suspect(emit);
+        self.forward(now, emit);
+        self.propose(now, emit);
+        self.ask(now, emit);
+        self.beat(now, emit);
+    }
+
+    /// Stops serving at the end of the leases.
+    fn fence(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if self.serving && now >= self.serve_end() {
+            self.stop(emit);
+            self.fenced = true;
+            emit(MemberOutput::Event(MemberNotice::Fenced));
+        }
+    }
+
+    fn stop(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+        if self.serving {
+            self.serving = false;
+            emit(MemberOutput::StopServing);
+        }
+    }
+
+    /// Counts everybody's silence: only while this node could have heard them, and hears itself if
+    /// it ever did.
+    fn listen(&mut self, now: Instant) {
+        let passed = now.ns.saturating_sub(self.stepped.ns);
+        let passed = passed.min(2 * self.config.heartbeat_ns);
+        self.stepped = now;
+        self.pairs.well_ns = match self.answers_age_ns() < self.pair_lease_ns() / 2 {
+            true => self.pairs.well_ns.saturating_add(passed),
+            false => 0,
+        };
+        if now >= self.lease_end {
+            self.silent_ns.fill(0);
+            self.own_silent_ns = self.own_silent_ns.and(Some(0));
+            self.unformed_ns = 0;
+            return;
+        }
+        if let Some(silent) = &mut self.own_silent_ns {
+            *silent = silent.saturating_add(passed);
+            if *silent > 2 * self.config.heartbeat_ns {
+                return;
+            }
+        }
+        for node in self.others() {
+            if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
+                *silent = silent.saturating_add(passed);
+            }
+        }
+        self.unformed_ns = match self.known.slices().is_none() {
+            true => self.unformed_ns.saturating_add(passed),
+            false => 0,
+        };
+    }
+
+    fn read(
+        &mut self,
+        now: Instant,
+        started: Instant,
+        revision: u64,
+        record: &ClusterRecord,
+        emit: &mut impl FnMut(MemberOutput),
+    ) {
+        self.reading = false;
+        self.read_at = after(started, self.config.lease_ns / READS_PER_LEASE);
+        let overtaken = core::mem::take(&mut self.overtaken);
+        if record.number < self.known.number || revision < self.revision {
+            match overtaken {
+                true => self.read_at = now,
+                false => emit(MemberOutput::Event(MemberNotice::StoreWentBack)),
+            }
+            return;
+        }
+        self.read_since_proposal = true;
+        self.lease_end = self.lease_end.max(after(started, self.config.lease_ns));
+        self.revision = revision;
+        self.learn(now, record, emit);
+    }
+
+    fn read_failed(&mut self, now: Instant) {
+        self.reading = false;
+        self.overtaken = false;
+        self.read_at = after(now, self.config.lease_ns / RETRIES_PER_LEASE);
+    }
+
+    /// Takes in what the store holds.
+    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+        let before = core::mem::replace(&mut self.known, record.clone());
+        if record.number == before.number {
+            return;
+        }
+        self.keepers = self.known.keepers();
+        let stopped_at = self.stopped_at(now, &before);
+        self.meet(now, &before);
+        self.begin_proposals(now);
+        if record.has(self.config.me, self.incarnation) {
+            self.schedule_adoption(now, before.removal, stopped_at);
+        } else if before.has(self.config.me, self.incarnation) {
+            self.stay_away(now, before.members().without(self.config.me));
+            self.taken_out(emit);
+        }
+    }
+
+    /// Who is cut off from the others, but not from the store, does not come back at once: a member
+    /// that does not answer is waited for. Each time it stays away for longer.
+    fn stay_away(&mut self, now: Instant, others: NodeSet) {
+        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
+        let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
+        let heard = others.into_iter().filter(is_heard).count();
+        self.parted = match 2 * heard < others.len() {
+            true => (self.parted + 1).min(PARTED_MAX),
+            false => 0,
+        };
+        let leases = (1 << self.parted) / 2;
+        self.join_at = after(now, leases * self.config.lease_ns);
+    }
+
+    /// Begins to count with those who are new.
+    fn meet(&mut self, now: Instant, before: &ClusterRecord) {
+        let me = self.config.me;
+        for node in self.known.members() {
+            if !before.has(node, self.known.incarnation(node)) {
+                self.hear(node);
+                self.pairs.meet(node, now);
+            }
+        }
+        let was_member = before.has(me, self.incarnation);
+        if self.known.has(me, self.incarnation) && !was_member {
+            self.pairs.begin(self.known.number, now);
+        }
+        for (from, heartbeat) in core::mem::take(&mut self.early) {
+            if self.known.has(from, heartbeat.life) {
+                self.take_in(now, from, &heartbeat);
+            } else if heartbeat.view > self.known.number {
+                self.early.push((from, heartbeat));
+            }
+        }
+    }
+
+    /// A view that took nobody out is in force at once; else when all those have stopped.
+    /// `waited_for` is the last removal that was known before, `stopped_at` when those of the newer
+    /// ones have stopped.
+    fn schedule_adoption(&mut self, now: Instant, waited_for: ViewNumber, stopped_at: Instant) {
+        let removal = self.known.removal;
+        let earlier = match waited_for <= self.adopted.number {
+            true => Some(now),
+            false => self.adopt_at,
+        };
+        self.adopt_at = Some(match earlier {
+            _ if removal <= self.adopted.number => now,
+            Some(at) if removal == waited_for => at,
+            Some(at) => at.max(stopped_at),
+            None => self.whole_lease_after(now),
+        });
+    }
+
+    /// This life is not a member any more.
+    fn taken_out(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+        self.stop(emit);
+        self.pairs = Pairs::NONE;
+        self.adopt_at = None;
+        self.proposals = Proposals::default();
+        let number = self.adopted.number;
+        self.adopted = ClusterRecord::NOBODY;
+        self.adopted.number = number;
+        let replaced = self.known.members().contains(self.config.me);
+        let event = match self.aim {
+            _ if replaced => MemberNotice::Replaced,
+            Aim::Departing => MemberNotice::Departed,
+            _ => MemberNotice::Removed,
+        };
+        self.aim = Aim::Outside;
+        emit(MemberOutput::Event(event));
+    }
+
+    fn won(&mut self, now: Instant, revision: u64, emit: &mut impl FnMut(MemberOutput)) {
+        let Some(change) = self.proposed.take() else {
+            return;
+        };
+        emit(MemberOutput::Event(MemberNotice::Proposed(change.clone())));
+        if revision <= self.revision {
+            // A reading has shown it already, or what came after it.
+            return;
+        }
+        self.overtaken = self.reading;
+        if let Some(next) = self.known.after(&change, self.config.me, self.config.plan) {
+            self.revision = revision;
+            self.read_since_proposal = true;
+            self.learn(now, &next, emit);
+        }
+    }
+
+    fn lost(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if let Some(change) = self.proposed.take() {
+            emit(MemberOutput::Event(MemberNotice::Beaten(change)));
+            self.read_at = now;
+        }
+    }
+
+    fn heard(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        heartbeat: &Heartbeat,
+        emit: &mut impl FnMut(MemberOutput),
+    ) {
+        if from == self.config.me {
+            self.own_silent_ns = Some(0);
+            return;
+        }
+        if heartbeat.view > self.known.number {
+            self.read_at = now;
+        }
+        if self.known.has(from, heartbeat.life) {
+            if self.suspected.contains(from) {
+                emit(MemberOutput::Event(MemberNotice::Heard(from)));
+            }
+            self.take_in(now, from, heartbeat);
+        } else if heartbeat.view > self.known.number {
+            // It is ahead: what it says counts once this node knows it.
+            self.early.retain(|(node, _)| *node != from);
+            self.early.push((from, *heartbeat));
+        }
+    }
+
+    fn take_in(&mut self, now: Instant, from: NodeId, heartbeat: &Heartbeat) {
+        self.hear(from);
+        if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
+            *heard = heartbeat.hears;
+        }
+        self.pairs.take_in(now, from, heartbeat, self.incarnation);
+    }
+
+    fn hear(&mut self, node: NodeId) {
+        if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
+            *silent = 0;
+        }
+    }
+
+    fn join(&mut self, incarnation: Incarnation) {
+        if self.aim == Aim::Outside {
+            self.aim = Aim::Inside;
+            self.incarnation = incarnation;
+            // The others remove a silent node that joins sooner than it may remove them: of two
+            // sides that do not hear each other the one that serves goes on.
+            self.silent_ns.fill(0);
+        }
+    }
+
+    fn leave(&mut self) {
+        self.aim = match self.aim {
+            Aim::Inside => Aim::Leaving,
+            aim => aim,
+        };
+    }
+
+    fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        // What others have waited for is over.
+        let is_over = self.known.removal <= self.pairs.adopted;
+        if self.adopt_at.is_some_and(|at| now >= at || is_over) {
+            self.adopt_at = None;
+            let before = core::mem::replace(&mut self.adopted, self.known.clone());
+            emit(MemberOutput::Adopt);
+            self.tell_of_heirs(&before, emit);
+        }
+    }
+
+    /// Tells what became of slices of nodes that were taken out since the view that was in force
+    /// before, or since this node joined.
+    fn tell_of_heirs(&self, before: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+        let Some(now) = self.adopted.slices() else {
+            return;
+        };
+        let joined = now.joined(self.config.me).unwrap_or(self.adopted.number);
+        let is_here = |row: &SliceRow| row.primary == self.config.me;
+        let is_lost = |row: &SliceRow| match before.slices() {
+            _ if row.born == self.adopted.formed => false,
+            Some(before) => row.born > before.number,
+            None => row.born >= joined,
+        };
+        let count = |which: &dyn Fn(&SliceRow) -> bool| {
+            let rows = now.rows().filter(|(_, row)| which(row));
+            u16::try_from(rows.count()).unwrap_or(u16::MAX)
+        };
+        if let Some(before) = before.slices() {
+            let lasting = now.lasting(before);
+            let rows = before.rows().zip(now.rows());
+            let inherited = rows.filter(|((_, old), (_, new))| {
+                is_here(new) && !is_lost(new) && !lasting.contains(old.primary)
+            });
+            let slices = u16::try_from(inherited.count()).unwrap_or(u16::MAX);
+            if slices > 0 {
+                emit(MemberOutput::Event(MemberNotice::Inherited { slices }));
+            }
+        }
+        let slices = count(&is_lost);
+        if slices > 0 {
+            let here = count(&|row| is_lost(row) && is_here(row));
+            emit(MemberOutput::Event(MemberNotice::Lost { slices, here }));
+        }
+    }
+
+    /// Serves while the newest view and the one in force both have it live, and the leases hold.
+    fn serve(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        let me = self.config.me;
+        let live = self.adopted.serving().contains(me)
+            && self.known.serving().contains(me)
+            && self.known.has(me, self.incarnation)
+            && self.aim != Aim::Departing;
+        if !live {
+            self.stop(emit);
+            return;
+        }
+        self.fence(now, emit);
+        let until = self.serve_end();
+        if now >= until {
+            return;
+        }
+        if self.fenced {
+            self.fenced = false;
+            emit(MemberOutput::Event(MemberNotice::Resumed));
+        }
+        if !self.serving || self.told_until != until {
+            self.serving = true;
+            self.parted = 0;
+            self.told_until = until;
+            emit(MemberOutput::Serve { until });
+        }
+    }
+
+    fn suspect(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+        let silent = self.silent_for(self.config.suspicion_ns);
+        for node in silent.difference(self.suspected) {
+            emit(MemberOutput::Event(MemberNotice::Suspected(node)));
+        }
+        self.suspected = silent;
+    }
+
+    fn propose(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if !self.may_propose(now) {
+            return;
+        }
+        if self.aim == Aim::Leaving && !self.known.has(self.config.me, self.incarnation) {
+            self.aim = Aim::Outside;
+            emit(MemberOutput::Event(MemberNotice::Departed));
+        }
+        let may_depart = self.known.may_depart(self.config.me);
+        let since = self.empty_since.unwrap_or(now);
+        self.empty_since = may_depart.then_some(since);
+        let Some(change) = self.wanted() else {
+            return;
+        };
+        if change == RecordChange::Depart {
+            self.aim = Aim::Departing;
+            self.stop(emit);
+        }
+        self.proposed = Some(change.clone());
+        self.read_since_proposal = false;
+        let expected = self.revision;
+        emit(MemberOutput::Propose { expected, change });
+    }
+
+    /// One proposal at a time, of what was read.
+    fn may_propose(&self, now: Instant) -> bool {
+        let idle = self.proposed.is_none() && !self.reading;
+        idle && self.read_since_proposal && now < self.lease_end
+    }
+
+    fn ask(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if !self.reading && now >= self.read_at {
+            self.reading = true;
+            emit(MemberOutput::Read);
+        }
+    }
+
+    /// A node whose lease has ended keeps silent, so that the others can do without it.
+    fn beat(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if now < self.heartbeat_at {
+            return;
+        }
+        self.heartbeat_at = after(now, self.config.heartbeat_ns);
+        let to = self.others();
+        if now < self.lease_end && !to.is_empty() {
+            emit(MemberOutput::Heartbeat { to });
+        }
+    }
+
+    /// The other members, if this node is one.
+    fn others(&self) -> NodeSet {
+        if self.known.has(self.config.me, self.incarnation) {
+            self.known.members().without(self.config.me)
+        } else {
+            NodeSet::NONE
+        }
+    }
+
+    /// The other members that have been silent for longer than `ns`.
+    fn silent_for(&self, ns: u64) -> NodeSet {
+        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
+        self.others()
+            .into_iter()
+            .filter(|node| silence(node).is_some_and(|silent| silent > ns))
+            .collect()
+    }
+}
+
+/// A node that is cut off stays away for one lease, then two, four and eight.
+const PARTED_MAX: u32 = 4;
+/// The store is read at a third of the lease, so that two readings may be lost.
+const READS_PER_LEASE: u64 = 3;
+/// And soon again if it could not be.
+const RETRIES_PER_LEASE: u64 = 12;
+
+fn after(instant: Instant, ns: u64) -> Instant {
+    Instant {
+        ns: instant.ns.saturating_add(ns),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! Changes of rows on their way into the view.
+//!
+//! ```text
+//!   machines of a node --Propose--> own --Forward--> the node that writes: gathered --> one
+//!                                    ^ again, while they are wanted                    proposal
+//! ```
+//!
+//! Any node could write the changes of its own slices, but each view makes the others' changes
+//! void: several that write would beat each other. So one node, the lowest that is heard, writes
+//! all of them together. Two that both believe to be it do no harm.
+
+use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+
+use super::{MemberMachine, MemberOutput, RecordChange, after};
+use crate::{
+    byte_reader::ByteReader,
+    slice_view::{RowChange, RowStep, SliceId, SliceRow},
+};
+
+/// Changes that are kept, sent or written at a time. There is more than one of a slice only if one
+/// of its followers is silent while another comes.
+pub const CHANGES_MAX: usize = 512;
+
+/// What is to be written.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+pub(super) struct Proposals {
+    /// Of this node's machines.
+    own: BTreeSet<RowChange>,
+    /// When those go to the node that writes.
+    own_at: Instant,
+    /// What this node writes, if it is the one: all apply to the known view.
+    gathered: BTreeSet<RowChange>,
+    /// Of later views than the known one, by who wants them.
+    ahead: BTreeSet<(NodeId, RowChange)>,
+    /// When gathered changes are written that a request waits for, and when others are.
+    urgent_at: Instant,
+    calm_at: Instant,
+}
+
+impl Proposals {
+    /// When this node's changes go on.
+    pub(super) fn forward_at(&self) -> Option<Instant> {
+        (!self.own.is_empty()).then_some(self.own_at)
+    }
+
+    /// When what was gathered is written.
+    pub(super) fn write_at(&self) -> Option<Instant> {
+        let is_urgent = self.gathered.iter().any(|change| is_urgent(change.step));
+        match (self.gathered.is_empty(), is_urgent) {
+            (true, _) => None,
+            (false, true) => Some(self.urgent_at),
+            (false, false) => Some(self.urgent_at.max(self.calm_at)),
+        }
+    }
+}
+
+impl MemberMachine {
+    /// In another view the changes of the one before are void.
+    pub(super) fn begin_proposals(&mut self, now: Instant) {
+        let number = self.known.number;
+        let proposals = &mut self.proposals;
+        proposals.own.retain(|change| change.view >= number);
+        proposals.gathered.clear();
+        proposals.calm_at = after(now, self.config.calm_ns);
+        for (from, change) in core::mem::take(&mut proposals.ahead) {
+            self.gather(now, from, &[change]);
+        }
+    }
+
+    /// A machine of this node wants a change.
+    pub(super) fn note_wish(&mut self, now: Instant, change: RowChange) {
+        let is_void = change.view < self.known.number;
+        let proposals = &mut self.proposals;
+        if is_void || proposals.own.len() >= CHANGES_MAX || !proposals.own.insert(change) {
+            return;
+        }
+        let soon = after(now, self.config.gather_ns);
+        let waits = proposals.own.len() > 1 && proposals.own_at > now;
+        proposals.own_at = match waits {
+            true => proposals.own_at.min(soon),
+            false => soon,
+        };
+    }
+
+    /// Takes changes that a node wants. Only a slice's primary is listened to.
+    pub(super) fn gather(&mut self, now: Instant, from: NodeId, changes: &[RowChange]) {
+        for change in changes {
+            if change.view > self.known.number && self.proposals.ahead.len() < CHANGES_MAX {
+                self.read_at = now;
+                self.proposals.ahead.insert((from, *change));
+            } else if self.applies(from, change) && self.proposals.gathered.len() < CHANGES_MAX {
+                if self.proposals.gathered.is_empty() {
+                    self.proposals.urgent_at = after(now, self.config.gather_ns);
+                }
+                self.proposals.gathered.insert(*change);
+            }
+        }
+    }
+
+    fn applies(&self, from: NodeId, change: &RowChange) -> bool {
+        let Some(slices) = self.known.slices() else {
+            return false;
+        };
+        let applies = |row: &SliceRow| {
+            row.primary == from
+                && slices.members.contains(change.step.node())
+                && row.after(change.step, change.view).is_some()
+        };
+        change.view == self.known.number && slices.row(change.slice).is_some_and(applies)
+    }
+
+    /// Sends this node's changes on.
+    pub(super) fn forward(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+        if self.proposals.forward_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.proposals.own_at = after(now, self.config.heartbeat_ns);
+        let changes: Arc<[RowChange]> = self.proposals.own.iter().copied().collect();
+        let writer = self.known.members().difference(self.suspected).first();
+        match writer {
+            Some(me) if me == self.config.me => self.gather(now, me, &changes),
+            Some(to) => emit(MemberOutput::Forward { to, changes }),
+            None => {}
+        }
+    }
+
+    /// What this node writes now of what was gathered.
+    pub(super) fn changes_of_rows(&self) -> Option<RecordChange> {
+        let is_member = self.known.has(self.config.me, self.incarnation);
+        let is_due = self
+            .proposals
+            .write_at()
+            .is_some_and(|at| at <= self.stepped);
+        let changes = || self.proposals.gathered.iter().copied().collect();
+        (is_member && is_due).then(|| RecordChange::Rows(changes()))
+    }
+}
+
+/// Whether requests wait for the step: those of the slice until it is handed over, those that wait
+/// for a follower which does not answer.
+const fn is_urgent(step: RowStep) -> bool {
+    matches!(step, RowStep::HandOver(_) | RowStep::Exit(_))
+}
+
+/// Appends changes as another node decodes them: 8 bytes each.
+pub fn encode_changes(changes: &[RowChange], bytes: &mut Vec<u8>) {
+    for change in changes {
+        let kind = match change.step {
+            RowStep::Hold(_) => 0,
+            RowStep::Enter(_) => 1,
+            RowStep::Exit(_) => 2,
+            RowStep::HandOver(_) => 3,
+        };
+        bytes.extend(change.view.0.to_le_bytes());
+        bytes.extend(change.slice.0.to_le_bytes());
+        bytes.extend([kind, change.step.node().0]);
+    }
+}
+
+/// The changes that `bytes` are, at most [`CHANGES_MAX`]; `None` if they are not changes.
+pub fn decode_changes(bytes: &[u8]) -> Option<Vec<RowChange>> {
+    if bytes.len() > CHANGES_MAX * CHANGE_BYTES || !bytes.len().is_multiple_of(CHANGE_BYTES) {
+        return None;
+    }
+    let mut reader = ByteReader::new(bytes);
+    let mut changes = Vec::with_capacity(bytes.len() / CHANGE_BYTES);
+    while !reader.is_empty() {
+        let (view, slice) = (ViewNumber(reader.u32()?), SliceId(reader.u16()?));
+        let (kind, node) = (reader.byte()?, NodeId(reader.byte()?));
+        if usize::from(node.0) >= NodeSet::NODES_MAX {
+            return None;
+        }
+        let step = match kind {
+            0 => RowStep::Hold(node),
+            1 => RowStep::Enter(node),
+            2 => RowStep::Exit(node),
+            3 => RowStep::HandOver(node),
+            _ => return None,
+        };
+        changes.push(RowChange { slice, view, step });
+    }
+    Some(changes)
+}
+
+const CHANGE_BYTES: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_decode_to_what_was_encoded() {
+        let node = NodeId(63);
+        let steps = [
+            RowStep::Hold(node),
+            RowStep::Enter(NodeId(0)),
+            RowStep::Exit(node),
+            RowStep::HandOver(node),
+        ];
+        let change = |step| RowChange {
+            slice: SliceId(u16::MAX),
+            view: ViewNumber(70_000),
+            step,
+        };
+        let changes = steps.map(change);
+        let mut bytes = Vec::new();
+        encode_changes(&changes, &mut bytes);
+        assert_eq!(decode_changes(&bytes).as_deref(), Some(&changes[..]));
+        assert_eq!(decode_changes(&[]), Some(Vec::new()));
+        assert_eq!(decode_changes(&bytes[1..]), None);
+        for (at, byte) in [(6, 4), (7, 64)] {
+            let mut wrong = bytes.clone();
+            wrong[at] = byte;
+            assert_eq!(decode_changes(&wrong), None);
+        }
+        assert_eq!(decode_changes(&[0; 8 * (CHANGES_MAX + 1)]), None);
+    }
+}

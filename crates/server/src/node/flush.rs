@@ -1,0 +1,310 @@
+//! `flush_all` on a cluster: every slice is emptied by its primary.
+//!
+//! ```text
+//!   client --> order --> every member: run --> each slice of this primary: machine
+//!                <------------ done, in view v --------+
+//! ```
+//!
+//! A slice that is handed over meanwhile could be missed by both of its primaries. So a node says
+//! in which view it has emptied its slices, and an order that was not carried out everywhere in the
+//! same view begins again. One for later is kept by every node, which empties what it has then.
+
+use curtail_codec::node::NodeRequest;
+use curtail_consistency::slice_view::SliceId;
+use curtail_types::{Cas, Exptime, Failure, NodeSet, ViewNumber};
+
+use crate::{
+    completion::Token,
+    node::{
+        Cluster, NodeWorker,
+        forward::Relayed,
+        host::NodeContext,
+        stages::{Asker, Completed, End, Job, Origin, stage_of},
+    },
+    sync::Relaxed,
+};
+
+/// What a worker has to flush.
+#[derive(Debug, Default)]
+pub(super) struct Flushes {
+    last: u64,
+    orders: Vec<Order>,
+    runs: Vec<Run>,
+}
+
+/// A flush that a client of this worker has asked for.
+#[derive(Debug)]
+struct Order {
+    number: u64,
+    token: Token,
+    view: ViewNumber,
+    /// Nodes that have not done it.
+    left: usize,
+    /// All that have did it in the view.
+    agree: bool,
+    begun_ns: u64,
+}
+
+/// The slices of this node that are to be emptied.
+#[derive(Debug)]
+struct Run {
+    number: u64,
+    origin: Origin,
+    bytes: Vec<u8>,
+    view: ViewNumber,
+    /// Slices that are not empty; those that are to be tried again, and when.
+    left: usize,
+    again: Vec<(SliceId, u64)>,
+    begun_ns: u64,
+}
+
+/// How long a flush may take.
+const PATIENCE_NS: u64 = 5_000_000_000;
+
+/// After how long a slice is tried again.
+const AGAIN_NS: u64 = 2_000_000;
+
+impl Flushes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.orders.is_empty() && self.runs.is_empty()
+    }
+}
+
+impl NodeWorker {
+    /// Has all nodes flush; the place of `token` is filled when they have.
+    pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
+        if !self.serves {
+            let origin = Origin {
+                worker: self.index,
+                asker: Asker::Client(token),
+            };
+            let failure = Failure::OutOfService;
+            return self
+                .done
+                .push(Completed::failed(origin, Vec::new(), failure));
+        }
+        self.flushes.last += 1;
+        let number = self.flushes.last;
+        self.flushes.orders.push(Order {
+            number,
+            token,
+            view: ViewNumber(0),
+            left: 0,
+            agree: true,
+            begun_ns: self.now_ns,
+        });
+        self.begin_order(cx, number, at);
+    }
+
+    fn begin_order(&mut self, cx: &mut NodeContext<'_>, number: u64, at: Exptime) {
+        let Some(in_force) = &self.in_force else {
+            return;
+        };
+        let (view, members) = (in_force.slices.number, in_force.slices.members);
+        let mut orders = self.flushes.orders.iter_mut();
+        let Some(order) = orders.find(|order| order.number == number) else {
+            return;
+        };
+        (order.view, order.left, order.agree) = (view, members.len(), true);
+        let origin = Origin {
+            worker: self.index,
+            asker: Asker::Order(number),
+        };
+        let bytes = at.0.to_le_bytes();
+        for to in members.difference(NodeSet::only(self.cluster.me)) {
+            let relayed = Relayed::flush(origin, to, &bytes);
+            self.relay(cx.store_cx.now.instant, relayed);
+        }
+        self.run_flush(cx, origin, bytes.to_vec(), at);
+    }
+
+    /// Flushes what this node has.
+    pub(super) fn run_flush(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        origin: Origin,
+        bytes: Vec<u8>,
+        at: Exptime,
+    ) {
+        let now = cx.store_cx.now;
+        let due = at.expiry(now);
+        let is_later = !due.is_never() && !due.is_past(now);
+        let due = if is_later {
+            u64::from(due.to_bits())
+        } else {
+            0
+        };
+        self.cluster.flush_at.store(due, Relaxed);
+        let Some(in_force) = self.in_force.clone().filter(|_| self.serves) else {
+            let elsewhere = Completed::without_value(origin, bytes, End::Elsewhere);
+            return self.done.push(elsewhere);
+        };
+        let view = in_force.slices.number;
+        if is_later {
+            return self.done.push(flushed(origin, bytes, view));
+        }
+        self.flushes.last += 1;
+        let mut run = Run {
+            number: self.flushes.last,
+            origin,
+            bytes,
+            view,
+            left: 0,
+            again: Vec::new(),
+            begun_ns: self.now_ns,
+        };
+        let own = in_force
+            .slices
+            .rows()
+            .filter(|(_, row)| row.primary == self.cluster.me);
+        run.again = own.map(|(slice, _)| (slice, 0)).collect();
+        run.left = run.again.len();
+        self.flushes.runs.push(run);
+        self.flush_again(cx);
+    }
+
+    /// Begins a flush that was ordered for now.
+    pub(super) fn flush_in_time(&mut self, cx: &mut NodeContext<'_>) {
+        let due = self.cluster.flush_at.load(Relaxed);
+        let is_due = due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due;
+        if is_due && self.serves {
+            let origin = Origin {
+                worker: self.index,
+                asker: Asker::Nobody,
+            };
+            self.run_flush(cx, origin, Vec::new(), Exptime(0));
+        }
+    }
+
+    /// Goes on with what is not flushed yet.
+    pub(super) fn flush_again(&mut self, cx: &mut NodeContext<'_>) {
+        if self.flushes.is_empty() {
+            return;
+        }
+        let now_ns = cx.store_cx.now.instant.ns;
+        let view = self.in_force.as_ref().map(|now| now.slices.number);
+        let mut runs = std::mem::take(&mut self.flushes.runs);
+        runs.retain_mut(|run| {
+            let is_late = now_ns.saturating_sub(run.begun_ns) > PATIENCE_NS;
+            if is_late || view != Some(run.view) {
+                let bytes = std::mem::take(&mut run.bytes);
+                let end = match is_late {
+                    true => End::Failed(Failure::Late),
+                    false => End::Elsewhere,
+                };
+                self.done
+                    .push(Completed::without_value(run.origin, bytes, end));
+                return false;
+            }
+            if run.left == 0 {
+                let bytes = std::mem::take(&mut run.bytes);
+                self.done.push(flushed(run.origin, bytes, run.view));
+                return false;
+            }
+            let due = run.again.extract_if(.., |(_, at_ns)| *at_ns <= now_ns);
+            let due: Vec<SliceId> = due.map(|(slice, _)| slice).collect();
+            for slice in due {
+                let origin = Origin {
+                    worker: self.index,
+                    asker: Asker::Flush(run.number, slice),
+                };
+                self.give(stage_of(slice), Job::Flush(slice, origin));
+            }
+            true
+        });
+        runs.append(&mut self.flushes.runs);
+        self.flushes.runs = runs;
+        self.end_orders(now_ns);
+    }
+
+    fn end_orders(&mut self, now_ns: u64) {
+        let Self {
+            flushes,
+            done,
+            index,
+            ..
+        } = self;
+        flushes.orders.retain(|order| {
+            let is_late = now_ns.saturating_sub(order.begun_ns) > 2 * PATIENCE_NS;
+            if is_late {
+                let origin = Origin {
+                    worker: *index,
+                    asker: Asker::Client(order.token),
+                };
+                done.push(Completed::failed(origin, Vec::new(), Failure::Late));
+            }
+            !is_late
+        });
+    }
+
+    /// The machine of a slice has emptied it, or cannot now.
+    pub(super) fn note_slice_flushed(&mut self, (number, slice): (u64, SliceId), end: End) {
+        let again_ns = self.now_ns + AGAIN_NS;
+        let mut runs = self.flushes.runs.iter_mut();
+        if let Some(run) = runs.find(|run| run.number == number) {
+            match end {
+                End::Done(_) => run.left -= 1,
+                _ => run.again.push((slice, again_ns)),
+            }
+        }
+    }
+
+    /// A node has flushed what it has, in the view `view`.
+    pub(super) fn note_node_flushed(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        number: u64,
+        completed: &Completed,
+    ) {
+        let orders = &mut self.flushes.orders;
+        let Some(at) = orders.iter().position(|order| order.number == number) else {
+            return;
+        };
+        let Some(order) = orders.get_mut(at) else {
+            return;
+        };
+        let failure = match completed.end {
+            End::Failed(failure) => Some(failure),
+            _ => None,
+        };
+        order.left = order.left.saturating_sub(1);
+        order.agree &= completed.shown == Cas(u64::from(order.view.0));
+        if failure.is_none() && order.left > 0 {
+            return;
+        }
+        if failure.is_none() && !order.agree {
+            let request = completed.request.first_chunk();
+            let at = request.map_or(0, |at| i64::from_le_bytes(*at));
+            return self.begin_order(cx, number, Exptime(at));
+        }
+        let order = orders.swap_remove(at);
+        let origin = Origin {
+            worker: self.index,
+            asker: Asker::Client(order.token),
+        };
+        let end = failure.map_or(End::Done(None), End::Failed);
+        self.done
+            .push(Completed::without_value(origin, Vec::new(), end));
+    }
+}
+
+impl Cluster {
+    /// A flush that was ordered for now has not been done everywhere: it begins again.
+    pub(super) fn flush_soon(&self) {
+        self.flush_at.store(1, Relaxed);
+    }
+}
+
+/// What is in the request of a flush.
+pub(super) fn when_to_flush(request: &NodeRequest<'_>) -> Option<Exptime> {
+    let at = request.bytes.first_chunk()?;
+    Some(Exptime(i64::from_le_bytes(*at)))
+}
+
+/// A node's slices are empty, in this view.
+fn flushed(origin: Origin, bytes: Vec<u8>, view: ViewNumber) -> Completed {
+    Completed {
+        shown: Cas(u64::from(view.0)),
+        ..Completed::without_value(origin, bytes, End::Done(None))
+    }
+}

@@ -1,0 +1,138 @@
+//! What other nodes say about themselves, the clock and the view.
+
+use curtail_codec::node::{Class, Part};
+use curtail_consistency::{
+    cluster_clock::Reading, members::Heartbeat, placement_plan::wished_steps,
+};
+use curtail_links::Vitals;
+use curtail_types::{Instant, NodeId, ViewNumber};
+
+use crate::{
+    node::{
+        NodeWorker,
+        control_messages::News,
+        host::NodeContext,
+        stages::{Job, stage_of},
+    },
+    sync::lock,
+};
+
+/// What the placement of slices was last looked at for, and when.
+#[derive(Debug, Default)]
+pub(super) struct PlanLook {
+    view: ViewNumber,
+    at_ns: u64,
+    /// Nothing was wished in that view.
+    is_settled: bool,
+}
+
+/// How often the wishes of a view are repeated.
+const PLAN_NS: u64 = 150_000_000;
+
+impl NodeWorker {
+    /// Tells the others that this node is there, when the membership wants that.
+    pub(super) fn beat(&mut self, cx: &NodeContext<'_>) {
+        if self.index != 0 {
+            return;
+        }
+        let told = std::mem::take(&mut *lock(&self.cluster.told));
+        for (node, news) in told {
+            self.tell_now(node, &news);
+        }
+        let Some((beat, heartbeats)) = self.cluster.heartbeats(self.beat) else {
+            return;
+        };
+        self.beat = beat;
+        let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
+        let view = view.unwrap_or_default();
+        self.links.set_vitals(Vitals { view, load: 0 });
+        let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
+        let sent_us = (self.now_ns / 1000) as u32;
+        self.called = (sent_us, Instant { ns: self.now_ns });
+        self.cluster.clock.keep(cx.host.clock().now());
+        for (node, heartbeat) in heartbeats {
+            self.tell_now(node, &News::Beat { heartbeat, items });
+            self.tell_now(node, &News::Call { sent_us });
+        }
+        // A process that is too slow to send heartbeats must not suspect others.
+        self.cluster.heard(self.cluster.me, Heartbeat::default());
+    }
+
+    /// Sends a node a message that is not worth a retry.
+    pub(super) fn tell_now(&mut self, node: NodeId, news: &News) {
+        if let Some(to) = self.links.endpoint(node) {
+            let bytes = news.to_bytes();
+            // The next one follows soon.
+            let _ = self.links.send(to, Class::Answer, &Part::Report(&bytes));
+        }
+    }
+
+    pub(super) fn take_news(&mut self, cx: &NodeContext<'_>) {
+        let mut all = std::mem::take(&mut self.inbox.news);
+        for (from, news) in all.drain(..) {
+            match news {
+                News::Beat { heartbeat, items } => {
+                    self.cluster.journal.note_items(from, items.into());
+                    self.cluster.heard(from, heartbeat);
+                }
+                News::Call { sent_us } => {
+                    // When this turn began the call may not have been on its way.
+                    let now = cx.host.clock().now().instant;
+                    let clock = self.cluster.clock.reading(now);
+                    self.tell_now(from, &News::Echo { sent_us, clock });
+                }
+                News::Echo { sent_us, clock } => self.take_echo(cx, from, (sent_us, clock)),
+                News::Proposals(changes) => self.cluster.proposed(from, changes),
+                News::Hot(message) => self.cluster.take_hot(from, &message),
+            }
+        }
+        self.inbox.news = all;
+    }
+
+    /// An echo has arrived. Only that of the last call counts: the age of others is unknown.
+    fn take_echo(&mut self, cx: &NodeContext<'_>, from: NodeId, (sent_us, said): (u32, Reading)) {
+        let (last_us, sent) = self.called;
+        if sent_us != last_us {
+            return;
+        }
+        let now = cx.host.clock().now().instant;
+        let trip_us = now.ns.saturating_sub(sent.ns) / 1000;
+        self.cluster.journal.note_round_trip(from, trip_us);
+        self.cluster.set_clock(cx.host, (now, sent), said);
+    }
+
+    /// Tells the machines what the placement lacks of the slices of this primary.
+    pub(super) fn plan(&mut self) {
+        let Some(in_force) = self
+            .in_force
+            .clone()
+            .filter(|_| self.index == 0 && self.serves)
+        else {
+            return;
+        };
+        let view = in_force.slices.number;
+        let is_new = self.planned.view != view;
+        let is_due = self.now_ns.saturating_sub(self.planned.at_ns) >= PLAN_NS;
+        if !is_new && (self.planned.is_settled || !is_due) {
+            return;
+        }
+        let steps = wished_steps(&in_force.slices, &in_force.goal);
+        self.planned = PlanLook {
+            view,
+            at_ns: self.now_ns,
+            is_settled: steps.is_empty(),
+        };
+        for (slice, step) in steps {
+            let row = in_force.slices.row(slice);
+            if row.is_some_and(|row| row.primary == self.cluster.me) {
+                self.give(stage_of(slice), Job::Wanted(slice, step));
+            }
+        }
+    }
+
+    /// When the placement is to be looked at again.
+    pub(super) fn plan_due_ns(&self) -> Option<u64> {
+        let waits = self.index == 0 && self.serves && !self.planned.is_settled;
+        waits.then_some(self.planned.at_ns + PLAN_NS)
+    }
+}

@@ -1,0 +1,453 @@
+//! The host of a replica in the simulator: a bounded store, a network, and requests beside the
+//! machine.
+
+use std::sync::Arc;
+
+use curtail_consistency::{
+    replica::{
+        ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+        RunResult, SliceChange,
+    },
+    slice_view::{RowChange, SliceId, SliceView, slice_of},
+    symmetric::Ticket,
+};
+use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+
+use super::{
+    MemoryFull, Mutant,
+    env::{Env, What},
+    node::{FLUSH, Local, Origin},
+    packet::{Command, Demand, Done, Effect, Item, Packet, Stamp, bytes_of},
+};
+
+/// The host of one node's machine during a step.
+pub(super) struct SimHost<'a, 'r> {
+    pub(super) local: &'a mut Local,
+    pub(super) env: &'a mut Env<'r>,
+    pub(super) stage: u16,
+    /// What came with the message of this step.
+    pub(super) incoming: Option<Item>,
+}
+
+impl SimHost<'_, '_> {
+    fn view(&self) -> Option<&Arc<SliceView>> {
+        self.env.views[usize::from(self.local.me.0)].as_ref()
+    }
+
+    /// Where the slice's row began empty, and its term.
+    fn ages(&self, slice: SliceId) -> (ViewNumber, ViewNumber) {
+        let row = self.view().and_then(|view| view.row(slice));
+        row.map(|row| (row.born, row.term)).unwrap_or_default()
+    }
+
+    fn slice(&self, key: RouteHash) -> SliceId {
+        slice_of(key, self.env.run.slices)
+    }
+
+    fn demand(&self, ticket: Ticket) -> Option<Demand> {
+        self.local.open_demand(ticket)
+    }
+
+    /// Whether a bounded store refuses just now.
+    fn refuses(&mut self) -> bool {
+        self.env.refuses && self.env.random.one_in(REFUSALS)
+    }
+
+    /// Whether primary `from` waits for this node, as far as it knows.
+    fn counts_here(&self, from: NodeId, slice: SliceId) -> bool {
+        let view = self.env.views[usize::from(from.0)].as_ref();
+        let row = view.and_then(|view| view.row(slice));
+        row.is_some_and(|row| row.primary == from && row.in_sync.contains(self.local.me))
+    }
+
+    /// Carries out what a client asked, as a write of this version.
+    pub(super) fn execute(&mut self, demand: &Demand, version: Cas) -> (RunResult, Option<Effect>) {
+        let slice = self.env.keys.slice(demand.key);
+        let (born, term) = self.ages(slice);
+        self.env.record.runs(demand.key, term, self.env.now);
+        let stores = demand.size() > 0;
+        if stores && self.refuses() {
+            return (RunResult::NoRoom, None);
+        }
+        let stamp = Stamp {
+            born: born.0,
+            version,
+        };
+        let (result, effect) = self.local.store.execute(demand, stamp);
+        if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
+            let from = match effect.outcome {
+                Done::Counted { from, .. } => Some(from),
+                _ => None,
+            };
+            self.env.record.ran(demand.number, from, stamp);
+            if effect.replaced.is_some_and(|before| before >= stamp) {
+                let what = format!("{stamp:?} is not above the last one: {demand:?} {effect:?}");
+                self.env.fail(what);
+            }
+        }
+        let me = self.local.me;
+        self.env
+            .trace_key(me, demand.key, || format!("ran {demand:?}: {effect:?}"));
+        (result, Some(effect))
+    }
+
+    /// Evicts about so many bytes of the slices that `may_evict` names; returns how many.
+    pub(super) fn evict_some(
+        &mut self,
+        bytes: u64,
+        may_evict: &mut dyn FnMut(SliceId) -> bool,
+        evicted: &mut dyn FnMut(SliceId, RouteHash),
+    ) -> u64 {
+        let count = self.env.keys.count();
+        let (first, mut freed) = (self.env.random.below(count as u64) as usize, 0);
+        for key in (0..count).map(|key| (first + key) % count) {
+            let slice = self.env.keys.slice(key);
+            let item = self.local.store.item(key).copied();
+            let Some(item) = item.filter(|_| !self.local.shown[key].is_hot) else {
+                continue;
+            };
+            if freed >= bytes || !may_evict(slice) {
+                continue;
+            }
+            freed += u64::from(item.bytes);
+            self.local.store.put(key, None);
+            self.env.outcome.evictions += 1;
+            self.env.record.evicted(key, self.env.now, item.stamp);
+            let me = self.local.me;
+            self.env.trace_key(me, key, || format!("evicted {item:?}"));
+            evicted(slice, self.env.keys.route(key));
+        }
+        freed
+    }
+
+    fn answer(&mut self, ticket: Ticket, answer: Result<Effect, ReplicaRefusal>) {
+        let Some(open) = self.local.close(ticket) else {
+            return;
+        };
+        // Nothing may be told that was read, or written, under a lease that has ended.
+        let answer = match answer {
+            Ok(_) if !self.local.serves(self.env) => Err(ReplicaRefusal::Unknown),
+            other => other,
+        };
+        match open.origin {
+            Origin::Client => self.env.reply(ticket.0, answer),
+            Origin::Node(node, life) if self.env.lives[usize::from(node.0)] == life => {
+                let number = ticket.0;
+                let packet = Packet::Answer { number, answer };
+                self.env.send(self.local.me, node, packet);
+            }
+            Origin::Node(..) => {}
+        }
+    }
+
+    fn post(&mut self, to: NodeSet, message: &ReplicaMessage, item: Option<Item>) {
+        for to in to {
+            let packet = Packet::Message {
+                stage: self.stage,
+                message: message.clone(),
+                item,
+            };
+            self.env.send(self.local.me, to, packet);
+        }
+    }
+}
+
+impl ReplicaHost for SimHost<'_, '_> {
+    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
+        let Some(demand) = self.demand(request.ticket) else {
+            self.env.fail("a request runs that nobody waits for");
+            return RunResult::Unchanged;
+        };
+        let (result, effect) = self.execute(&demand, version);
+        if let (Some(effect), false) = (effect, result == RunResult::NoRoom) {
+            self.local.set_result(request.ticket, effect);
+        }
+        result
+    }
+
+    fn stamp(&mut self, ticket: Ticket, version: Cas) {
+        let mut results = self.local.results.iter_mut();
+        if let Some((_, effect)) = results.find(|(of, _)| *of == ticket) {
+            effect.as_of = version;
+        }
+    }
+
+    fn respond(&mut self, ticket: Ticket) {
+        self.local.writes.retain(|(of, ..)| *of != ticket);
+        let result = self.local.take_result(ticket);
+        if ticket.0 & FLUSH != 0 {
+            let serves = self.local.serves(self.env);
+            if serves && !self.env.record.flush_answered(ticket.0, self.env.now) {
+                self.env.fail("a flush is answered that did not run");
+            }
+        } else if let Some(effect) = result {
+            self.answer(ticket, Ok(effect));
+        } else {
+            self.env.fail("an answer without a result");
+        }
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
+        self.local.writes.retain(|(of, ..)| *of != ticket);
+        self.local.take_result(ticket);
+        self.answer(ticket, Err(refusal));
+    }
+
+    fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
+        let Some(demand) = self.demand(request.ticket) else {
+            return self
+                .env
+                .fail("a request is forwarded that nobody waits for");
+        };
+        let request = ReplicaRequest {
+            is_forwarded: true,
+            ..*request
+        };
+        self.env
+            .send(self.local.me, to, Packet::Request { demand, request });
+    }
+
+    fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
+        let key = message.carries_image();
+        let item = key.and_then(|key| self.local.store.item(self.env.keys.index_of(key)));
+        self.post(to, message, item.copied());
+    }
+
+    fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool {
+        let of = (self.stage, from);
+        if !self.local.store.spend(of, change.room.into()) {
+            if self.counts_here(from, self.slice(change.key)) {
+                let me = self.local.me;
+                let what = format!("no room at {me:?} for {change:?} of {from:?}");
+                self.env.fail(what);
+            }
+            return false;
+        }
+        let key = self.env.keys.index_of(change.key);
+        let item = self.incoming.filter(|_| change.kind == ChangeKind::Store);
+        self.local.store.put(key, item);
+        if self.local.store.is_overfull() {
+            self.env.fail("more is stored than there is room for");
+        }
+        let me = self.local.me;
+        self.env
+            .trace_key(me, key, || format!("applied {change:?} {item:?}"));
+        true
+    }
+
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
+        // A change of a whole slice has a key that no item has.
+        let key = self.env.keys.index_of(key);
+        let item = (key < self.env.keys.count()).then(|| self.local.store.item(key));
+        let item = item.flatten();
+        item.map(|item| (item.stamp.version, item.bytes))
+    }
+
+    fn promise(&mut self, to: NodeId, held: u64, wanted: u64) -> u64 {
+        let wanted = if self.refuses() { 0 } else { wanted };
+        let more = self.local.store.promise((self.stage, to), held, wanted);
+        let (me, stage) = (self.local.me, self.stage);
+        self.env
+            .trace(|| format!("{me:?}.{stage} promises {to:?} {held} and {more} of {wanted}"));
+        more
+    }
+
+    fn evicts(&self) -> bool {
+        self.env.memory_full == MemoryFull::Evict
+    }
+
+    fn evict(
+        &mut self,
+        bytes: u64,
+        may_evict: &mut dyn FnMut(SliceId) -> bool,
+        evicted: &mut dyn FnMut(SliceId, RouteHash),
+    ) {
+        if self.evicts() {
+            let freed = self.evict_some(bytes, may_evict, evicted);
+            let lack = &mut self.local.lack;
+            *lack = bytes.saturating_sub(freed).max(*lack);
+        }
+    }
+
+    fn scan(&mut self, slice: SliceId, begins: bool) {
+        let last = &mut self.local.scans[usize::from(slice.0)];
+        if begins {
+            last.number += 1;
+            last.behind = None;
+        }
+        let number = last.number;
+        let delay = self.env.random.below(SCAN_NS);
+        let node = usize::from(self.local.me.0);
+        self.env.plan_for(node, delay, What::Scan(slice, number));
+    }
+
+    fn clear(&mut self, slice: SliceId, before: Option<Cas>) {
+        for key in self.env.keys.of_slice(slice) {
+            let item = self.local.store.item(key);
+            let goes = |item: &Item| before.is_none_or(|before| item.stamp.version < before);
+            if item.is_some_and(goes) {
+                self.local.store.put(key, None);
+            }
+        }
+        self.saw(before.unwrap_or_default());
+        let (me, (born, _)) = (self.local.me, self.ages(slice));
+        self.env
+            .trace_slice(me, slice, || format!("clears {slice:?} before {before:?}"));
+        if let (Some(version), Some(number)) = (before, self.env.flushing) {
+            let born = born.0;
+            self.env.record.flush_ran(number, Stamp { born, version });
+        }
+    }
+
+    fn gate(&mut self, slice: SliceId, gate: Gate) {
+        let is_wrong = self.env.run.mutant == Some(Mutant::ClosedEarly);
+        let (me, of) = (self.local.me, &mut self.local.gates[usize::from(slice.0)]);
+        let before = std::mem::replace(&mut of.gate, gate);
+        of.closes += u32::from(gate == Gate::Closed);
+        if before == Gate::Open {
+            of.closing = true;
+            if of.beside == 0 || is_wrong {
+                of.closing = false;
+                let delay = self.env.random.below(CLOSING_NS);
+                self.env
+                    .plan_for(usize::from(me.0), delay, What::Closed(slice));
+            }
+        }
+        self.env
+            .trace_slice(me, slice, || format!("gate of {slice:?} is {gate:?}"));
+    }
+
+    fn propose(&mut self, change: RowChange) {
+        let me = self.local.me;
+        self.env
+            .trace_slice(me, change.slice, || format!("proposes {change:?}"));
+        self.local.proposals.push(change);
+    }
+
+    fn next_version(&mut self) -> Cas {
+        let now = self.local.clock.now(self.env.now);
+        self.local.hybrid.next(now)
+    }
+
+    fn saw(&mut self, version: Cas) {
+        if version > self.local.hybrid.last() {
+            self.local.hybrid = HybridClock::new(self.local.writer, version);
+        }
+    }
+
+    fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
+        let key = self.env.keys.index_of(key);
+        let mut own = self.local.writes.iter();
+        let own = own.find(|(_, of, item)| (*of, item.stamp.version) == (key, version));
+        let own = own.map(|(.., item)| *item);
+        let shown = &mut self.local.shown[key];
+        shown.changes += 1;
+        shown.is_hot = state != CopyState::Absent;
+        shown.state = state;
+        if state == CopyState::Absent {
+            shown.item = None;
+        } else if takes_image {
+            shown.item = self.incoming;
+        } else if own.is_some() {
+            shown.item = own;
+        }
+        let (me, item) = (self.local.me, shown.item);
+        self.env
+            .trace_key(me, key, || format!("shows {version:?} {state:?} {item:?}"));
+    }
+
+    fn read_copy(&mut self, request: &ReplicaRequest) {
+        let key = self.env.keys.index_of(request.key);
+        let effect = self.local.shown[key].read();
+        self.local.set_result(request.ticket, effect);
+    }
+
+    fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
+        let Some(demand) = self.demand(request.ticket) else {
+            return false;
+        };
+        let Command::Set(value) = demand.command else {
+            return false;
+        };
+        let born = self.ages(self.env.keys.slice(demand.key)).0.0;
+        let stamp = Stamp { born, version };
+        let item = Item {
+            stamp,
+            value,
+            bytes: bytes_of(value),
+            number: demand.number,
+        };
+        let effect = Effect {
+            outcome: Done::Written,
+            stamp: Some(stamp),
+            replaced: None,
+            as_of: Cas(0),
+        };
+        // A write that was not taken may be made again.
+        self.local.writes.retain(|(of, ..)| *of != request.ticket);
+        self.local.writes.push((request.ticket, demand.key, item));
+        self.local.set_result(request.ticket, effect);
+        true
+    }
+
+    fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, ticket: Ticket) {
+        let item = self.local.writes.iter().find(|(of, ..)| *of == ticket);
+        let item = item.map(|(.., item)| *item);
+        self.post(to, message, item);
+    }
+
+    fn store_copy(&mut self, key: RouteHash, version: Cas) -> RunResult {
+        let key = self.env.keys.index_of(key);
+        let Some(item) = self.incoming else {
+            self.env.fail("a write of a copy without a value");
+            return RunResult::NoRoom;
+        };
+        if self.refuses() || !self.local.store.fits(key, item.bytes) {
+            return RunResult::NoRoom;
+        }
+        let slice = self.env.keys.slice(key);
+        let (born, term) = self.ages(slice);
+        self.env.record.runs(key, term, self.env.now);
+        let stamp = Stamp {
+            born: born.0,
+            version,
+        };
+        self.env.record.ran(item.number, None, stamp);
+        self.local.store.put(key, Some(Item { stamp, ..item }));
+        let me = self.local.me;
+        self.env
+            .trace_key(me, key, || format!("took {item:?} of a copy"));
+        RunResult::Stored(item.bytes)
+    }
+
+    fn incoming_bytes(&self) -> u32 {
+        self.incoming.map_or(0, |item| item.bytes)
+    }
+
+    fn now(&self) -> Instant {
+        self.local.clock.instant(self.env.now)
+    }
+}
+
+/// What a machine is asked, of a demand.
+pub(super) fn request_of(demand: &Demand, key: RouteHash, stores: bool) -> ReplicaRequest {
+    let access = demand.access();
+    ReplicaRequest {
+        ticket: demand.ticket(),
+        key,
+        access,
+        size: if stores && access != Access::Read {
+            demand.size()
+        } else {
+            0
+        },
+        is_forwarded: false,
+    }
+}
+
+/// One in so many times a store has no room without a reason.
+const REFUSALS: u64 = 50;
+/// The longest that a scan takes to find the next keys.
+const SCAN_NS: u64 = 100_000;
+/// The longest that it takes to learn that nothing runs beside a machine.
+const CLOSING_NS: u64 = 20_000;

@@ -1,0 +1,149 @@
+//! The store of a node: a few items, in bounded room that is promised, taken and given back.
+
+use curtail_consistency::replica::RunResult;
+use curtail_types::{Cas, NodeId};
+
+use super::packet::{Command, Demand, Done, Effect, Item, Stamp, bytes_of};
+
+/// Items by their keys, and room.
+#[derive(Clone, Debug)]
+pub(super) struct Store {
+    items: Vec<Option<Item>>,
+    used: u64,
+    /// Room that the node needs for something else just now.
+    pub(super) reserved: u64,
+    /// Room that other nodes may count on, by stage and node.
+    promised: Vec<((u16, NodeId), u64)>,
+    /// Room in all; `None` if there is no end.
+    pub(super) capacity: Option<u64>,
+}
+
+impl Store {
+    pub(super) fn new(keys: usize, capacity: Option<u64>) -> Self {
+        Self {
+            items: vec![None; keys],
+            used: 0,
+            reserved: 0,
+            promised: Vec::new(),
+            capacity,
+        }
+    }
+
+    pub(super) fn item(&self, key: usize) -> Option<&Item> {
+        self.items[key].as_ref()
+    }
+
+    pub(super) fn put(&mut self, key: usize, item: Option<Item>) {
+        let bytes = |item: &Option<Item>| item.map_or(0, |item| u64::from(item.bytes));
+        self.used = self.used + bytes(&item) - bytes(&self.items[key]);
+        self.items[key] = item;
+    }
+
+    /// Whether more is stored than there is room for: a broken promise.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.capacity.is_some_and(|capacity| self.used > capacity)
+    }
+
+    /// Room that nobody has and nobody was promised.
+    fn free(&self) -> u64 {
+        let promised: u64 = self.promised.iter().map(|(_, bytes)| bytes).sum();
+        let taken = self.used + promised + self.reserved;
+        self.capacity.unwrap_or(u64::MAX).saturating_sub(taken)
+    }
+
+    /// Whether an item of so many bytes may replace what is there.
+    pub(super) fn fits(&self, key: usize, bytes: u32) -> bool {
+        let before = self.items[key].map_or(0, |item| item.bytes);
+        u64::from(bytes.saturating_sub(before)) <= self.free()
+    }
+
+    /// Keeps `held` for changes of a node, and up to `wanted` more; returns how many more.
+    pub(super) fn promise(&mut self, to: (u16, NodeId), held: u64, wanted: u64) -> u64 {
+        self.set_promised(to, held);
+        let more = wanted.min(self.free());
+        self.set_promised(to, held + more);
+        more
+    }
+
+    /// Takes room out of what was promised; false if that is less.
+    pub(super) fn spend(&mut self, of: (u16, NodeId), bytes: u64) -> bool {
+        if self.capacity.is_none() {
+            return true;
+        }
+        let promised = self.promised.iter().find(|(to, _)| *to == of);
+        let promised = promised.map_or(0, |(_, bytes)| *bytes);
+        let is_enough = promised >= bytes;
+        if is_enough {
+            self.set_promised(of, promised - bytes);
+        }
+        is_enough
+    }
+
+    fn set_promised(&mut self, of: (u16, NodeId), bytes: u64) {
+        match self.promised.iter_mut().find(|(to, _)| *to == of) {
+            Some((_, promised)) => *promised = bytes,
+            None => self.promised.push((of, bytes)),
+        }
+        self.promised.retain(|(_, bytes)| *bytes > 0);
+    }
+
+    /// The nodes that room is promised to.
+    pub(super) fn creditors(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.promised.iter().map(|((_, node), _)| *node)
+    }
+
+    /// Carries out a command; its write gets this stamp.
+    pub(super) fn execute(&mut self, demand: &Demand, stamp: Stamp) -> (RunResult, Effect) {
+        let key = demand.key;
+        let before = self.items[key];
+        let seen = |outcome| Effect {
+            outcome,
+            stamp: before.map(|item| item.stamp),
+            replaced: None,
+            as_of: Cas(0),
+        };
+        let (outcome, value) = match (demand.command, before) {
+            (Command::Get, Some(item)) => {
+                return (RunResult::Unchanged, seen(Done::Value(item.value)));
+            }
+            (Command::Set(value), _) | (Command::Add(value), None) => (Done::Written, value),
+            (Command::Add(_), Some(_)) => return (RunResult::Unchanged, seen(Done::Exists)),
+            (_, None) => return (RunResult::Unchanged, seen(Done::Missing)),
+            (Command::Increment(by), Some(Item { value: from, .. })) => {
+                let to = from + by;
+                (Done::Counted { from, to }, to)
+            }
+            (Command::Swap { version, new, .. }, Some(item)) => {
+                if item.stamp.version != version {
+                    return (RunResult::Unchanged, seen(Done::Exists));
+                }
+                (Done::Written, new)
+            }
+            (Command::Delete, Some(_)) => {
+                self.put(key, None);
+                return (RunResult::Removed, wrote(Done::Written, stamp, before));
+            }
+        };
+        let bytes = bytes_of(value);
+        if !self.fits(key, bytes) {
+            return (RunResult::NoRoom, seen(Done::Missing));
+        }
+        let item = Item {
+            stamp,
+            value,
+            bytes,
+            number: demand.number,
+        };
+        self.put(key, Some(item));
+        (RunResult::Stored(bytes), wrote(outcome, stamp, before))
+    }
+}
+
+fn wrote(outcome: Done, stamp: Stamp, before: Option<Item>) -> Effect {
+    Effect {
+        outcome,
+        stamp: Some(stamp),
+        replaced: before.map(|item| item.stamp),
+        as_of: Cas(0),
+    }
+}

@@ -1,0 +1,108 @@
+//! Items found by their route hash alone: between nodes a key is named by that.
+//!
+//! On a node the hash of a key is that of its route hash, under the store's secret: so nobody can
+//! aim at a bucket, and whoever knows the route hash finds the item. Keys with the same route hash
+//! are one key to the nodes.
+
+use curtail_types::{HashSeed, KeyHash, Now, RouteHash};
+use twox_hash::XxHash3_64;
+
+use crate::{Store, StoreConfig, store::Presence};
+
+/// The hash that places a key on nodes: xxh3-64, the same everywhere.
+#[inline]
+pub fn route_of(key: &[u8]) -> RouteHash {
+    RouteHash(XxHash3_64::oneshot(key))
+}
+
+/// How keys are hashed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyHasher {
+    seed: HashSeed,
+    by_route: bool,
+}
+
+impl KeyHasher {
+    pub(crate) fn new(config: &StoreConfig) -> Self {
+        Self {
+            seed: config.hash_seed,
+            by_route: config.hash_by_route,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> KeyHash {
+        match self.by_route {
+            true => self.hash_by_route(key),
+            false => self.seed.hash(key),
+        }
+    }
+
+    /// Out of line: a server alone has no use for it.
+    #[inline(never)]
+    fn hash_by_route(&self, key: &[u8]) -> KeyHash {
+        self.hash_of_route(route_of(key))
+    }
+
+    #[inline]
+    pub(crate) fn hash_of_route(&self, route: RouteHash) -> KeyHash {
+        self.seed.hash(&route.0.to_le_bytes())
+    }
+}
+
+impl Store {
+    /// The hash of a key of which the route hash is known, where keys are
+    /// [hashed by that](StoreConfig::hash_by_route).
+    #[inline]
+    pub fn hash_of_route(&self, route: RouteHash) -> KeyHash {
+        self.hasher().hash_of_route(route)
+    }
+
+    /// The key of the item with this hash, in `key`; false if there is none.
+    pub fn key_of(&self, now: Now, hash: KeyHash, key: &mut Vec<u8>) -> bool {
+        key.resize(256, 0);
+        let mut locked = self.index.lock(hash);
+        let found = locked.find(|reference| {
+            let item = self.item(reference.get());
+            let extension = item.extension(item.meta());
+            self.index.resolver().key_hash(reference.get()) == hash
+                && self.presence(reference.get(), extension, now) == Presence::Here
+        });
+        let length = found.map(|position| {
+            let item = self.item(locked.reference(position).get());
+            item.copy_key(item.meta(), key)
+        });
+        key.truncate(length.unwrap_or(0));
+        length.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::{Key, Set, WriterId};
+
+    use super::*;
+
+    #[test]
+    fn an_item_is_found_by_the_route_hash_of_its_key() {
+        let config = StoreConfig {
+            memory_bytes_max: 16 << 20,
+            hash_by_route: true,
+            hash_seed: HashSeed([1, 2]),
+            ..StoreConfig::default()
+        };
+        let (store, now) = (Store::new(config).unwrap(), Now::default());
+        let mut writer = store.writer(WriterId(0));
+        let mut found = Vec::new();
+        for number in 0..5000 {
+            let name = format!("key{number}");
+            let key = Key::new(name.as_bytes()).unwrap();
+            let hash = store.hash(key.bytes());
+            assert_eq!(hash, store.hash_of_route(route_of(key.bytes())));
+            assert!(!store.key_of(now, hash, &mut found));
+            store.set(&mut writer, now, key, hash, &Set::default(), b"value");
+            assert!(store.key_of(now, hash, &mut found));
+            assert_eq!(found, name.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Runs operations for the machine of a node: under a version that it gives, without evicting, and
+//! with word of what became of the item.
+
+use curtail_types::{
+    Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, ItemStatus, Key, KeyHash, Now,
+    Operation, Outcome, SetMode, SetOutcome,
+};
+
+use crate::{
+    COPY_BYTES_MAX, ItemView, Store, Writer,
+    replica::LOOK,
+    write::{ChangeContext, Taker},
+};
+
+/// What an operation did to its item.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ItemChange {
+    /// Nothing that anybody else sees.
+    Unchanged,
+    /// It stored an item of so many [bytes](Store::item_bytes).
+    Stored(u32),
+    /// It removed the item.
+    Removed,
+    /// There was no room that the store may make alone: nothing is changed.
+    NoRoom,
+    /// The item has grown since its size was asked, and might come to take more than that: nothing
+    /// is changed.
+    Outgrown,
+}
+
+/// Room that an item may grow by between [`Store::request_bytes`] and [`Store::run`], in bytes and
+/// in parts of its length.
+const GROWTH_BYTES: usize = 1024;
+const GROWTH_PARTS: usize = 4;
+
+/// The longest number that is counted in, in digits.
+const DIGITS_MAX: usize = 20;
+
+impl Store {
+    /// Executes `operation`, a write of `value`; whatever it writes, an expiry or a mark included,
+    /// gets `version`. It never evicts, and stores nothing that takes more than `room_max` bytes.
+    /// `view` is shown the item that a read finds, perhaps more than once: what it saw last is
+    /// true.
+    ///
+    /// What it says of the change holds if nobody else writes the key meanwhile.
+    #[allow(clippy::too_many_arguments)] // the request's parts, passed through once
+    pub fn run(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value: &[u8],
+        version: Cas,
+        room_max: u32,
+        mut view: impl FnMut(&ItemView<'_>),
+    ) -> (Outcome, ItemChange) {
+        if operation.is_read() {
+            let outcome = self.execute(writer, now, (key, hash), operation, value, &mut view);
+            return (outcome, ItemChange::Unchanged);
+        }
+        let before = self.status_of(writer, now, key, hash);
+        let need = bytes_at_most(
+            key,
+            operation,
+            value.len(),
+            before.as_ref(),
+            self.item_max(),
+        );
+        if need > room_max {
+            return (Outcome::Missing, ItemChange::Outgrown);
+        }
+        let operation = with_version(operation, version);
+        let evicts_freely = std::mem::replace(&mut writer.evicts_freely, false);
+        let outcome = self.execute(writer, now, (key, hash), &operation, value, &mut view);
+        writer.evicts_freely = evicts_freely;
+        if let (Operation::Get(get), Outcome::Found(status)) = (&operation, &outcome) {
+            let end = get.touch.map(|touch| touch.expiry(now));
+            let there = self.status_of(writer, now, key, hash);
+            let ends = there.map(|there| there.ttl_seconds);
+            // An item without a place for its end has to be written anew.
+            if end.is_some_and(|end| ends.is_some_and(|ends| ends != end.remaining_seconds(now))) {
+                return (outcome, ItemChange::NoRoom);
+            }
+            if end.is_some() || (get.recache.is_some() && status.won) {
+                self.give_version(writer, now, key, hash, version);
+            }
+        }
+        let after = self.status_of(writer, now, key, hash);
+        let change = match (before, after) {
+            (_, Some(after)) if after.cas == version => {
+                let bytes = Self::item_bytes(key.bytes().len(), after.value_bytes as usize);
+                ItemChange::Stored(bytes)
+            }
+            (Some(_), None) => ItemChange::Removed,
+            _ if is_out_of_memory(&outcome) => ItemChange::NoRoom,
+            _ => ItemChange::Unchanged,
+        };
+        (outcome, change)
+    }
+
+    /// The bytes that the item of `key` takes at most if `operation`, a write of `value_bytes`,
+    /// stores it; 0 if it stores nothing.
+    pub fn request_bytes(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        operation: &Operation,
+        value_bytes: usize,
+    ) -> u32 {
+        let mut status = match depends_on_item(operation) {
+            true => self.status_of(writer, now, key, hash),
+            false => None,
+        };
+        if let Some(status) = &mut status {
+            let bytes = status.value_bytes as usize;
+            status.value_bytes = (bytes + bytes / GROWTH_PARTS + GROWTH_BYTES) as u32;
+        }
+        bytes_at_most(
+            key,
+            operation,
+            value_bytes,
+            status.as_ref(),
+            self.item_max(),
+        )
+    }
+
+    fn item_max(&self) -> usize {
+        self.config().item_bytes_max
+    }
+
+    fn status_of(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+    ) -> Option<ItemStatus> {
+        self.get(writer, now, key, hash, &LOOK, |view| view.status())
+    }
+
+    fn execute(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        (key, hash): (Key<'_>, KeyHash),
+        operation: &Operation,
+        value: &[u8],
+        view: &mut impl FnMut(&ItemView<'_>),
+    ) -> Outcome {
+        match operation {
+            Operation::Get(get) => {
+                let status = self.get(writer, now, key, hash, get, |item| {
+                    view(item);
+                    item.status()
+                });
+                status.map_or(Outcome::Missing, Outcome::Found)
+            }
+            Operation::Set(set) => Outcome::Set(self.set(writer, now, key, hash, set, value)),
+            Operation::Delete(delete) => {
+                Outcome::Delete(self.delete(writer, now, key, hash, delete))
+            }
+            Operation::Arithmetic(arithmetic) => {
+                Outcome::Arithmetic(self.arithmetic(writer, now, key, hash, arithmetic))
+            }
+        }
+    }
+
+    /// Gives the item of `key` another version.
+    fn give_version(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        version: Cas,
+    ) {
+        let mut context = ChangeContext {
+            writer,
+            now,
+            key,
+            hash,
+            locked: self.index.lock(hash),
+            taker: Taker::Writer,
+        };
+        if let Some(found) = self.find_present(&mut context) {
+            self.item(found.reference).set_word(0, version.0);
+            context.locked.changed(found.position);
+        }
+    }
+}
+
+/// Whether what an operation stores depends on the value that is there.
+fn depends_on_item(operation: &Operation) -> bool {
+    match operation {
+        Operation::Get(get) => get.changes(),
+        Operation::Set(set) => matches!(set.mode, SetMode::Append | SetMode::Prepend),
+        Operation::Delete(delete) => delete.invalidate || delete.drop_value,
+        Operation::Arithmetic(_) => false,
+    }
+}
+
+/// What an item takes at most after an operation, given what is there.
+fn bytes_at_most(
+    key: Key<'_>,
+    operation: &Operation,
+    value_bytes: usize,
+    status: Option<&ItemStatus>,
+    value_max: usize,
+) -> u32 {
+    let there = status.map_or(0, |status| status.value_bytes as usize);
+    let value_bytes = match operation {
+        Operation::Get(Get {
+            touch: None,
+            vivify: None,
+            recache: None,
+            ..
+        })
+        | Operation::Delete(Delete {
+            invalidate: false,
+            drop_value: false,
+            ..
+        }) => return 0,
+        Operation::Get(_) | Operation::Delete(_) => there,
+        Operation::Set(set) => match set.mode {
+            SetMode::Append | SetMode::Prepend => there + value_bytes,
+            SetMode::Set | SetMode::Add | SetMode::Replace => value_bytes,
+        },
+        // A number that was padded stays as long as it is; longer values are none.
+        Operation::Arithmetic(_) => COPY_BYTES_MAX.max(DIGITS_MAX),
+    };
+    Store::item_bytes(key.bytes().len(), value_bytes.min(value_max))
+}
+
+/// The operation with the version that it is to give.
+fn with_version(operation: &Operation, version: Cas) -> Operation {
+    let new_cas = Some(version);
+    match *operation {
+        Operation::Get(get) => Operation::Get(Get { new_cas, ..get }),
+        Operation::Set(set) => Operation::Set(curtail_types::Set { new_cas, ..set }),
+        Operation::Delete(delete) => Operation::Delete(Delete { new_cas, ..delete }),
+        Operation::Arithmetic(arithmetic) => Operation::Arithmetic(Arithmetic {
+            new_cas,
+            ..arithmetic
+        }),
+    }
+}
+
+fn is_out_of_memory(outcome: &Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Set(SetOutcome::OutOfMemory)
+            | Outcome::Delete(DeleteOutcome::OutOfMemory)
+            | Outcome::Arithmetic(ArithmeticOutcome::OutOfMemory)
+    )
+}

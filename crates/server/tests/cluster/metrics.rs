@@ -6,10 +6,11 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
+    time::Duration,
 };
 
-use curtail_server::{Config, NativeMode, Server};
-use curtail_testing::{Client, eventually, http, native_config, start};
+use curtail_server::{Config, Durability, NativeMode, Server, StorageConfig};
+use curtail_testing::{Client, config_with, eventually, http, native_config, start};
 
 use crate::support::{Cluster, Shape};
 
@@ -210,6 +211,9 @@ fn a_node_out_of_service_is_not_ready() {
 struct Servers {
     alone: Server,
     node: Server,
+    on_disk: Server,
+    /// Removed after the server that uses it.
+    _folder: tempfile::TempDir,
     cluster: Cluster,
 }
 
@@ -230,9 +234,22 @@ impl Servers {
         };
         config.echoed.lru_crawler = true;
         config.echoed.lru_maintainer = true;
+        let folder = tempfile::tempdir().unwrap();
+        let on_disk = start(config_with(|config| {
+            config.admin = admin;
+            config.disk = Some(StorageConfig {
+                dir: folder.path().join("data"),
+                durability: Durability::Bounded(Duration::from_millis(50)),
+                memory_bytes: 16 << 20,
+                readers: 2,
+                reserve_bytes: 0,
+            });
+        }));
         let servers = Self {
             alone: start(config),
             node,
+            on_disk,
+            _folder: folder,
             cluster,
         };
         eventually("the node joins", || get(&servers.node, "/readyz").0 == 200);
@@ -248,7 +265,7 @@ impl Servers {
     }
 
     fn all(&self) -> impl Iterator<Item = (&Server, Client)> {
-        [&self.alone, &self.node]
+        [&self.alone, &self.node, &self.on_disk]
             .into_iter()
             .map(|server| (server, Client::connect(server)))
     }

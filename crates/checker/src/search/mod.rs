@@ -43,16 +43,22 @@ pub trait Model: Sync {
     fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
 
     /// Whether there are ways on that are open only while nothing changes of itself.
-    fn may_be_still(&self) -> bool;
+    fn may_be_still(&self) -> bool {
+        false
+    }
 
     /// Whether `action` comes of itself.
-    fn is_of_itself(&self, action: &Self::Action) -> bool;
+    fn is_of_itself(&self, _: &Self::Action) -> bool {
+        false
+    }
 
     /// The ways on that are open if no action that comes of itself changes anything.
-    fn actions_if_still(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+    fn actions_if_still(&self, _: &Self::State, _: &mut Vec<Self::Action>) {}
 
     /// Whether `action` changes nothing in `state`, if that is known without trying.
-    fn is_idle(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> bool;
+    fn is_idle(&self, _: &Self::State, _: &Self::Action, _: &Self::Pool) -> bool {
+        false
+    }
 
     /// Where `action` leads.
     fn next(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> Self::State;

@@ -442,20 +442,6 @@ impl Model for SliceSetup {
         }
     }
 
-    fn may_be_still(&self) -> bool {
-        false
-    }
-
-    fn is_of_itself(&self, _: &SliceAction) -> bool {
-        false
-    }
-
-    fn actions_if_still(&self, _: &SliceWorld, _: &mut Vec<SliceAction>) {}
-
-    fn is_idle(&self, _: &SliceWorld, _: &SliceAction, _: &SlicePool) -> bool {
-        false
-    }
-
     fn next(&self, before: &SliceWorld, action: &SliceAction, _: &SlicePool) -> SliceWorld {
         let mut world = before.clone();
         world.seen = Seen::default();

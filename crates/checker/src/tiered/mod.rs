@@ -419,20 +419,6 @@ impl Model for TierSetup {
         }
     }
 
-    fn may_be_still(&self) -> bool {
-        false
-    }
-
-    fn is_of_itself(&self, _: &TierAction) -> bool {
-        false
-    }
-
-    fn actions_if_still(&self, _: &TierWorld, _: &mut Vec<TierAction>) {}
-
-    fn is_idle(&self, _: &TierWorld, _: &TierAction, _: &TierPool) -> bool {
-        false
-    }
-
     fn next(&self, before: &TierWorld, action: &TierAction, _: &TierPool) -> TierWorld {
         let mut world = before.clone();
         world.seen = Seen::default();

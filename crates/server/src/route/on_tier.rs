@@ -25,7 +25,7 @@ use crate::{
     },
     route::execute_here,
     store_context::StoreContext,
-    tier::{DiskTier, LoadAdmission, LoadEnded, LoadState, TierWorker},
+    tier::{DiskTier, LoadEnded, LoadState, TierWorker, WriteAdmission},
     turn::{
         execute::{self, *},
         large_write, lifecycle, log_events, send,
@@ -54,6 +54,7 @@ enum Blocked {
 
 /// What one operation works with.
 struct TierContext<'w> {
+    disk: &'w DiskTier,
     tier: &'w mut TierWorker,
     cx: &'w mut WorkerContext,
 }
@@ -133,6 +134,10 @@ fn lose(worker: &mut Worker, token: Token) {
 /// Executes the requests of a run.
 #[inline(never)]
 pub(crate) fn run_on_tier(worker: &mut Worker, run: &[Entry<'_>]) {
+    // Once for a run: all workers share this count.
+    let Some(disk) = worker.tier.as_ref().map(|tier| Arc::clone(&tier.disk)) else {
+        return;
+    };
     for entry in run {
         if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {
             if worker.replies.is_closed_off(entry.slot) {
@@ -150,12 +155,12 @@ pub(crate) fn run_on_tier(worker: &mut Worker, run: &[Entry<'_>]) {
                 operation,
                 value,
                 form,
-            }) => run_item_on_tier(worker, entry, (key, form), operation, value),
+            }) => run_item_on_tier(worker, &disk, entry, (key, form), (operation, value)),
             Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {
-                remove_too_large(worker, entry, header);
+                remove_too_large(worker, &disk, entry, header);
             }
-            Work::LargeSet { header, rest } => begin_large(worker, entry, header, rest),
-            Work::LargeSetEnd { right: true } => end_large(worker, entry.slot),
+            Work::LargeSet { header, rest } => begin_large(worker, &disk, entry, (header, rest)),
+            Work::LargeSetEnd { right: true } => end_large(worker, &disk, entry.slot),
             Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
                 flush_on_tier(worker, entry);
             }
@@ -166,10 +171,10 @@ pub(crate) fn run_on_tier(worker: &mut Worker, run: &[Entry<'_>]) {
 
 fn run_item_on_tier(
     worker: &mut Worker,
+    disk: &DiskTier,
     entry: &Entry<'_>,
     (key, form): (&WireKey<'_>, &Form<'_>),
-    operation: &Operation,
-    value: &[u8],
+    (operation, value): (&Operation, &[u8]),
 ) {
     let slot = entry.slot;
     if worker.cx.event_log.on {
@@ -196,7 +201,7 @@ fn run_item_on_tier(
             executed => return end(worker, entry, form, executed),
         }
     }
-    let mut context = TierContext { tier, cx };
+    let mut context = TierContext { disk, tier, cx };
     let ran = context.run(replies, (&item, serial, number), operation, value);
     match ran {
         Ok(executed) => end(worker, entry, form, executed),
@@ -292,8 +297,7 @@ impl TierContext<'_> {
         }
         let mut scratch = KeyScratch::default();
         let (key, hash) = (item.key.resolve(&mut scratch), item.hash);
-        let disk = Arc::clone(&self.tier.disk);
-        let mut locked = disk.storage.lock(hash);
+        let mut locked = self.disk.storage.lock(hash);
         self.cx.store_cx.store.keep(hash);
         let known = match needs_old(operation) {
             true => find(self.tier, self.cx, &mut locked, key, hash),
@@ -355,9 +359,9 @@ impl TierContext<'_> {
 /// Whether a write may run now.
 fn admit(tier: &mut TierWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
     match tier.admit() {
-        LoadAdmission::Admitted => Ok(()),
-        LoadAdmission::Waits => Err(Blocked::NoRoom),
-        LoadAdmission::Refused(refused) => {
+        WriteAdmission::Admitted => Ok(()),
+        WriteAdmission::Waits => Err(Blocked::NoRoom),
+        WriteAdmission::Refused(refused) => {
             cx.counts.add(Count::DiskRefused, 1);
             Err(Blocked::Refused(refusal_of(refused)))
         }
@@ -424,10 +428,12 @@ fn install(
 }
 
 /// A value above the limit removes what is there, in memory and on disk.
-fn remove_too_large(worker: &mut Worker, entry: &Entry<'_>, header: &SetHeader<'_>) {
-    let Some(disk) = disk_of(worker) else {
-        return;
-    };
+fn remove_too_large(
+    worker: &mut Worker,
+    disk: &DiskTier,
+    entry: &Entry<'_>,
+    header: &SetHeader<'_>,
+) {
     let mut scratch = KeyScratch::default();
     let key = header.key.resolve(&mut scratch);
     let mut locked = disk.storage.lock(entry.hash);
@@ -462,10 +468,12 @@ fn flush_on_tier(worker: &mut Worker, entry: &Entry<'_>) {
 
 // ---- large writes ----
 
-fn begin_large(worker: &mut Worker, entry: &Entry<'_>, header: &SetHeader<'_>, rest: &[u8]) {
-    let Some(disk) = disk_of(worker) else {
-        return;
-    };
+fn begin_large(
+    worker: &mut Worker,
+    disk: &DiskTier,
+    entry: &Entry<'_>,
+    (header, rest): (&SetHeader<'_>, &[u8]),
+) {
     let store = Arc::clone(&worker.cx.store_cx.store);
     let mut scratch = KeyScratch::default();
     let (key, hash) = (header.key.resolve(&mut scratch), entry.hash);
@@ -490,7 +498,7 @@ fn begin_large(worker: &mut Worker, entry: &Entry<'_>, header: &SetHeader<'_>, r
     drop(locked);
     match ended {
         None => {}
-        Some(true) => end_large(worker, entry.slot),
+        Some(true) => end_large(worker, disk, entry.slot),
         Some(false) => large_write::end_large_set(worker, entry.slot, false),
     }
 }
@@ -508,10 +516,7 @@ fn find_for_large(
 }
 
 /// Stores a large value that is complete.
-fn end_large(worker: &mut Worker, slot: usize) {
-    let Some(disk) = disk_of(worker) else {
-        return;
-    };
+fn end_large(worker: &mut Worker, disk: &DiskTier, slot: usize) {
     let body = worker
         .slots
         .get(slot)
@@ -533,7 +538,7 @@ fn end_large(worker: &mut Worker, slot: usize) {
             hold(worker, slot);
             large_write::end_large_set(worker, slot, true);
             if let (Some(tier), cx) = (worker.tier.as_deref_mut(), &mut worker.cx) {
-                let mut context = TierContext { tier, cx };
+                let mut context = TierContext { disk, tier, cx };
                 let place = context.record(&mut locked, (key, hash), &operation, &known);
                 place
                     .into_iter()
@@ -583,10 +588,6 @@ fn refuse_large(worker: &mut Worker, slot: usize, refusal: Refusal) {
 }
 
 // ---- small things ----
-
-fn disk_of(worker: &Worker) -> Option<Arc<DiskTier>> {
-    worker.tier.as_ref().map(|tier| Arc::clone(&tier.disk))
-}
 
 fn hold(worker: &mut Worker, slot: usize) {
     let serial = worker.slots.get(slot).map(|connection| connection.serial);

@@ -34,7 +34,7 @@ use crate::{
 pub(crate) use crate::tier::{
     loads::{LoadEnded, LoadState},
     stats::statistics,
-    worker::{LoadAdmission, TierWorker},
+    worker::{TierWorker, WriteAdmission},
 };
 
 /// The data directory of a server, and what waits for it.

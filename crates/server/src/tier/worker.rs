@@ -49,7 +49,7 @@ struct Unsynced {
 
 /// Whether a write may run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum LoadAdmission {
+pub(crate) enum WriteAdmission {
     Admitted,
     /// It waits for room.
     Waits,
@@ -83,20 +83,20 @@ impl TierWorker {
     }
 
     /// Whether a write may run now.
-    pub(crate) fn admit(&mut self) -> LoadAdmission {
+    pub(crate) fn admit(&mut self) -> WriteAdmission {
         match self.disk.storage.admit() {
             Ok(()) => {
                 self.behind_since = None;
-                LoadAdmission::Admitted
+                WriteAdmission::Admitted
             }
             Err(WriteRefused::Behind) => {
                 let since = *self.behind_since.get_or_insert_with(Instant::now);
                 match since.elapsed() < BEHIND_MAX {
-                    true => LoadAdmission::Waits,
-                    false => LoadAdmission::Refused(WriteRefused::Behind),
+                    true => WriteAdmission::Waits,
+                    false => WriteAdmission::Refused(WriteRefused::Behind),
                 }
             }
-            Err(refused) => LoadAdmission::Refused(refused),
+            Err(refused) => WriteAdmission::Refused(refused),
         }
     }
 
@@ -200,7 +200,7 @@ impl TierWorker {
 
     /// Requests that found no room, if there may be some now.
     pub(crate) fn take_retries(&mut self) -> Vec<Token> {
-        if self.retries.is_empty() || self.admit() == LoadAdmission::Waits {
+        if self.retries.is_empty() || self.admit() == WriteAdmission::Waits {
             return Vec::new();
         }
         std::mem::take(&mut self.retries)

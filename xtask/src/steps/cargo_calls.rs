@@ -120,7 +120,7 @@ pub(super) fn in_root(workspace: &Workspace, words: &[&str]) -> Command {
 }
 
 /// What the server answers to a placement that it was built without.
-const REFUSAL: &str = "need a build with --features baselines";
+const REFUSAL: &str = "need a program built with --features baselines";
 
 /// What the steps of an ordinary run call.
 const TOOLS: &[Tool] = &[

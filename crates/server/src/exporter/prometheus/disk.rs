@@ -47,7 +47,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_disk_stalls_total
         "Times that writes to the log waited for a flush or for compaction.":
         by("disk:stalls", |disk| disk.stalls);
-    Counter curtail_disk_stalled_seconds_total in Microseconds "Time for which writes to the log waited for a flush or for compaction.":
+    Counter curtail_disk_stalled_seconds_total in Microseconds
+        "Time for which writes to the log waited for a flush or for compaction.":
         by("disk:stalled_us", |disk| disk.stalled_us);
     Counter curtail_disk_table_reads_total "Reads of the tables.":
         by("disk:reads", |disk| disk.reads);

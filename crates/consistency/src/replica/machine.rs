@@ -467,7 +467,10 @@ impl Replica {
         if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
             return;
         }
-        primary.streams.acknowledge(cx, &mut self.rooms, from, seq);
+        let (rooms, seen) = (&mut self.rooms, primary.seen);
+        primary
+            .streams
+            .acknowledge(cx, host, rooms, (from, seq), seen);
         primary.go_on(cx, host, &mut self.rooms);
         primary.commit(host);
         self.run_queue(cx, host, slice);

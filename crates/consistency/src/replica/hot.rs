@@ -53,8 +53,8 @@ struct HotCopy {
     installed: Cas,
     version: Cas,
     state: CopyState,
-    /// The last version that was valid here: others may wait to hear of it, though a later write
-    /// is on its way by now.
+    /// The last version that is known to be complete: others may wait to hear of it, though a
+    /// later write is on its way here by now.
     complete: Cas,
 }
 
@@ -352,12 +352,15 @@ impl HotKeys {
         self.answer_shown(host);
     }
 
-    /// A write is complete: who has it may show it.
+    /// A write is complete: who has it may show it. Where a later one is on its way it is
+    /// remembered all the same: others may have no later one, and ask.
     pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
-        if let Some(copy) = self.copies.get_mut(&key)
-            && copy.version == version
-        {
-            (copy.state, copy.complete) = (CopyState::Valid, version);
+        let Some(copy) = self.copies.get_mut(&key) else {
+            return;
+        };
+        copy.complete = copy.complete.max(version);
+        if copy.version == version {
+            copy.state = CopyState::Valid;
             host.show(key, version, CopyState::Valid, false);
         }
     }

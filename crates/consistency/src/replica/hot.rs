@@ -22,6 +22,7 @@ use super::{
     machine::Context,
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
+use crate::slice_view::SliceRow;
 
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -34,7 +35,8 @@ pub(super) struct HotKeys {
     owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
     rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
-    /// Keys of this primary that members may still show as of an earlier view.
+    /// Keys of which this node had a copy and is in sync, so that it may become their primary:
+    /// members may still show them as of an earlier view.
     guarded: BTreeSet<RouteHash>,
     /// Members that have not entered the view.
     missing: NodeSet,
@@ -76,8 +78,26 @@ enum OwnedStage {
     Installing,
     /// All members have one.
     Hot,
-    /// These still have one of before this stamp.
-    Dropping(NodeSet, Cas),
+    /// Members still have one of before this stamp.
+    Dropping(Droppers, Cas),
+}
+
+/// Members that still have a copy that is dropped. Holders of the slice keep theirs until the
+/// others have none: whoever of them becomes the primary meanwhile knows that there are copies.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Droppers {
+    others: NodeSet,
+    holders: NodeSet,
+}
+
+impl Droppers {
+    /// The members that may drop theirs now.
+    const fn asked(&self) -> NodeSet {
+        match self.others.is_empty() {
+            true => self.holders,
+            false => self.others,
+        }
+    }
 }
 
 /// A write of the primary, on its way to the copies.
@@ -419,19 +439,28 @@ impl HotKeys {
     }
 
     /// A key shall be hot no more.
-    pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+    pub(super) fn cool(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (key, holders): (RouteHash, NodeSet),
+    ) {
         let is_idle = |one: &OwnedKey| one.stage == OwnedStage::Hot && one.round.is_none();
         if self.holds_back(cx, key, Access::Update) || !self.owned.get(&key).is_some_and(is_idle) {
             return;
         }
-        let (others, stamp) = (self.others(cx), host.next_version());
+        let (members, stamp) = (self.others(cx), host.next_version());
         host.saw(stamp);
+        let left = Droppers {
+            others: members.difference(holders),
+            holders: members.intersection(holders),
+        };
         if let Some(owned) = self.owned.get_mut(&key) {
-            owned.stage = OwnedStage::Dropping(others, stamp);
+            owned.stage = OwnedStage::Dropping(left, stamp);
         }
-        host.send(others, &self.message(key, stamp, CopyKind::Drop));
-        if others.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
-            self.note_dropped(host, key, (others, stamp));
+        host.send(left.asked(), &self.message(key, stamp, CopyKind::Drop));
+        if members.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
+            self.note_dropped(host, key, (members, stamp));
         }
     }
 
@@ -442,15 +471,20 @@ impl HotKeys {
         key: RouteHash,
         (nodes, stamp): (NodeSet, Cas),
     ) {
+        let drop = self.message(key, stamp, CopyKind::Drop);
         if let Some(owned) = self.owned.get_mut(&key)
             && let OwnedStage::Dropping(left, of) = &mut owned.stage
             && *of == stamp
         {
-            *left = left.difference(nodes);
-            if left.is_empty() {
+            let was_first = !left.others.is_empty();
+            left.others = left.others.difference(nodes);
+            left.holders = left.holders.difference(nodes);
+            if left.asked().is_empty() {
                 self.owned.remove(&key);
                 self.copies.remove(&key);
                 host.show(key, stamp, CopyState::Absent, false);
+            } else if was_first && left.others.is_empty() {
+                host.send(left.holders, &drop);
             }
         }
     }
@@ -593,7 +627,7 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
-    /// Keys of this primary that members may still show as of an earlier view.
+    /// Keys that members may still show as of an earlier view.
     pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
         self.guarded.iter().copied()
     }
@@ -639,7 +673,7 @@ impl HotKeys {
         cx: &Context,
         host: &mut impl ReplicaHost,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
-        is_primary: impl Fn(RouteHash) -> bool,
+        row_of: impl Fn(RouteHash) -> Option<SliceRow>,
     ) {
         for (_, round) in core::mem::take(&mut self.rounds) {
             host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
@@ -649,7 +683,7 @@ impl HotKeys {
                 host.refuse(ticket, ReplicaRefusal::Unknown);
             }
         }
-        let keeps = cx.has(ReplicaMutant::CopiesKept);
+        let (me, keeps) = (cx.config.me, cx.has(ReplicaMutant::CopiesKept));
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
         for &key in self.copies.keys().filter(|_| !keeps) {
@@ -657,16 +691,21 @@ impl HotKeys {
         }
         self.guarded.extend(self.copies.keys());
         self.guarded
-            .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
+            .retain(|&key| row_of(key).is_some_and(|row| row.in_sync.contains(me)));
+        if cx.has(ReplicaMutant::Unguarded) {
+            self.guarded.clear();
+        }
         if !keeps {
             self.copies.clear();
         }
         (self.view, self.members) = (view, members);
-        self.missing = lasting.without(cx.config.me);
+        self.missing = lasting.without(me);
         if had_copies {
             host.send(self.others(cx), &ReplicaMessage::Entered(view));
         }
-        if !self.guarded.is_empty() {
+        // Nodes that may become the primary only learn it in time, at the latest from a tick.
+        let is_own = |key: &RouteHash| row_of(*key).is_some_and(|row| row.primary == me);
+        if self.guarded.iter().any(is_own) {
             host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
         }
         self.answer_shown(host);
@@ -711,7 +750,7 @@ impl HotKeys {
                     version,
                     kind,
                 };
-                host.send(left, &ReplicaMessage::Copy(message));
+                host.send(left.asked(), &ReplicaMessage::Copy(message));
             }
             if let Some(round) = &mut owned.round {
                 round.is_sent = false;

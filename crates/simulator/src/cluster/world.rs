@@ -294,6 +294,11 @@ impl<'a> World<'a> {
                     let me = local.me;
                     return self.env.send(me, from, Packet::Answer { number, answer });
                 }
+                if local.is_forwarded(demand.ticket()) {
+                    // A reader that was sent again, for an earlier life of this node was removed:
+                    // the answer to the first serves it.
+                    return;
+                }
                 local.open(demand, Origin::Node(from, life));
                 let stage = self.stage_of_key(demand.key);
                 self.step(node, stage, ReplicaEvent::Request(request), None);

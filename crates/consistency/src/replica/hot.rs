@@ -627,6 +627,13 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
+    /// Those of which something is under way, or to be begun.
+    pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
+        let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale;
+        let busy = self.owned.iter().filter(|(_, one)| is_busy(one));
+        busy.map(|(key, _)| *key).collect()
+    }
+
     /// Keys that members may still show as of an earlier view.
     pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
         self.guarded.iter().copied()

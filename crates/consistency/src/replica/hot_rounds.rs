@@ -108,7 +108,7 @@ impl Replica {
             }
             !acks
         });
-        for key in hot.owned_keys() {
+        for key in hot.busy_keys() {
             if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
                 let is_committed = primary.has_committed(seq) && primary.is_finished(key);
                 hot.go_on(cx, host, key, is_committed);

@@ -239,8 +239,10 @@ impl<'a> World<'a> {
             stage,
             incoming,
         };
+        let before = machine.deadline();
         machine.step(event, &mut host);
-        if let Some(due) = machine.deadline() {
+        let due = machine.deadline().filter(|due| Some(*due) != before);
+        if let Some(due) = due {
             self.wake_by(node, due);
         }
         let local = &mut self.nodes[node].local;

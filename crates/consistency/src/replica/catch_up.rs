@@ -124,11 +124,7 @@ impl Primary {
                 if !cx.has(ReplicaMutant::EnteringUncounted) {
                     self.streams.count(node);
                 }
-                // The node had no copy that members may still show, so it could not wait for them
-                // if it became the primary.
-                if !self.is_guarded {
-                    self.wish(host, RowStep::Enter(node));
-                }
+                self.wish(host, RowStep::Enter(node));
             }
         }
         self.catch_up = Some(catch_up);

@@ -33,14 +33,6 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// One that has nothing, and obeys the primary of this term.
-    pub(super) fn at(term: ViewNumber) -> Self {
-        Self {
-            term,
-            ..Self::default()
-        }
-    }
-
     /// Obeys the primary of another term.
     pub(super) fn enter_term(&mut self, term: ViewNumber) {
         self.left.extend(self.recent.drain(..).map(|(_, key)| key));

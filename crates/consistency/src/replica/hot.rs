@@ -22,7 +22,6 @@ use super::{
     machine::Context,
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
-use crate::slice_view::SliceRow;
 
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -35,8 +34,7 @@ pub(super) struct HotKeys {
     owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
     rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
-    /// Keys of which this node had a copy and is in sync, so that it may become their primary:
-    /// members may still show them as of an earlier view.
+    /// Keys of this primary that members may still show as of an earlier view.
     guarded: BTreeSet<RouteHash>,
     /// Members that have not entered the view.
     missing: NodeSet,
@@ -78,26 +76,8 @@ enum OwnedStage {
     Installing,
     /// All members have one.
     Hot,
-    /// Members still have one of before this stamp.
-    Dropping(Droppers, Cas),
-}
-
-/// Members that still have a copy that is dropped. Holders of the slice keep theirs until the
-/// others have none: whoever of them becomes the primary meanwhile knows that there are copies.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-struct Droppers {
-    others: NodeSet,
-    holders: NodeSet,
-}
-
-impl Droppers {
-    /// The members that may drop theirs now.
-    const fn asked(&self) -> NodeSet {
-        match self.others.is_empty() {
-            true => self.holders,
-            false => self.others,
-        }
-    }
+    /// These still have one of before this stamp.
+    Dropping(NodeSet, Cas),
 }
 
 /// A write of the primary, on its way to the copies.
@@ -439,28 +419,19 @@ impl HotKeys {
     }
 
     /// A key shall be hot no more.
-    pub(super) fn cool(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (key, holders): (RouteHash, NodeSet),
-    ) {
+    pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
         let is_idle = |one: &OwnedKey| one.stage == OwnedStage::Hot && one.round.is_none();
         if self.holds_back(cx, key, Access::Update) || !self.owned.get(&key).is_some_and(is_idle) {
             return;
         }
-        let (members, stamp) = (self.others(cx), host.next_version());
+        let (others, stamp) = (self.others(cx), host.next_version());
         host.saw(stamp);
-        let left = Droppers {
-            others: members.difference(holders),
-            holders: members.intersection(holders),
-        };
         if let Some(owned) = self.owned.get_mut(&key) {
-            owned.stage = OwnedStage::Dropping(left, stamp);
+            owned.stage = OwnedStage::Dropping(others, stamp);
         }
-        host.send(left.asked(), &self.message(key, stamp, CopyKind::Drop));
-        if members.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
-            self.note_dropped(host, key, (members, stamp));
+        host.send(others, &self.message(key, stamp, CopyKind::Drop));
+        if others.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
+            self.note_dropped(host, key, (others, stamp));
         }
     }
 
@@ -471,20 +442,15 @@ impl HotKeys {
         key: RouteHash,
         (nodes, stamp): (NodeSet, Cas),
     ) {
-        let drop = self.message(key, stamp, CopyKind::Drop);
         if let Some(owned) = self.owned.get_mut(&key)
             && let OwnedStage::Dropping(left, of) = &mut owned.stage
             && *of == stamp
         {
-            let was_first = !left.others.is_empty();
-            left.others = left.others.difference(nodes);
-            left.holders = left.holders.difference(nodes);
-            if left.asked().is_empty() {
+            *left = left.difference(nodes);
+            if left.is_empty() {
                 self.owned.remove(&key);
                 self.copies.remove(&key);
                 host.show(key, stamp, CopyState::Absent, false);
-            } else if was_first && left.others.is_empty() {
-                host.send(left.holders, &drop);
             }
         }
     }
@@ -634,7 +600,7 @@ impl HotKeys {
         busy.map(|(key, _)| *key).collect()
     }
 
-    /// Keys that members may still show as of an earlier view.
+    /// Keys of this primary that members may still show as of an earlier view.
     pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
         self.guarded.iter().copied()
     }
@@ -680,7 +646,7 @@ impl HotKeys {
         cx: &Context,
         host: &mut impl ReplicaHost,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
-        row_of: impl Fn(RouteHash) -> Option<SliceRow>,
+        is_primary: impl Fn(RouteHash) -> bool,
     ) {
         for (_, round) in core::mem::take(&mut self.rounds) {
             host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
@@ -690,7 +656,7 @@ impl HotKeys {
                 host.refuse(ticket, ReplicaRefusal::Unknown);
             }
         }
-        let (me, keeps) = (cx.config.me, cx.has(ReplicaMutant::CopiesKept));
+        let keeps = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
         for &key in self.copies.keys().filter(|_| !keeps) {
@@ -698,21 +664,16 @@ impl HotKeys {
         }
         self.guarded.extend(self.copies.keys());
         self.guarded
-            .retain(|&key| row_of(key).is_some_and(|row| row.in_sync.contains(me)));
-        if cx.has(ReplicaMutant::Unguarded) {
-            self.guarded.clear();
-        }
+            .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
         if !keeps {
             self.copies.clear();
         }
         (self.view, self.members) = (view, members);
-        self.missing = lasting.without(me);
+        self.missing = lasting.without(cx.config.me);
         if had_copies {
             host.send(self.others(cx), &ReplicaMessage::Entered(view));
         }
-        // Nodes that may become the primary only learn it in time, at the latest from a tick.
-        let is_own = |key: &RouteHash| row_of(*key).is_some_and(|row| row.primary == me);
-        if self.guarded.iter().any(is_own) {
+        if !self.guarded.is_empty() {
             host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
         }
         self.answer_shown(host);
@@ -757,7 +718,7 @@ impl HotKeys {
                     version,
                     kind,
                 };
-                host.send(left.asked(), &ReplicaMessage::Copy(message));
+                host.send(left, &ReplicaMessage::Copy(message));
             }
             if let Some(round) = &mut owned.round {
                 round.is_sent = false;

@@ -45,7 +45,7 @@ impl Replica {
                 host.saw(stamp);
                 self.hot.begin_round(cx, host, key, (0, stamp, None));
             }
-            (true, false) => self.hot.cool(cx, host, (key, self.holders(slice))),
+            (true, false) => self.hot.cool(cx, host, key),
             _ => {}
         }
     }
@@ -57,19 +57,13 @@ impl Replica {
         host: &mut impl ReplicaHost,
         slice: SliceId,
     ) -> bool {
-        let holders = self.holders(slice);
         for key in self.hot.owned_keys() {
             if self.slice_of(key) == slice {
-                self.hot.cool(cx, host, (key, holders));
+                self.hot.cool(cx, host, key);
             }
         }
         let mut keys = self.hot.owned_keys().into_iter();
         keys.any(|key| self.slice_of(key) == slice)
-    }
-
-    fn holders(&self, slice: SliceId) -> NodeSet {
-        let row = self.view.as_ref().and_then(|view| view.row(slice));
-        row.map_or(NodeSet::NONE, |row| row.holders)
     }
 
     /// Whether members may still show a key of the slice as of an earlier view.

@@ -364,7 +364,11 @@ impl Replica {
                 self.take_applied(cx, host, from, (slice, term, seq));
             }
             &ReplicaMessage::TailWanted { slice, term } => {
-                self.take_tail_wanted(host, from, (slice, term));
+                if let Some(Role::Follower(follower)) = self.slices.get(&slice)
+                    && follower.term == term
+                {
+                    follower.send_tail(host, slice, from);
+                }
             }
             ReplicaMessage::Tail { slice, term, .. } => {
                 self.take_tail(cx, host, from, (*slice, *term, message));
@@ -425,23 +429,6 @@ impl Replica {
         }
         if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
             follower.append(cx, host, from, append);
-        }
-    }
-
-    fn take_tail_wanted(
-        &self,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        (slice, term): (SliceId, ViewNumber),
-    ) {
-        let view = self.view.as_ref().filter(|view| view.number >= term);
-        match self.slices.get(&slice) {
-            Some(Role::Follower(follower)) if follower.term == term => {
-                follower.send_tail(host, slice, from);
-            }
-            // It has nothing of the slice, nor a copy of before the term.
-            None if view.is_some() => Follower::at(term).send_tail(host, slice, from),
-            _ => {}
         }
     }
 
@@ -534,13 +521,17 @@ impl Replica {
         let last = self.view.replace(Arc::clone(&next));
         let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
         self.rooms.enter_view(cx, host, lasting);
-        let row_of = |key| next.row(next.slice_of(key)).copied();
+        let me = cx.config.me;
+        let is_primary = |key| {
+            next.row(next.slice_of(key))
+                .is_some_and(|row| row.primary == me)
+        };
         let of = (next.number, next.members, lasting);
-        self.hot.enter_view(cx, host, of, row_of);
+        self.hot.enter_view(cx, host, of, is_primary);
         self.taken.clear();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
-            self.enter_row(cx, host, slice, (&next, *row, lasting));
+            self.enter_row(cx, host, slice, (next.number, *row, lasting));
         }
         let again = self.forwarding.enter_view(host, lasting);
         for (request, since) in again {
@@ -554,7 +545,7 @@ impl Replica {
         cx: &Context,
         host: &mut impl ReplicaHost,
         slice: SliceId,
-        (view, row, lasting): (&SliceView, SliceRow, NodeSet),
+        (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
         let guards = self.guards(slice);
@@ -562,7 +553,7 @@ impl Replica {
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, rooms, (view.number, row, lasting), guards);
+                primary.enter_row(cx, host, rooms, (view, row, lasting), guards);
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
@@ -593,7 +584,7 @@ impl Replica {
         cx: &Context,
         host: &mut impl ReplicaHost,
         slice: SliceId,
-        (view, row): (&SliceView, SliceRow),
+        (view, row): (ViewNumber, SliceRow),
         mut follower: Follower,
     ) {
         let me = cx.config.me;
@@ -606,16 +597,17 @@ impl Replica {
                 true => Default::default(),
                 false => follower.tail().collect(),
             };
-            let missing = match begins {
-                true => view.members_before(row.born).union(row.in_sync),
-                false => row.in_sync,
-            };
-            let missing = missing.without(me);
+            let missing = row.in_sync.without(me);
             let guards = self.guards(slice);
-            let mut primary = Primary::new(slice, (view.number, row), missing, keys, guards);
+            let mut primary = Primary::new(slice, (view, row), missing, keys, guards);
             (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
-            let term = row.term;
-            host.send(missing, &ReplicaMessage::TailWanted { slice, term });
+            for node in missing {
+                let term = row.term;
+                host.send(
+                    NodeSet::only(node),
+                    &ReplicaMessage::TailWanted { slice, term },
+                );
+            }
             primary.begin(cx, host, &mut self.rooms);
             primary.commit(host);
             self.slices.insert(slice, Role::Primary(Box::new(primary)));

@@ -50,7 +50,7 @@ pub(super) struct Primary {
     /// A key of the slice is hot.
     has_hot: bool,
     /// Members may still show a key of the slice as of an earlier view.
-    pub(super) is_guarded: bool,
+    is_guarded: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
     /// No change of the slice that went through here has a later version.
@@ -62,8 +62,7 @@ pub(super) struct Primary {
 /// How far a primary is.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Phase {
-    /// It waits for what these nodes know to be unfinished; if the slice begins empty, until they
-    /// have no copy of what was there.
+    /// It waits for what these nodes know to be unfinished.
     Collecting(NodeSet, BTreeSet<RouteHash>),
     /// It sends what may be unfinished to all again.
     Repairing(BTreeSet<RouteHash>),
@@ -549,10 +548,7 @@ impl Primary {
         let others = row.followers().intersection(lasting);
         self.streams.keep(rooms, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {
-            *missing = missing.intersection(match row.born == row.term {
-                true => lasting,
-                false => row.in_sync,
-            });
+            *missing = missing.intersection(row.in_sync);
         }
         if let Some(catch_up) = &self.catch_up
             && (row.in_sync.contains(catch_up.node) || !others.contains(catch_up.node))

@@ -106,8 +106,9 @@ impl Replica {
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             // A former primary that is lost may have been about to drop copies, or to make some.
             let former = last.and_then(|last| last.row(slice));
-            let is_lost = former
-                .is_some_and(|former| former.term != row.term && !lasting.contains(former.primary));
+            let is_lost = former.map_or(row.born == row.term, |former| {
+                former.term != row.term && !lasting.contains(former.primary)
+            });
             if is_lost || self.hot.guards(slice) {
                 guarded.insert(slice);
             }

@@ -341,10 +341,8 @@ impl Replica {
         };
         let serves = primary.phase == Phase::Serving;
         match step {
-            RowStep::HandOver(to) if serves => {
-                if !self.leaving.contains(&(slice, to)) {
-                    self.leaving.push((slice, to));
-                }
+            RowStep::HandOver(to) if serves && !self.leaving.contains(&(slice, to)) => {
+                self.leaving.push((slice, to));
             }
             RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
             _ => {}

@@ -57,9 +57,9 @@ pub(in crate::figures) const FIG15: Figure = Figure {
             The paper reads 8, 4 and 1.7 % off its drawing, 10 to 18 % above its own equations; \
             -packets counts messages in place of bytes; -datagrams has our lengths (66 bytes \
             around a message, a header of 24). -simulated: whole nodes in virtual time, up to 64, \
-            with the exact hits of 0.99, where the throughput with the production machines falls to that of Uniform. For Lin \
-            that is near the sums in packets. For SC it is less than half of them: a write goes to \
-            its primary, and is acknowledged.",
+            with the exact hits of 0.99, where the throughput with the production machines falls \
+            to that of Uniform. For Lin that is near the sums in packets. For SC it is less than \
+            half of them: a write goes to its primary, and is acknowledged.",
     series: "sc lin sc-packets lin-packets sc-datagrams lin-datagrams sc-simulated lin-simulated",
     series_default: 8,
     parameters: &BY_NODES,

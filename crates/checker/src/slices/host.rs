@@ -126,6 +126,11 @@ impl ModelHost<'_> {
         }
         let ticket = Ticket(u64::from(label.0));
         match self.edit().results.remove(&ticket) {
+            // Nothing keeps the version of such a removal, so an installation may be below it.
+            Some((_, Written::GONE)) => {
+                let gone = (Cas(0), Written::GONE);
+                self.world.answer(self.me, key, (label, kind), gone);
+            }
             Some(result) => self.world.answer(self.me, key, (label, kind), result),
             None => self.world.refuse(key, label, ReplicaRefusal::NoRoom),
         }
@@ -138,7 +143,8 @@ impl ReplicaHost for ModelHost<'_> {
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        if let Some((shown, _)) = self.edit().results.get_mut(&ticket) {
+        // What found an item has that one's version.
+        if let Some((shown, Written::NOTHING)) = self.edit().results.get_mut(&ticket) {
             *shown = version;
         }
     }

@@ -200,7 +200,7 @@ impl SliceWorld {
             // All that is asked of a node is one session, which never goes back. Of a key that is
             // not hot and has no item nobody knows which write left it so.
             let nothing = value == Written::NOTHING;
-            if nothing && version == Cas(0) {
+            if version == Cas(0) {
                 return;
             }
             let last = sessions.entry((at, key)).or_default();

@@ -1,5 +1,5 @@
-//! Figures 1, 3 and 15, the last beside a simulation, and beyond the paper nodes that share the cores
-//! of one machine, and copies for each key.
+//! Figures 1, 3 and 15, the last beside a simulation, and beyond the paper nodes that share the
+//! cores of one machine, and copies for each key.
 
 use curtail_consistency::replica::Model;
 

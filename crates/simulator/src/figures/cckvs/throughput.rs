@@ -46,8 +46,8 @@ pub(in crate::figures) const FIG10: Figure = Figure {
             nearer to what the paper measured; -simulated: whole nodes in virtual time, with the \
             production machines for the hot keys. Their SC is dearer than the paper's, whose \
             writes run anywhere and whose updates have no answer: here a write is sent to its \
-            key's primary, and updates are acknowledged. below_read_only_percent is over the same series \
-            without writes; the paper says of 0.2 % that SC and Lin are within 3 %.",
+            key's primary, and updates are acknowledged. below_read_only_percent is over the same \
+            series without writes; the paper says of 0.2 % that SC and Lin are within 3 %.",
     series: "base-erew base uniform sc lin sc-packets lin-packets base-simulated \
              uniform-simulated sc-simulated lin-simulated base-packets uniform-packets \
              base-erew-simulated",

@@ -6,8 +6,8 @@ use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber
 
 use super::*;
 use crate::{
+    replica::{Model, Ticket},
     slice_view::{RowChange, RowStep, SliceId, SliceView},
-    symmetric::{Model, Ticket},
 };
 
 #[derive(Default)]

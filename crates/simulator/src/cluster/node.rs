@@ -6,9 +6,8 @@
 //! ```
 
 use curtail_consistency::{
-    replica::{CopyState, Gate, Replica, ReplicaConfig},
+    replica::{CopyState, Gate, Replica, ReplicaConfig, Ticket},
     slice_view::{RowChange, SliceId},
-    symmetric::Ticket,
 };
 use curtail_types::{Access, Cas, HybridClock, NodeId, RouteHash, ViewNumber, WriterId};
 

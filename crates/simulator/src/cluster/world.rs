@@ -8,9 +8,8 @@ mod views;
 use std::sync::Arc;
 
 use curtail_consistency::{
-    replica::{Gate, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult},
+    replica::{Gate, Model, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult, Ticket},
     slice_view::{RowStep, SliceId, SliceView},
-    symmetric::{Model, Ticket},
 };
 use curtail_history::Verdict;
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};

@@ -1,7 +1,10 @@
 //! Faults at will, each kind at its own times, until the run is healed.
 
 use clap::ValueEnum as _;
-use curtail_consistency::{replica::ReplicaEvent, slice_view::SliceId, symmetric::Ticket};
+use curtail_consistency::{
+    replica::{ReplicaEvent, Ticket},
+    slice_view::SliceId,
+};
 use curtail_types::{NodeId, NodeSet};
 
 use super::{Event, FORMED_NS, World, stage_of};

@@ -27,14 +27,14 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
     /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
-    /// that are not in the sorted files yet, half for blocks that were read (default: 128)
+    /// that are in no table (sorted file) yet, half for blocks that were read (default: 128)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_memory: Option<u64>,
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// Refuse writes while the file system has less free space than this, in MiB, or less than
-    /// compaction may need (default: 256)
+    /// Refuse writes while the file system has less free space than this, in MiB, or less than the
+    /// rewriting of tables may need (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }

@@ -64,7 +64,7 @@ pub(crate) struct Flags {
     /// User as whom the server runs after it was started by root; ignored without root
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Memory limit in MiB, for items, index and connection buffers together (1 to 8388607)
+    /// Memory limit in MiB, for items, index and all buffers together (1 to 8388607)
     #[arg(
         short = 'm',
         long,
@@ -121,9 +121,9 @@ pub(crate) struct Flags {
     /// Number of worker threads (default: usable processors)
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
-    /// Maximum number of requests of one connection that a worker executes in one turn. A turn has
-    /// at most 256 requests, which are divided equally among the ready connections, with at least
-    /// 32 for each
+    /// Maximum number of requests of one connection that a worker executes in one turn (pass of its
+    /// event loop). A turn has at most 256 requests; each ready connection gets an equal share of
+    /// them, but at least 32
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,

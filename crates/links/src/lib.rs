@@ -316,7 +316,8 @@ impl Links {
         }
         self.counted.frames += link.session.send_queue.frames_begun - frames_before;
         self.counted.parts += 1;
-        self.counted.messages += u64::from(matches!(part, Part::Message(_)));
+        let is_message = matches!(part, Part::Message(_) | Part::Replica(_));
+        self.counted.messages += u64::from(is_message);
         if !link.is_dirty {
             link.is_dirty = true;
             self.dirty.push(number);

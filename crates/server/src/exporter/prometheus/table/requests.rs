@@ -157,7 +157,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
         "Processor time of turns (passes of a worker's event loop), by worker; measured in one \
-         turn of 64 and in every turn after maintenance.":
+         turn of 64 and in every turn that follows background maintenance.":
         found("worker:*:turn_cpu_us_* large:*:turn_cpu_us_*", sources::turn_times);
     Gauge curtail_turn_cpu_highest_seconds in Nanoseconds
         "Longest measured turn of a worker, in processor time, since the start or the last \

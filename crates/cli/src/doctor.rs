@@ -179,7 +179,7 @@ fn memory_group_of(groups: &ControlGroups<'_>) -> Finding {
         )
         .note(
             true,
-            "keep -m at least 32 MiB below this limit: at -m the server evicts items, at this limit \
+            "keep -m at least 32 MiB below this limit: at -m the server evicts items, at the limit \
              the kernel kills it",
         ),
     }

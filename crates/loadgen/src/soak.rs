@@ -32,7 +32,7 @@ use crate::{cpu, error::LoadError, report::json, terminal::Progress};
 /// Run mixed load that finds lost, torn, stale and foreign values.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// Server to check, HOST:PORT, which must speak memcached's text and meta protocols. The server's
+    /// Server to check, HOST:PORT, which must speak memcached's text and meta protocols. All of its
     /// contents are removed.
     #[arg(long, default_value = "127.0.0.1:11211")]
     pub target: String,

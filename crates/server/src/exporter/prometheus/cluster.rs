@@ -69,7 +69,7 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_slices
         "Slices of the view, by state: all, primary (this node orders their changes), held (by \
          this node), catching_up (a holder catches up), under_replicated (fewer nodes are in \
-         sync than there shall be).":
+         sync than replicas says).":
         {state="all"} number("cluster_slices"),
         {state="primary"} number("cluster_slices_primary"),
         {state="held"} number("cluster_slices_held"),

@@ -118,7 +118,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests that needed the consistency protocol: messages to other holders of the key.":
+        "Requests that needed the replication protocol: messages to other nodes with the key.":
         of(ClusterProtocol);
     Counter curtail_cluster_keys_sent_total
         "Keys sent to nodes that become holders of their slices.":
@@ -129,7 +129,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests, replies and protocol messages in the frames sent over node links.":
         of(ClusterPartsSent);
     Counter curtail_cluster_link_messages_total
-        "Messages of the consistency protocol sent over node links.":
+        "Messages of the replication protocol sent over node links.":
         of(ClusterMessagesSent);
     Counter curtail_cluster_link_calls_total "System calls on node links, by direction.":
         {direction="sent"} of(ClusterLinkSends),

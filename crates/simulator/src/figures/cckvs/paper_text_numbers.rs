@@ -38,10 +38,12 @@ pub(in crate::figures) fn points(request: &Request<'_>) -> Vec<Row> {
     let drawn = names.iter().filter_map(|name| {
         let figure = figure(name).ok()?;
         let takes = |choice| figure.parameter(choice).is_some();
+        let stated = stated_only(name);
+        let simulates = stated.series.iter().any(|one| one.ends_with("-simulated"));
         let options = Options {
             seed: request.options.seed.filter(|_| takes(Choice::Seed)),
-            requests: request.options.requests.filter(|_| takes(Choice::Requests)),
-            ..stated_only(name)
+            requests: request.options.requests.filter(|_| simulates),
+            ..stated
         };
         figure.rows(&options, request.threads).ok()
     });

@@ -32,14 +32,18 @@
 mod address;
 mod datagram;
 mod frame;
+mod network;
 mod opcode;
+mod partition_map;
 mod replay_window;
 mod seal;
 
 pub use address::{AddressClass, HostId, MacAddress, TierAddress};
 pub use datagram::{MalformedTiered, TieredDatagram, TieredEncodeError, TieredHead};
 pub use frame::{FrameEnds, FrameIp, TierFrame, UdpEnd};
+pub use network::TierNetwork;
 pub use opcode::{TieredFlags, TieredOpcode, TieredStatus};
+pub use partition_map::PartitionMap;
 pub use replay_window::ReplayWindow;
 pub use seal::TierSecret;
 

@@ -64,5 +64,9 @@ pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
 pub const VALUE_BYTES_MAX: usize =
     DATAGRAM_BYTES_MAX - HEADER_BYTES - curtail_types::Key::BYTES_MAX;
 
+/// For how long a client repeats a write that is not answered, in nanoseconds; back ends remember
+/// what they answered for longer.
+pub const WRITE_RETRY_NS: u64 = 2_000_000_000;
+
 const _: () = assert!(HEADER_BYTES.is_multiple_of(8));
 const _: () = assert!(VALUE_BYTES_MAX >= 1024);

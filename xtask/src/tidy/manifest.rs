@@ -27,6 +27,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("membership", &["consistency"]),
     ("links", &["runtime", "codec", "membership"]),
     ("routing", &["runtime", "codec"]),
+    (
+        "tier",
+        &[
+            "runtime",
+            "codec",
+            "consistency",
+            "hotkeys",
+            "routing",
+            "storage",
+        ],
+    ),
     ("checker", &["consistency"]),
     (
         "server",
@@ -73,6 +84,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "membership",
             "runtime",
             "storage",
+            "tier",
             "workload",
         ],
     ),

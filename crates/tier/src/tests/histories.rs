@@ -1,0 +1,257 @@
+//! What clients saw, judged: every key is linearizable, whatever the network loses and whichever
+//! node restarts; and the judge finds errors that are planted.
+
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use curtail_client::tier::TierClientError;
+use curtail_consistency::tiered::TierMutant;
+use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
+use curtail_workload::Random;
+
+use super::{LoopbackOptions, LoopbackTier, Roughness};
+
+const ROUGH: Roughness = Roughness {
+    lost: 20,
+    doubled: 20,
+    delayed: 100,
+    delay_ms_max: 30,
+};
+
+/// What a run brought.
+struct Run {
+    verdict: Verdict,
+    entries: usize,
+    from_cache: u64,
+    unanswered: usize,
+}
+
+/// Clients read and write a few keys for a while, while `meanwhile` does what it does.
+fn record(
+    tier: &mut LoopbackTier,
+    run_for: Duration,
+    meanwhile: impl FnOnce(&mut LoopbackTier, &dyn Fn() -> Duration),
+) -> Run {
+    let history = Mutex::new(Vec::<Entry>::new());
+    let (ends, values) = (AtomicBool::new(false), AtomicU64::new(1));
+    let from_cache = AtomicU64::new(0);
+    let began = Instant::now();
+    let clients: Vec<_> = (0..CLIENTS).map(|number| tier.client(number)).collect();
+    thread::scope(|scope| {
+        for (number, mut client) in clients.into_iter().enumerate() {
+            let (history, ends, values, from_cache) = (&history, &ends, &values, &from_cache);
+            scope.spawn(move || {
+                let mut random = Random::new(number as u64 + 1);
+                let mut name = number as u32;
+                let mut own = Vec::new();
+                let at = || curtail_types::Instant {
+                    ns: began.elapsed().as_nanos() as u64,
+                };
+                while !ends.load(Relaxed) {
+                    let key = random.below(KEYS);
+                    let bytes = format!("key {key}");
+                    let invoked = at();
+                    let (action, outcome) = match random.below(1000) {
+                        0..=149 => {
+                            let value = values.fetch_add(1, Relaxed);
+                            let put = client.put(bytes.as_bytes(), &value.to_le_bytes(), 0, None);
+                            (Action::Write(value), put.map(|_| Outcome::Done))
+                        }
+                        // A deletion takes the key out of the cache, for a period at least.
+                        150 => {
+                            let deleted = client.delete(bytes.as_bytes());
+                            let outcome = |found| {
+                                if found {
+                                    Outcome::Done
+                                } else {
+                                    Outcome::Missing
+                                }
+                            };
+                            (Action::Delete, deleted.map(outcome))
+                        }
+                        _ => (
+                            Action::Read,
+                            client.get(bytes.as_bytes()).map(|found| {
+                                let Some(found) = found else {
+                                    return Outcome::Missing;
+                                };
+                                from_cache.fetch_add(u64::from(found.is_from_cache), Relaxed);
+                                Outcome::Value(u64::from_le_bytes(
+                                    found.value[..].try_into().unwrap(),
+                                ))
+                            }),
+                        ),
+                    };
+                    let returned = match outcome {
+                        Ok(outcome) => Some((at(), outcome)),
+                        Err(TierClientError::Unanswered | TierClientError::Busy) => None,
+                        Err(other) => panic!("{other}"),
+                    };
+                    own.push(Entry {
+                        client: name,
+                        key,
+                        invoked,
+                        action,
+                        returned,
+                    });
+                    if returned.is_none() {
+                        // It may still be under way: another client goes on.
+                        name += CLIENTS;
+                    }
+                }
+                history.lock().unwrap().extend(own);
+            });
+        }
+        meanwhile(tier, &|| began.elapsed());
+        thread::sleep(run_for.saturating_sub(began.elapsed()));
+        ends.store(true, Relaxed);
+    });
+    let history = history.into_inner().unwrap();
+    // A read without an answer says nothing.
+    let (mut kept, mut unanswered) = (History::new(), 0);
+    let entries = history.len();
+    for entry in history {
+        let is_open = entry.returned.is_none();
+        unanswered += usize::from(is_open);
+        if !is_open || entry.action != Action::Read {
+            kept.push(entry);
+        }
+    }
+    Run {
+        verdict: check_linearizable(&kept, STEPS_MAX),
+        entries,
+        from_cache: from_cache.into_inner(),
+        unanswered,
+    }
+}
+
+#[track_caller]
+fn assert_consistent(run: &Run) {
+    assert_eq!(run.verdict, Verdict::Consistent);
+    assert!(run.entries > 500, "{} entries", run.entries);
+    assert!(
+        run.from_cache * 10 > run.entries as u64,
+        "{} of {}",
+        run.from_cache,
+        run.entries
+    );
+    assert!(
+        run.unanswered * 50 < run.entries + 500,
+        "{} unanswered",
+        run.unanswered
+    );
+}
+
+fn hot_options() -> LoopbackOptions {
+    LoopbackOptions {
+        capacity: 3,
+        period_ms: 50,
+        lease_ms: 200,
+        ..LoopbackOptions::default()
+    }
+}
+
+#[test]
+fn linearizable_on_a_smooth_network() {
+    let mut tier = LoopbackTier::start(hot_options());
+    let run = record(&mut tier, Duration::from_secs(3), |_, _| {});
+    assert_consistent(&run);
+}
+
+#[test]
+fn linearizable_when_datagrams_are_lost_doubled_and_late() {
+    let mut tier = LoopbackTier::start(LoopbackOptions {
+        roughness: Some(ROUGH),
+        ..hot_options()
+    });
+    let run = record(&mut tier, Duration::from_secs(6), |_, _| {});
+    assert_consistent(&run);
+    assert!(tier.cache_status().get("updates") > 20);
+}
+
+/// The cache node ends and begins again, again and again.
+#[test]
+fn linearizable_while_the_cache_restarts() {
+    let mut tier = LoopbackTier::start(LoopbackOptions {
+        roughness: Some(ROUGH),
+        ..hot_options()
+    });
+    let run = record(&mut tier, Duration::from_secs(8), |tier, elapsed| {
+        while elapsed() < Duration::from_secs(7) {
+            thread::sleep(Duration::from_millis(900));
+            tier.stop_cache();
+            thread::sleep(Duration::from_millis(100));
+            tier.start_cache();
+        }
+    });
+    assert_consistent(&run);
+}
+
+/// Back ends on disk end and begin again; the switch does once.
+#[test]
+fn linearizable_while_back_ends_restart() {
+    let mut tier = LoopbackTier::start(LoopbackOptions {
+        roughness: Some(ROUGH),
+        is_on_disk: true,
+        ..hot_options()
+    });
+    let run = record(&mut tier, Duration::from_secs(10), |tier, elapsed| {
+        let mut id = 0;
+        while elapsed() < Duration::from_secs(9) {
+            thread::sleep(Duration::from_millis(1000));
+            tier.stop_back_end(id);
+            tier.start_back_end(id);
+            id = 1 - id;
+            if id == 0 {
+                tier.stop_switch();
+                tier.start_switch();
+            }
+        }
+    });
+    assert_consistent(&run);
+}
+
+/// Goal: the judge and these runs find errors. Method: plant one in both hosts' machines; some run
+/// of a few must be refused.
+fn is_caught(mutant: TierMutant, restarts: bool) -> bool {
+    (0..6).any(|_| {
+        let mut tier = LoopbackTier::start(LoopbackOptions {
+            roughness: Some(ROUGH),
+            mutant: Some(mutant),
+            ..hot_options()
+        });
+        let run = record(&mut tier, Duration::from_secs(4), |tier, elapsed| {
+            while restarts && elapsed() < Duration::from_secs(3) {
+                thread::sleep(Duration::from_millis(300));
+                tier.stop_cache();
+                tier.start_cache();
+            }
+        });
+        matches!(run.verdict, Verdict::Violation(_))
+    })
+}
+
+#[test]
+fn a_write_answered_before_the_caches_acknowledgement_is_caught() {
+    assert!(is_caught(TierMutant::AnswersAtOnce, false));
+}
+
+#[test]
+fn reads_that_do_not_wait_for_an_update_are_caught() {
+    assert!(is_caught(TierMutant::NoReadQueue, false));
+}
+
+#[test]
+fn an_older_update_that_replaces_a_later_copy_is_caught() {
+    assert!(is_caught(TierMutant::OrderIgnored, false));
+}
+
+const CLIENTS: u32 = 4;
+const KEYS: u64 = 3;
+const STEPS_MAX: u64 = 20_000_000;

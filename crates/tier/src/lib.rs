@@ -37,6 +37,8 @@ mod switch;
 mod tests;
 mod tier_file;
 
+pub use curtail_consistency::tiered::RuleBudget;
+
 pub use back_end::{BackEndNode, BackEndOptions};
 pub use back_end_store::{StoreOptions, StorePlace};
 pub use cache::{CacheNode, CacheOptions};

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_client::tier::TierClientError;
+use curtail_client::tier::{TierClientError, TierSession, TierValue};
 use curtail_consistency::tiered::TierMutant;
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_workload::Random;
@@ -32,87 +32,110 @@ struct Run {
     unanswered: usize,
 }
 
+/// What the clients of a run share.
+struct Shared {
+    history: Mutex<Vec<Entry>>,
+    ends: AtomicBool,
+    values: AtomicU64,
+    from_cache: AtomicU64,
+    began: Instant,
+}
+
 /// Clients read and write a few keys for a while, while `meanwhile` does what it does.
 fn record(
     tier: &mut LoopbackTier,
     run_for: Duration,
     meanwhile: impl FnOnce(&mut LoopbackTier, &dyn Fn() -> Duration),
 ) -> Run {
-    let history = Mutex::new(Vec::<Entry>::new());
-    let (ends, values) = (AtomicBool::new(false), AtomicU64::new(1));
-    let from_cache = AtomicU64::new(0);
-    let began = Instant::now();
+    let shared = Shared {
+        history: Mutex::default(),
+        ends: AtomicBool::new(false),
+        values: AtomicU64::new(1),
+        from_cache: AtomicU64::new(0),
+        began: Instant::now(),
+    };
     let clients: Vec<_> = (0..CLIENTS).map(|number| tier.client(number)).collect();
     thread::scope(|scope| {
-        for (number, mut client) in clients.into_iter().enumerate() {
-            let (history, ends, values, from_cache) = (&history, &ends, &values, &from_cache);
-            scope.spawn(move || {
-                let mut random = Random::new(number as u64 + 1);
-                let mut name = number as u32;
-                let mut own = Vec::new();
-                let at = || curtail_types::Instant {
-                    ns: began.elapsed().as_nanos() as u64,
-                };
-                while !ends.load(Relaxed) {
-                    let key = random.below(KEYS);
-                    let bytes = format!("key {key}");
-                    let invoked = at();
-                    let (action, outcome) = match random.below(1000) {
-                        0..=149 => {
-                            let value = values.fetch_add(1, Relaxed);
-                            let put = client.put(bytes.as_bytes(), &value.to_le_bytes(), 0, None);
-                            (Action::Write(value), put.map(|_| Outcome::Done))
-                        }
-                        // A deletion takes the key out of the cache, for a period at least.
-                        150 => {
-                            let deleted = client.delete(bytes.as_bytes());
-                            let outcome = |found| {
-                                if found {
-                                    Outcome::Done
-                                } else {
-                                    Outcome::Missing
-                                }
-                            };
-                            (Action::Delete, deleted.map(outcome))
-                        }
-                        _ => (
-                            Action::Read,
-                            client.get(bytes.as_bytes()).map(|found| {
-                                let Some(found) = found else {
-                                    return Outcome::Missing;
-                                };
-                                from_cache.fetch_add(u64::from(found.is_from_cache), Relaxed);
-                                Outcome::Value(u64::from_le_bytes(
-                                    found.value[..].try_into().unwrap(),
-                                ))
-                            }),
-                        ),
-                    };
-                    let returned = match outcome {
-                        Ok(outcome) => Some((at(), outcome)),
-                        Err(TierClientError::Unanswered | TierClientError::Busy) => None,
-                        Err(other) => panic!("{other}"),
-                    };
-                    own.push(Entry {
-                        client: name,
-                        key,
-                        invoked,
-                        action,
-                        returned,
-                    });
-                    if returned.is_none() {
-                        // It may still be under way: another client goes on.
-                        name += CLIENTS;
-                    }
-                }
-                history.lock().unwrap().extend(own);
-            });
+        for (number, client) in clients.into_iter().enumerate() {
+            let shared = &shared;
+            scope.spawn(move || run_client(number as u32, client, shared));
         }
-        meanwhile(tier, &|| began.elapsed());
-        thread::sleep(run_for.saturating_sub(began.elapsed()));
-        ends.store(true, Relaxed);
+        meanwhile(tier, &|| shared.began.elapsed());
+        thread::sleep(run_for.saturating_sub(shared.began.elapsed()));
+        shared.ends.store(true, Relaxed);
     });
-    let history = history.into_inner().unwrap();
+    judge(
+        shared.history.into_inner().unwrap(),
+        shared.from_cache.into_inner(),
+    )
+}
+
+fn run_client(number: u32, mut client: TierSession, shared: &Shared) {
+    let mut random = Random::new(u64::from(number) + 1);
+    let (mut name, mut own) = (number, Vec::new());
+    let at = || curtail_types::Instant {
+        ns: shared.began.elapsed().as_nanos() as u64,
+    };
+    while !shared.ends.load(Relaxed) {
+        let key = random.below(KEYS);
+        let invoked = at();
+        let (action, outcome) = ask(&mut client, key, &mut random, shared);
+        let returned = match outcome {
+            Ok(outcome) => Some((at(), outcome)),
+            Err(TierClientError::Unanswered | TierClientError::Busy) => None,
+            Err(other) => panic!("{other}"),
+        };
+        own.push(Entry {
+            client: name,
+            key,
+            invoked,
+            action,
+            returned,
+        });
+        if returned.is_none() {
+            // It may still be under way: another client goes on.
+            name += CLIENTS;
+        }
+    }
+    shared.history.lock().unwrap().extend(own);
+}
+
+fn ask(
+    client: &mut TierSession,
+    key: u64,
+    random: &mut Random,
+    shared: &Shared,
+) -> (Action, Result<Outcome, TierClientError>) {
+    let name = format!("key {key}");
+    match random.below(1000) {
+        0..=149 => {
+            let value = shared.values.fetch_add(1, Relaxed);
+            let put = client.put(name.as_bytes(), &value.to_le_bytes(), 0, None);
+            (Action::Write(value), put.map(|_| Outcome::Done))
+        }
+        // A deletion takes the key out of the cache, for a period at least.
+        150 => {
+            let deleted = client.delete(name.as_bytes());
+            let outcome = |found| match found {
+                true => Outcome::Done,
+                false => Outcome::Missing,
+            };
+            (Action::Delete, deleted.map(outcome))
+        }
+        _ => {
+            let read = client.get(name.as_bytes());
+            let outcome = |found: TierValue| {
+                let from_cache = u64::from(found.is_from_cache);
+                shared.from_cache.fetch_add(from_cache, Relaxed);
+                Outcome::Value(u64::from_le_bytes(found.value[..].try_into().unwrap()))
+            };
+            let read = read.map(|found| found.map_or(Outcome::Missing, outcome));
+            (Action::Read, read)
+        }
+    }
+}
+
+fn judge(history: Vec<Entry>, from_cache: u64) -> Run {
     // A read without an answer says nothing.
     let (mut kept, mut unanswered) = (History::new(), 0);
     let entries = history.len();
@@ -126,7 +149,7 @@ fn record(
     Run {
         verdict: check_linearizable(&kept, STEPS_MAX),
         entries,
-        from_cache: from_cache.into_inner(),
+        from_cache,
         unanswered,
     }
 }

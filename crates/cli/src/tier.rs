@@ -1,6 +1,7 @@
 //! `curtail tier`: the nodes of a cache tier, one a process, and what is asked of a tier
 //! (`docs/guide/tier.md`).
 
+mod load;
 mod status;
 
 use std::{
@@ -52,6 +53,13 @@ enum TierCommand {
         /// Print the counters of all nodes as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Load a tier with as many requests as it serves, and show which nodes served them
+    Load {
+        #[command(flatten)]
+        at: TierPlace,
+        #[command(flatten)]
+        options: load::LoadOptions,
     },
     /// Read an item, and say which kind of node answered
     Get {
@@ -171,6 +179,10 @@ pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
         TierCommand::Switch(flags) => run_switch(flags),
         TierCommand::Status { at, json } => {
             show_status(&at.file, *json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TierCommand::Load { at, options } => {
+            load::run(&at.load()?, options)?;
             Ok(ExitCode::SUCCESS)
         }
         TierCommand::Get { key, at } => get(key, at),

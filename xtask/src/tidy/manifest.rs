@@ -81,6 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "server",
             "client",
+            "codec",
             "membership",
             "runtime",
             "storage",

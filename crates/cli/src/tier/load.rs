@@ -196,7 +196,7 @@ impl<'a> TierLoad<'a> {
     }
 
     fn send(&mut self) {
-        let key = self.scramble.place(self.ranks.rank(&mut self.random));
+        let key = self.scramble.key(self.ranks.rank(&mut self.random));
         let name = name_of(key);
         let Ok(key) = Key::new(name.as_bytes()) else {
             return;

@@ -36,8 +36,8 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members with their slices, the counters of each node, and what is moving; or
-    /// the nodes of a trial tier with their load
+    /// Show a cluster's members with their slices, the counters of each node, and what is moving,
+    /// or the nodes of a trial tier with their load
     Status {
         #[command(flatten)]
         target: Target,

@@ -1,6 +1,6 @@
 //! A client of a cache tier (SwitchKV: Li, dissertation, 2016, section 2.2.1): it addresses every
-//! request by its key, and the network brings it to the cache node that has the key, or to the key's
-//! back end.
+//! request by its key, and the network brings it to the cache node that has the key, or to the
+//! key's back end.
 //!
 //! [`TierRequests`] makes datagrams and reads replies; [`TierSession`] is a blocking client above
 //! it: it sends again what is not answered, a `get` then past the cache node (SW-14).

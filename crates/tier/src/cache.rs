@@ -1,5 +1,5 @@
 //! A cache node: copies of the hottest keys, the machine that says whether they may be shown, and
-//! the choice of keys and rules (SW-19 to SW-34, SW-53 to SW-64).
+//! the choice of keys and rules (SW-19 to SW-32, SW-53 to SW-62).
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 

@@ -12,7 +12,7 @@
 //!
 //! Decisions are made by the machines of `consistency::tiered`, which the checker and the simulator
 //! step too; here are their hosts: sockets, stores, clocks. A node is one thread that owns its
-//! machine, its items and its socket (SW-4); `curtail tier` runs one, tests run many.
+//! machine, its items and its socket; `curtail tier` runs one, tests run many.
 //!
 //! Invariants: what is queued, parked or remembered has a bound; a datagram that is malformed, that
 //! was seen before or that is not for this node is counted and changes nothing; a reply leaves only
@@ -21,10 +21,12 @@
 
 mod answered_writes;
 mod back_end;
+mod back_end_desk;
 mod back_end_requests;
 mod back_end_store;
 mod cache;
 mod cache_copies;
+mod hot_key_reports;
 mod incarnation;
 mod load_value;
 mod node_loop;

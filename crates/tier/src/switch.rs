@@ -1,8 +1,8 @@
 //! The switch's process: it owns the table of rules, and takes the changes of cache nodes (SW-18).
 //!
 //! It deletes all rules of a cache node that is silent, or begins again (SW-40): requests then go
-//! to back ends. Each time that a cache's rules were lost its *life* rises, which tells the cache to
-//! install them again. What an earlier controller left in the switch is deleted at the start.
+//! to back ends. Each time that a cache's rules were lost its *life* rises, which tells the cache
+//! to install them again. What an earlier controller left in the switch is deleted at the start.
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 

@@ -11,11 +11,11 @@ use std::{
 use curtail_client::tier::{TierSession, TierTarget};
 use curtail_consistency::tiered::{BackEndId, CacheId, RuleBudget, TierMutant};
 
+use self::rough_network::{RoughLink, Roughness};
 use crate::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeStatus, NodeThread, StoreOptions,
     StorePlace, SwitchNode, SwitchOptions, TierFile, ask_status,
 };
-use rough_network::{RoughLink, Roughness};
 
 /// The nodes of a tier.
 pub(crate) struct LoopbackTier {

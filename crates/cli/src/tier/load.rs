@@ -277,7 +277,8 @@ impl<'a> TierLoad<'a> {
         let _ = writeln!(
             text,
             "{:.0} requests a second, {:.1} % of them from the cache; {:.2} % refused or lost\n\
-             the most loaded back end has {:.2} of the mean\n\n| back end | requests/s |\n|---|---|",
+             the most loaded back end has {:.2} of the mean\n\n\
+             | back end | requests/s |\n|---|---|",
             total / seconds,
             100.0 * counts.from_cache as f64 / total.max(1.0),
             100.0 * counts.lost as f64 / counts.sent.max(1) as f64,

@@ -43,8 +43,8 @@ pub struct TieredHead {
     pub epoch: u32,
     /// Which of the sender's messages it is; a reply has its request's.
     pub sequence: u64,
-    /// The version of the item; in a lease the cache's session; of rules that were taken, which life
-    /// of the cache's rules it is: it changes when the switch has lost them.
+    /// The version of the item; in a lease the cache's session; of rules that were taken, which
+    /// life of the cache's rules it is: it changes when the switch has lost them.
     pub version: Cas,
     /// The session of a cache node with a back end.
     pub generation: u64,

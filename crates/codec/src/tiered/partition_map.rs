@@ -1,4 +1,4 @@
-//! Which back end a key belongs to (SW-2), the same at clients and nodes.
+//! Which back end a key belongs to, the same at clients and nodes.
 //!
 //! Jump consistent hashing (Lamping and Veach, 2014) on the key's route hash, in integers: of n + 1
 //! back ends, one key in n + 1 moves to the new one and no other key moves.

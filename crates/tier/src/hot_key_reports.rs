@@ -1,5 +1,5 @@
-//! What a back end counts of its keys, and tells its cache node: the hottest once a period, and keys
-//! that burst at once (SW-45 to SW-59).
+//! What a back end counts of its keys, and tells its cache node: the hottest once a period, and
+//! keys that burst at once (SW-45 to SW-59).
 
 use curtail_codec::tiered::TieredOpcode;
 use curtail_consistency::tiered::LoadGate;

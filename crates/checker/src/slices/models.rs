@@ -288,6 +288,18 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("copies-hand-over", 2, 2)
     },
     SliceSetup {
+        operations: &[(Set, 0), (Delete, 0)],
+        asked: 2,
+        wants: &[exit(1)],
+        suspects: false,
+        faults: SliceFaults {
+            duplicates: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED,
+        ..model("copies-next-view", 2, 2)
+    },
+    SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
         suspects: false,
         faults: SliceFaults { losses: 1, ..HEATS },

@@ -8,7 +8,9 @@
 //!
 //! One rule makes failures simple: nothing that only copies have is ever shown. A copy is valid in
 //! one view; a new view drops all, and the primary has every value that any of them showed. It
-//! serves a key of which it had a copy when all members have entered the view.
+//! serves a slice of which members may still have copies when all of them have entered the view.
+//! Writes that are under way then go on, if the slice keeps its primary: it knows which of them it
+//! has taken.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -22,6 +24,7 @@ use super::{
     machine::Context,
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
+use crate::slice_view::SliceId;
 
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -34,8 +37,10 @@ pub(super) struct HotKeys {
     owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
     rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
-    /// Keys of this primary that members may still show as of an earlier view.
-    guarded: BTreeSet<RouteHash>,
+    /// Slices of this primary of which members may still show keys as of an earlier view.
+    guarded: BTreeSet<SliceId>,
+    /// Of keys of this primary that were hot in an earlier view: the last write that it took.
+    settled: BTreeMap<RouteHash, Cas>,
     /// Members that have not entered the view.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
@@ -98,6 +103,10 @@ struct PrimaryRound {
 struct WriterRound {
     request: ReplicaRequest,
     since: Instant,
+    /// The view in which it was begun, and the primary that takes it or does not.
+    view: ViewNumber,
+    primary: NodeId,
+    /// Who has not acknowledged it.
     missing: NodeSet,
 }
 
@@ -121,6 +130,7 @@ impl HotKeys {
             owned: BTreeMap::new(),
             rounds: BTreeMap::new(),
             guarded: BTreeSet::new(),
+            settled: BTreeMap::new(),
             missing: NodeSet::NONE,
             waiting: VecDeque::new(),
             floor: Cas(0),
@@ -154,17 +164,17 @@ impl HotKeys {
 
     // ---- requests ----
 
-    /// What becomes of a request; `is_primary` if this node is its key's.
+    /// What becomes of a request of a slice that has this primary.
     pub(super) fn request(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         (request, since): (&ReplicaRequest, Instant),
-        is_primary: bool,
+        (slice, primary): (SliceId, NodeId),
     ) -> HotWay {
         let key = request.key;
-        if is_primary {
-            let waits = self.guarded.contains(&key) || self.holds_back(cx, key, request.access);
+        if primary == cx.config.me {
+            let waits = self.guards(slice) || self.holds_back(cx, key, request.access);
             return match (waits, self.owned.get(&key)) {
                 (true, _) => self.wait(cx, host, *request, since),
                 (false, Some(owned)) => HotWay::Round(owned.last),
@@ -193,6 +203,8 @@ impl HotKeys {
                 let round = WriterRound {
                     request: *request,
                     since,
+                    view: self.view,
+                    primary,
                     missing,
                 };
                 self.rounds.insert((key, version), round);
@@ -269,7 +281,6 @@ impl HotKeys {
     /// A message about a copy for which it does not matter who is the primary.
     pub(super) fn receive(
         &mut self,
-        cx: &Context,
         host: &mut impl ReplicaHost,
         from: NodeId,
         message: &CopyMessage,
@@ -301,7 +312,6 @@ impl HotKeys {
                     host.send(NodeSet::only(from), &message);
                 }
             }
-            CopyKind::Ack => self.note_ack(cx, host, from, (key, version)),
             CopyKind::Drop => {
                 self.floor = self.floor.max(version);
                 if self
@@ -318,7 +328,7 @@ impl HotKeys {
                 );
                 self.answer_shown(host);
             }
-            CopyKind::Reject | CopyKind::Dropped => {}
+            CopyKind::Ack | CopyKind::Reject | CopyKind::Dropped => {}
         }
     }
 
@@ -363,7 +373,7 @@ impl HotKeys {
     }
 
     /// A member has a write of this node.
-    fn note_ack(
+    pub(super) fn note_ack(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
@@ -375,22 +385,33 @@ impl HotKeys {
         };
         round.missing = round.missing.without(from);
         if round.missing.is_empty() {
-            let ticket = round.request.ticket;
-            self.rounds.remove(&of);
-            self.validate(host, of.0, of.1);
-            host.send(
-                self.others(cx),
-                &self.message(of.0, of.1, CopyKind::Validate),
-            );
-            host.respond(ticket);
+            self.end_round(cx, host, of);
         }
+    }
+
+    /// Everybody has a write of this node. If it was begun in an earlier view, no copy waits for it.
+    fn end_round(&mut self, cx: &Context, host: &mut impl ReplicaHost, of: (RouteHash, Cas)) {
+        let Some(round) = self.rounds.remove(&of) else {
+            return;
+        };
+        if round.view == self.view {
+            self.validate(host, of.0, of.1);
+            let message = self.message(of.0, of.1, CopyKind::Validate);
+            host.send(self.others(cx), &message);
+        }
+        host.respond(round.request.ticket);
     }
 
     /// The primary does not take a write of this node: it is to be sent there as a request.
     pub(super) fn take_rejected(
         &mut self,
+        from: NodeId,
         of: (RouteHash, Cas),
     ) -> Option<(ReplicaRequest, Instant)> {
+        // One that has acknowledged it has taken it: this may be about a copy of the message.
+        self.rounds
+            .get(&of)
+            .filter(|round| round.missing.contains(from))?;
         let round = self.rounds.remove(&of)?;
         Some((round.request, round.since))
     }
@@ -398,8 +419,8 @@ impl HotKeys {
     // ---- keys of this primary ----
 
     /// A key shall be hot: every member gets a copy.
-    pub(super) fn heat(&mut self, key: RouteHash) -> bool {
-        let is_new = !self.owned.contains_key(&key) && !self.guarded.contains(&key);
+    pub(super) fn heat(&mut self, key: RouteHash, slice: SliceId) -> bool {
+        let is_new = !self.owned.contains_key(&key) && !self.guards(slice);
         if is_new {
             let stage = OwnedStage::Installing;
             self.owned.insert(
@@ -590,9 +611,19 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
-    /// Keys of this primary that members may still show as of an earlier view.
-    pub(super) fn guarded_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
-        self.guarded.iter().copied()
+    /// Whether members may still show keys of a slice of this primary as of an earlier view.
+    pub(super) fn guards(&self, slice: SliceId) -> bool {
+        self.guarded.contains(&slice)
+    }
+
+    /// Keys of which this node has a copy.
+    pub(super) fn copied_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
+        self.copies.keys().copied()
+    }
+
+    /// The last write of a key that this primary took in an earlier view.
+    pub(super) fn settled(&self, key: RouteHash) -> Cas {
+        self.settled.get(&key).copied().unwrap_or_default()
     }
 
     /// The change that a round waits for.
@@ -630,53 +661,111 @@ impl HotKeys {
 
     // ---- views and time ----
 
-    /// Another view: there are no copies any more. What is under way has no known end.
+    /// Another view: there are no copies any more. Members may still show keys of slices that are
+    /// `guarded`. A write that is under way goes on if its slice `keeps` its primary, else it has
+    /// no known end. Returns the writes of this primary that go on: their keys, changes and
+    /// requests.
     pub(super) fn enter_view(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
-        is_primary: impl Fn(RouteHash) -> bool,
-    ) {
-        for (_, round) in core::mem::take(&mut self.rounds) {
-            host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
-        }
-        for (_, owned) in core::mem::take(&mut self.owned) {
-            if let Some(ticket) = owned.round.and_then(|round| round.ticket) {
-                host.refuse(ticket, ReplicaRefusal::Unknown);
+        guarded: BTreeSet<SliceId>,
+        keeps: impl Fn(RouteHash) -> bool,
+    ) -> Vec<(RouteHash, Cas, u64, Ticket)> {
+        let lost = self.members.difference(lasting);
+        self.settled.retain(|&key, _| keeps(key));
+        self.rounds.retain(|&(key, _), round| {
+            let goes_on = keeps(key);
+            if !goes_on {
+                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
+            }
+            round.missing = round.missing.intersection(lasting);
+            goes_on
+        });
+        let mut go_on = Vec::new();
+        for (key, owned) in core::mem::take(&mut self.owned) {
+            if keeps(key) {
+                let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+                let settled = self.settled.entry(key).or_default();
+                *settled = last.max(*settled);
+            }
+            let Some((round, ticket)) = owned.round.and_then(|one| one.ticket.map(|of| (one, of)))
+            else {
+                continue;
+            };
+            match keeps(key) {
+                true => go_on.push((key, round.version, round.seq, ticket)),
+                false => host.refuse(ticket, ReplicaRefusal::Unknown),
             }
         }
-        let keeps = cx.has(ReplicaMutant::CopiesKept);
+        let keeps_copies = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
-        for &key in self.copies.keys().filter(|_| !keeps) {
+        for &key in self.copies.keys().filter(|_| !keeps_copies) {
             host.show(key, Cas(0), CopyState::Absent, false);
         }
-        self.guarded.extend(self.copies.keys());
-        self.guarded
-            .retain(|&key| is_primary(key) && !cx.has(ReplicaMutant::Unguarded));
-        if !keeps {
+        if !keeps_copies {
             self.copies.clear();
         }
+        self.guarded = guarded;
         (self.view, self.members) = (view, members);
         self.missing = lasting.without(cx.config.me);
-        if had_copies {
+        if had_copies || !lost.is_empty() {
             host.send(self.others(cx), &ReplicaMessage::Entered(view));
         }
-        if !self.guarded.is_empty() {
-            host.send(self.missing, &ReplicaMessage::EnteredWanted(view));
-        }
+        self.ask_entered(host);
         self.answer_shown(host);
         if self.missing.is_empty() {
             self.guarded.clear();
         }
+        self.end_rounds(cx, host);
+        go_on
     }
 
-    /// A member has entered the view; whether no key is guarded for it any more.
-    pub(super) fn note_entered(&mut self, from: NodeId, view: ViewNumber) -> bool {
-        if view == self.view {
-            self.missing = self.missing.without(from);
+    /// Asks whether members have entered the view, if anything waits for that.
+    fn ask_entered(&self, host: &mut impl ReplicaHost) {
+        let late = self.rounds.values().filter(|one| one.view < self.view);
+        let of_rounds = late.fold(NodeSet::NONE, |all, round| {
+            all.union(round.missing.without(round.primary))
+        });
+        let of_guard = match self.guarded.is_empty() {
+            true => NodeSet::NONE,
+            false => self.missing,
+        };
+        let asked = of_rounds.union(of_guard);
+        if !asked.is_empty() {
+            host.send(asked, &ReplicaMessage::EnteredWanted(self.view));
         }
+    }
+
+    /// Ends the rounds for which nobody is missing any more.
+    fn end_rounds(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        let done = |(&of, round): (&_, &WriterRound)| round.missing.is_empty().then_some(of);
+        while let Some(of) = self.rounds.iter().find_map(done) {
+            self.end_round(cx, host, of);
+        }
+    }
+
+    /// A member has entered the view, and shows nothing of an earlier one; whether no slice is
+    /// guarded for it any more.
+    pub(super) fn note_entered(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        view: ViewNumber,
+    ) -> bool {
+        if view != self.view {
+            return false;
+        }
+        for round in self.rounds.values_mut() {
+            if round.view < view && from != round.primary {
+                round.missing = round.missing.without(from);
+            }
+        }
+        self.end_rounds(cx, host);
+        self.missing = self.missing.without(from);
         let ends = self.missing.is_empty() && !self.guarded.is_empty();
         if ends {
             self.guarded.clear();
@@ -690,13 +779,30 @@ impl HotKeys {
 
     /// Sends again what has no answer, and refuses what has waited for too long.
     pub(super) fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        if !self.guarded.is_empty() {
-            host.send(self.missing, &ReplicaMessage::EnteredWanted(self.view));
-        }
-        for (&(key, version), round) in &self.rounds {
-            let message = self.message(key, version, CopyKind::Invalidate);
-            host.send_write(round.missing, &message, round.request.ticket);
-        }
+        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
+        self.ask_entered(host);
+        let now = self.view;
+        self.rounds.retain(|&(key, version), round| {
+            let is_late = round.view < now;
+            if is_late && is_over(round.since) {
+                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
+                return false;
+            }
+            let to = match is_late {
+                true => round.missing.intersection(NodeSet::only(round.primary)),
+                false => round.missing,
+            };
+            let message = ReplicaMessage::Copy(CopyMessage {
+                view: round.view,
+                key,
+                version,
+                kind: CopyKind::Invalidate,
+            });
+            if !to.is_empty() {
+                host.send_write(to, &message, round.request.ticket);
+            }
+            true
+        });
         let others = self.others(cx);
         let view = self.view;
         for (&key, owned) in &mut self.owned {
@@ -723,7 +829,6 @@ impl HotKeys {
                 host.send(writer.intersection(others), &message);
             }
         }
-        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
         self.waiting.retain(|(request, since)| {
             if is_over(*since) {
                 host.refuse(request.ticket, ReplicaRefusal::Late);

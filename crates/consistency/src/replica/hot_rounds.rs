@@ -1,24 +1,33 @@
 //! What a machine does about hot keys: it takes rounds further, as changes are committed and
 //! messages arrive, and runs what waited for them.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeSet, vec::Vec};
 
-use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaHost, ReplicaMutant,
+    ReplicaHost, ReplicaMutant, ReplicaRefusal, Ticket,
     machine::{Context, Replica, Role, primary_of},
-    message::{CopyKind, CopyMessage},
+    message::{CopyKind, CopyMessage, ReplicaMessage},
 };
-use crate::slice_view::SliceId;
+use crate::slice_view::{SliceId, SliceView};
 
-/// A write of another node that this primary took.
+/// A write that this primary took, and that is to be told when its change is committed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Taken {
-    from: NodeId,
+    asker: Asker,
     key: RouteHash,
     version: Cas,
     seq: u64,
+}
+
+/// Whom it is told.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Asker {
+    /// The node that made it, in this view.
+    Writer(NodeId, ViewNumber),
+    /// Whose request this primary ran in an earlier view.
+    Request(Ticket),
 }
 
 impl Replica {
@@ -36,8 +45,8 @@ impl Replica {
     ) {
         let slice = self.slice_of(key);
         match (self.serves(slice), is_hot) {
-            (true, true) if self.hot.heat(key) => {
-                let guards = self.guards(slice);
+            (true, true) if self.hot.heat(key, slice) => {
+                let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.note_hot(host, (true, guards));
                 }
@@ -66,10 +75,69 @@ impl Replica {
         keys.any(|key| self.slice_of(key) == slice)
     }
 
-    /// Whether members may still show a key of the slice as of an earlier view.
-    pub(super) fn guards(&self, slice: SliceId) -> bool {
-        let mut keys = self.hot.guarded_keys();
-        keys.any(|key| self.slice_of(key) == slice)
+    /// Whether writes of the slice are under way between this primary and copies, or members may
+    /// still show one of its keys as of an earlier view.
+    pub(super) fn is_unsettled(&self, slice: SliceId) -> bool {
+        let mut taken = self.taken.iter();
+        self.hot.guards(slice) || taken.any(|taken| self.slice_of(taken.key) == slice)
+    }
+
+    /// Another view: copies go, and with them what is known of writes that are under way, unless
+    /// their slice keeps its primary.
+    pub(super) fn enter_view_hot(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (last, next, lasting): (Option<&SliceView>, &SliceView, NodeSet),
+    ) {
+        let me = cx.config.me;
+        let term = |view: &SliceView, slice| view.row(slice).map(|row| row.term);
+        let keeps = |key| {
+            let slice = next.slice_of(key);
+            last.is_some_and(|last| term(last, slice) == term(next, slice))
+        };
+        let mut guarded: BTreeSet<SliceId> = self
+            .hot
+            .copied_keys()
+            .map(|key| next.slice_of(key))
+            .collect();
+        let (stage, stages) = cx.config.stage;
+        for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
+            // A former primary that is lost may have been about to drop copies, or to make some.
+            let former = last.and_then(|last| last.row(slice));
+            let is_lost = former
+                .is_some_and(|former| former.term != row.term && !lasting.contains(former.primary));
+            if is_lost || self.hot.guards(slice) {
+                guarded.insert(slice);
+            }
+        }
+        guarded.retain(|&slice| {
+            let is_primary = next.row(slice).is_some_and(|row| row.primary == me);
+            is_primary && !cx.has(ReplicaMutant::Unguarded)
+        });
+        let of = (next.number, next.members, lasting);
+        let go_on = self.hot.enter_view(cx, host, of, guarded, keeps);
+        self.taken.retain(|taken| {
+            let lasts = match taken.asker {
+                Asker::Writer(from, _) => lasting.contains(from),
+                Asker::Request(_) => true,
+            };
+            match (keeps(taken.key), taken.asker) {
+                (true, _) => return lasts,
+                (false, Asker::Request(ticket)) => host.refuse(ticket, ReplicaRefusal::Unknown),
+                (false, Asker::Writer(..)) => {}
+            }
+            false
+        });
+        for (key, version, seq, ticket) in go_on {
+            let asker = Asker::Request(ticket);
+            self.taken.push(Taken {
+                asker,
+                key,
+                version,
+                seq,
+            });
+        }
     }
 
     /// No member shows anything of an earlier view any more: requests may run beside the machine.
@@ -94,11 +162,24 @@ impl Replica {
         let hot = &mut self.hot;
         self.taken.retain(|taken| {
             let primary = primary(taken.key);
-            let is_committed = primary.is_some_and(|primary| primary.has_committed(taken.seq));
+            let is_committed = primary.is_some_and(|primary| {
+                primary.has_committed(taken.seq) && !hot.guards(primary.slice)
+            });
             let acks = is_committed || cx.has(ReplicaMutant::AcksUncommitted);
-            if acks {
-                let message = hot.message(taken.key, taken.version, CopyKind::Ack);
-                host.send(NodeSet::only(taken.from), &message);
+            match taken.asker {
+                Asker::Writer(from, view) if acks => {
+                    let kind = CopyKind::Ack;
+                    let (key, version) = (taken.key, taken.version);
+                    let message = CopyMessage {
+                        view,
+                        key,
+                        version,
+                        kind,
+                    };
+                    host.send(NodeSet::only(from), &ReplicaMessage::Copy(message));
+                }
+                Asker::Request(ticket) if acks => host.respond(ticket),
+                _ => {}
             }
             !acks
         });
@@ -134,12 +215,14 @@ impl Replica {
         let &CopyMessage {
             key, version, kind, ..
         } = message;
-        if message.view != self.hot.view() {
-            return;
-        }
         let slice = self.slice_of(key);
         let is_primary = primary_of(&mut self.slices, slice).is_some();
+        let is_late = message.view < self.hot.view();
         match kind {
+            _ if message.view > self.hot.view() => {}
+            CopyKind::Ack if !is_primary => self.hot.note_ack(cx, host, from, (key, version)),
+            CopyKind::Invalidate if is_late => self.take_late(cx, host, from, message),
+            _ if is_late && (is_primary || kind != CopyKind::Reject) => {}
             CopyKind::Invalidate if is_primary => self.take_copy(cx, host, from, (key, version)),
             CopyKind::Ack if is_primary => self.hot.note_round_ack(from, key, version),
             CopyKind::Reject if is_primary => {
@@ -147,7 +230,7 @@ impl Replica {
                 self.hot.restart(cx, host, key);
             }
             CopyKind::Reject => {
-                if let Some((request, since)) = self.hot.take_rejected((key, version)) {
+                if let Some((request, since)) = self.hot.take_rejected(from, (key, version)) {
                     self.request(cx, host, request, since);
                 }
             }
@@ -156,12 +239,12 @@ impl Replica {
                     .note_dropped(host, key, (NodeSet::only(from), version));
                 let mut hot = self.hot.owned_keys().into_iter();
                 let is_hot = hot.any(|key| self.slice_of(key) == slice);
-                let guards = self.guards(slice);
+                let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.note_hot(host, (is_hot, guards));
                 }
             }
-            _ => self.hot.receive(cx, host, from, message),
+            _ => self.hot.receive(host, from, message),
         }
     }
 
@@ -189,8 +272,9 @@ impl Replica {
             let rooms = &mut self.rooms;
             if let Some(seq) = primary.and_then(|one| one.take_copy(cx, host, rooms, of)) {
                 self.hot.note_taken(host, key, version);
+                let asker = Asker::Writer(from, self.hot.view());
                 return self.taken.push(Taken {
-                    from,
+                    asker,
                     key,
                     version,
                     seq,
@@ -200,5 +284,40 @@ impl Replica {
             kind = CopyKind::Reject;
         }
         host.send(NodeSet::only(from), &self.hot.message(key, version, kind));
+    }
+
+    /// A write of an earlier view, of which there are no copies here any more. The primary knows
+    /// whether it took the write. If it was another then, the writer learns from the view that the
+    /// write has no known end.
+    fn take_late(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        from: NodeId,
+        message: &CopyMessage,
+    ) {
+        let &CopyMessage {
+            view, key, version, ..
+        } = message;
+        let slice = self.slice_of(key);
+        let row = self.view.as_ref().and_then(|view| view.row(slice));
+        if row.is_none_or(|row| row.term > view) {
+            return;
+        }
+        let mut kind = CopyKind::Ack;
+        host.saw(version);
+        if primary_of(&mut self.slices, slice).is_some() {
+            let of = (key, version);
+            let is_awaited = self.taken.iter().any(|one| (one.key, one.version) == of);
+            let settled = self.hot.settled(key);
+            if is_awaited || version < settled {
+                return;
+            }
+            if version > settled || cx.has(ReplicaMutant::LateRejected) {
+                kind = CopyKind::Reject;
+            }
+        }
+        let answer = CopyMessage { kind, ..*message };
+        host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
     }
 }

@@ -168,14 +168,16 @@ impl Replica {
         };
         let slice = view.slice_of(request.key);
         let Some(primary) = primary_of(&mut self.slices, slice) else {
-            if self.hot.request(cx, host, (&request, since), false) == HotWay::Taken {
+            let to = view.row(slice).map(|row| row.primary);
+            let to = to.filter(|to| *to != cx.config.me);
+            if let Some(to) = to
+                && self.hot.request(cx, host, (&request, since), (slice, to)) == HotWay::Taken
+            {
                 return;
             }
             if request.is_forwarded {
                 return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
             }
-            let to = view.row(slice).map(|row| row.primary);
-            let to = to.filter(|to| *to != cx.config.me);
             return self.forwarding.send(cx, host, (request, since), to);
         };
         if !primary.queue.is_empty() && request.access != Access::Read {
@@ -198,7 +200,9 @@ impl Replica {
         host: &mut impl ReplicaHost,
         (slice, request, since): (SliceId, ReplicaRequest, Instant),
     ) -> Stay {
-        let way = self.hot.request(cx, host, (&request, since), true);
+        let way = self
+            .hot
+            .request(cx, host, (&request, since), (slice, cx.config.me));
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return Stay::Waits;
         };
@@ -264,7 +268,7 @@ impl Replica {
 
     fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
         // As with other writes: no copy may show what goes, of this view or an earlier one.
-        if self.cool_slice(cx, host, slice) || self.guards(slice) {
+        if self.cool_slice(cx, host, slice) || self.is_unsettled(slice) {
             return host.refuse(ticket, ReplicaRefusal::Busy);
         }
         let primary = primary_of(&mut self.slices, slice);
@@ -335,7 +339,8 @@ impl Replica {
         slice: SliceId,
         step: RowStep,
     ) {
-        if matches!(step, RowStep::HandOver(_)) && self.cool_slice(cx, host, slice) {
+        let hands_over = matches!(step, RowStep::HandOver(_));
+        if hands_over && (self.cool_slice(cx, host, slice) || self.is_unsettled(slice)) {
             return;
         }
         let Some(primary) = primary_of(&mut self.slices, slice) else {
@@ -401,7 +406,7 @@ impl Replica {
             }
             ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
             &ReplicaMessage::Entered(view) => {
-                if self.hot.note_entered(from, view) {
+                if self.hot.note_entered(cx, host, from, view) {
                     self.note_unguarded(host);
                 }
             }
@@ -516,16 +521,11 @@ impl Replica {
         }
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
-        let lasting = last.map_or(NodeSet::NONE, |last| next.lasting(&last));
+        let lasting = last
+            .as_ref()
+            .map_or(NodeSet::NONE, |last| next.lasting(last));
         self.rooms.enter_view(cx, host, lasting);
-        let me = cx.config.me;
-        let is_primary = |key| {
-            next.row(next.slice_of(key))
-                .is_some_and(|row| row.primary == me)
-        };
-        let of = (next.number, next.members, lasting);
-        self.hot.enter_view(cx, host, of, is_primary);
-        self.taken.clear();
+        self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             self.enter_row(cx, host, slice, (next.number, *row, lasting));
@@ -545,7 +545,7 @@ impl Replica {
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
-        let guards = self.guards(slice);
+        let guards = self.hot.guards(slice);
         let rooms = &mut self.rooms;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
@@ -595,7 +595,7 @@ impl Replica {
                 false => follower.tail().collect(),
             };
             let missing = row.in_sync.without(me);
-            let guards = self.guards(slice);
+            let guards = self.hot.guards(slice);
             let mut primary = Primary::new(slice, (view, row), missing, keys, guards);
             (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
             for node in missing {

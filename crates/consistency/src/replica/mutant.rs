@@ -42,6 +42,8 @@ listed_enum! {
         CopiesKept,
         /// A primary does not wait until members have entered the view.
         Unguarded,
+        /// A primary rejects a write of an earlier view that it has taken.
+        LateRejected,
         /// A primary goes on alone before the others have dropped their copies.
         DropUnacknowledged,
         /// A primary acknowledges a write of another node before the nodes in sync have it.

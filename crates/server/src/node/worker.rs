@@ -9,8 +9,12 @@
 //!     another node                                                 +-- stages, scans, flush
 //! ```
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
+use curtail_consistency::placement_plan::holds_nothing;
 use curtail_links::Links;
 use curtail_types::{Cas, Failure, Instant};
 
@@ -40,6 +44,7 @@ pub(crate) struct NodeWorker {
     pub(super) in_force: Option<Arc<ViewInForce>>,
     /// This node may answer in this turn.
     pub(crate) serves: bool,
+    has_handed_over: bool,
     pub(super) spare: Spare,
     pub(super) done: Vec<Completed>,
     /// What has been answered to clients of this worker in this turn.
@@ -87,6 +92,7 @@ impl NodeWorker {
             generation: 0,
             in_force: None,
             serves: false,
+            has_handed_over: false,
             spare: Spare::default(),
             done: Vec::new(),
             completed: Vec::new(),
@@ -120,9 +126,19 @@ impl NodeWorker {
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
             self.in_force = self.cluster.views.current();
+            self.has_handed_over = self.has_handed_over();
             self.tell_stages();
         }
-        self.serves = self.in_force.is_some() && self.cluster.holds_lease(now);
+        let may_serve = self.in_force.is_some() && !self.has_handed_over;
+        self.serves = may_serve && self.cluster.holds_lease(now);
+    }
+
+    /// Whether this node leaves, and other nodes have all that it had: it ends what is under way
+    /// while it is still a member, and begins nothing.
+    fn has_handed_over(&self) -> bool {
+        let is_empty =
+            |in_force: &Arc<ViewInForce>| holds_nothing(&in_force.slices, self.cluster.me);
+        self.cluster.is_leaving.load(Relaxed) && self.in_force.as_ref().is_some_and(is_empty)
     }
 
     fn tell_stages(&mut self) {

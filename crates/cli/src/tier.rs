@@ -5,8 +5,10 @@ mod load;
 mod status;
 
 use std::{
-    io::Write as _,
-    path::PathBuf,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc,
@@ -23,9 +25,10 @@ use curtail_runtime::{ControlEvent, Controls};
 use curtail_storage::Durability;
 use curtail_tier::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, RuleBudget, StoreOptions, StorePlace,
-    SwitchNode, SwitchOptions, TierFile, TierNode,
+    SwitchNode, SwitchOptions, TierFile, TierNode, XdpPort,
 };
 use curtail_types::{BackEndId, CacheId};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cluster_flags::end_with;
 
@@ -167,6 +170,13 @@ struct SwitchFlags {
     /// Maximum number of rules of keys
     #[arg(long, value_name = "NUM", default_value_t = 131_072)]
     rules: usize,
+    /// Forward in the kernel (XDP) between interfaces of this network namespace; each is named with
+    /// what is behind it, as INTERFACE=back-end0, =cache0 or =host300. Repeat it. Needs root
+    #[arg(long, value_name = "PORT")]
+    xdp_port: Vec<XdpPort>,
+    /// File of the network namespace in which the controller receives, with --xdp-port
+    #[arg(long, value_name = "FILE", requires = "xdp_port")]
+    control_namespace: Option<PathBuf>,
     #[command(flatten)]
     parent: Parent,
 }
@@ -295,7 +305,24 @@ fn run_switch(flags: &SwitchFlags) -> anyhow::Result<ExitCode> {
         capacity: flags.rules,
     };
     let file = flags.at.load()?;
-    run_node(&flags.parent, || Ok(SwitchNode::start(&file, &options)?))
+    run_node(&flags.parent, || {
+        if flags.xdp_port.is_empty() {
+            return Ok(SwitchNode::start(&file, &options)?);
+        }
+        let moves = || match &flags.control_namespace {
+            None => Ok(()),
+            Some(path) => enter_network(path),
+        };
+        let started = SwitchNode::start_xdp(&file, &options, &flags.xdp_port, moves);
+        Ok(started?)
+    })
+}
+
+/// This thread is in another network namespace from now on.
+fn enter_network(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    let kind = Some(LinkNameSpaceType::Network);
+    Ok(move_into_link_name_space(file.as_fd(), kind)?)
 }
 
 /// A tenth of a second's changes at once, and as many waiting as a period may bring.

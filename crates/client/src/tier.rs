@@ -81,6 +81,27 @@ pub struct TierSession {
     room: Box<[u8]>,
 }
 
+impl TierTarget {
+    /// A socket by which nodes can reply: it has this host's address on the way to the switch.
+    ///
+    /// # Errors
+    /// There is no way to the switch.
+    pub fn bind(&self) -> io::Result<UdpSocket> {
+        let key = curtail_types::KeyAddress::default();
+        let switch = self.network.destination(TierAddress::back_end(key));
+        let here: SocketAddr = match switch {
+            SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let probe = UdpSocket::bind(here)?;
+        probe.connect(switch)?;
+        let mut own = probe.local_addr()?;
+        drop(probe);
+        own.set_port(0);
+        UdpSocket::bind(own)
+    }
+}
+
 impl TierRequests {
     /// A client with this number that receives there. Its requests are numbered from `sequence`:
     /// begin where no client of this number was before, for example at the clock.
@@ -149,22 +170,7 @@ impl TierSession {
     /// # Errors
     /// There is no way to the tier.
     pub fn open(target: TierTarget, sender: u32) -> io::Result<Self> {
-        let key = curtail_types::KeyAddress::default();
-        let switch = target.network.destination(TierAddress::back_end(key));
-        let here: SocketAddr = match switch {
-            SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        // The route to the switch says which of this host's addresses nodes can reply to.
-        let probe = UdpSocket::bind(here)?;
-        probe.connect(switch)?;
-        let mut own = probe.local_addr()?;
-        drop(probe);
-        own.set_port(match target.network {
-            TierNetwork::Forwarder(_) => 0,
-            TierNetwork::Ipv6 { port, .. } => port,
-        });
-        let socket = UdpSocket::bind(own)?;
+        let socket = target.bind()?;
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let sequence = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1);
         Ok(Self {

@@ -68,7 +68,7 @@ impl BackEndNode {
                 id.0
             ))
         })?;
-        let inbox = TierInbox::bind(*address)?;
+        let inbox = TierInbox::bind(file.bound(*address))?;
         let name = format!("back end {}", id.0);
         let waker = inbox
             .waker()

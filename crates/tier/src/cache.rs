@@ -109,7 +109,7 @@ impl CacheNode {
         if !(1..=CAPACITY_MAX).contains(&options.capacity) {
             return refused(format!("a cache node holds 1 to {CAPACITY_MAX} keys"));
         }
-        let inbox = TierInbox::bind(*address)?;
+        let inbox = TierInbox::bind(file.bound(*address))?;
         let incarnation =
             incarnation::next(None).map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());

@@ -46,5 +46,5 @@ pub use back_end_store::{StoreOptions, StorePlace};
 pub use cache::{CacheNode, CacheOptions};
 pub use node_loop::{NodeError, NodeThread, TierNode, run};
 pub use status::{NodeStatus, StatusError, ask_status};
-pub use switch::{SwitchNode, SwitchOptions};
-pub use tier_file::{TierFile, TierFileError};
+pub use switch::{SwitchNode, SwitchOptions, XdpPort};
+pub use tier_file::{TierFile, TierFileError, TierFileNetwork};

@@ -4,15 +4,17 @@
 //! to back ends. Each time that a cache's rules were lost its *life* rises, which tells the cache
 //! to install them again. What an earlier controller left in the switch is deleted at the start.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
 
 use curtail_codec::tiered::{
     AddressClass, HostId, TierAddress, TieredDatagram, TieredHead, TieredOpcode, TieredStatus,
 };
-use curtail_routing::{Destination, PortNumber, Switch, UserForwarder};
-use curtail_runtime::Clock;
+use curtail_routing::{
+    Destination, Encoding, PortNumber, Switch, SwitchPort, UserForwarder, XdpTable, XdpTableOptions,
+};
+use curtail_runtime::{Attach, Clock};
 use curtail_types::{
-    BackEndId, CacheId, Cas, Instant, KeyAddress, Rule, RuleCookie, RuleError, SwitchEvent,
+    BackEndId, CacheId, Cas, Instant, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, SwitchEvent,
 };
 
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
     outbox::TierOutbox,
     rule_sender::{ADDRESS_BYTES, CHANGES_MAX},
     status,
-    tier_file::TierFile,
+    tier_file::{TierFile, TierFileNetwork},
 };
 
 /// What a switch's process is started with.
@@ -29,6 +31,15 @@ use crate::{
 pub struct SwitchOptions {
     /// Rules of keys that the table takes.
     pub capacity: usize,
+}
+
+/// An interface that is a port of a switch in the kernel.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct XdpPort {
+    /// Its name.
+    pub interface: String,
+    /// What is there. Its interface has the MAC address that its address gives.
+    pub destination: Destination,
 }
 
 /// The switch's process.
@@ -69,16 +80,41 @@ struct SwitchNodeCounts {
     failed: u64,
 }
 
+impl std::str::FromStr for XdpPort {
+    type Err = String;
+
+    /// `INTERFACE=back-end3`, `INTERFACE=cache0` or `INTERFACE=host300`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("\"{text}\" is not INTERFACE=back-end0, =cache0 or =host300");
+        let (interface, place) = text.split_once('=').ok_or_else(wrong)?;
+        let number = |kind: &str| place.strip_prefix(kind)?.parse::<u32>().ok();
+        let destination = if let Some(id) = number("back-end") {
+            let id = u16::try_from(id).ok().filter(|id| *id < BackEndId::END);
+            Destination::BackEnd(BackEndId(id.ok_or_else(wrong)?))
+        } else if let Some(host) = number("cache").or_else(|| number("host")) {
+            Destination::Host(HostId(host))
+        } else {
+            return Err(wrong());
+        };
+        Ok(Self {
+            interface: interface.to_string(),
+            destination,
+        })
+    }
+}
+
 impl SwitchNode {
     /// Starts a forwarder in user space, with the nodes of the file as its ports.
     ///
     /// # Errors
     /// Each says what is in the way.
     pub fn start(file: &TierFile, options: &SwitchOptions) -> Result<Self, NodeError> {
-        let forwarder =
-            UserForwarder::start(file.forwarder, options.capacity).map_err(|error| {
-                NodeError::Refused(format!("cannot forward at {}: {error}", file.forwarder))
-            })?;
+        let TierFileNetwork::Forwarder(address) = file.network else {
+            let why = "the file is for a switch in the kernel: name its interfaces";
+            return Err(NodeError::Refused(why.to_string()));
+        };
+        let forwarder = UserForwarder::start(address, options.capacity)
+            .map_err(|error| NodeError::Refused(format!("cannot forward at {address}: {error}")))?;
         let mut table = forwarder.table();
         let back_ends = file.back_ends.iter().enumerate();
         let back_ends = back_ends.map(|(id, at)| (back_end(id), *at));
@@ -92,12 +128,49 @@ impl SwitchNode {
         Self::control(file, Box::new(table), Some(forwarder))
     }
 
+    /// Loads the XDP switch into these interfaces of this process's network namespace. The
+    /// controller's socket is bound after `moves`, which may enter another namespace.
+    ///
+    /// # Errors
+    /// Each says what is in the way.
+    pub fn start_xdp(
+        file: &TierFile,
+        options: &SwitchOptions,
+        ports: &[XdpPort],
+        moves: impl FnOnce() -> io::Result<()>,
+    ) -> Result<Self, NodeError> {
+        let TierFileNetwork::Ipv6 { cluster, .. } = file.network else {
+            let why = "the file is for a forwarder in user space";
+            return Err(NodeError::Refused(why.to_string()));
+        };
+        let switch_ports = ports.iter().zip(1..).map(|(port, number)| SwitchPort {
+            number: PortNumber(number),
+            interface: port.interface.clone(),
+            mac: Some(own_address(port.destination).to_mac()),
+        });
+        let xdp = XdpTableOptions {
+            encoding: Encoding::Ipv6 { cluster },
+            capacity: u32::try_from(options.capacity).unwrap_or(u32::MAX),
+            ports: switch_ports.collect(),
+            attach: Attach::Any,
+            pins: None,
+        };
+        let refused = |error: &dyn std::fmt::Display| NodeError::Refused(error.to_string());
+        let mut table = XdpTable::start(&xdp).map_err(|error| refused(&error))?;
+        for (port, number) in ports.iter().zip(1..) {
+            let connected = table.connect(port.destination, Some(PortNumber(number)));
+            connected.map_err(|error| refused(&error))?;
+        }
+        moves().map_err(|error| NodeError::Io("the controller's namespace", error))?;
+        Self::control(file, Box::new(table), None)
+    }
+
     fn control(
         file: &TierFile,
         table: Box<dyn Switch + Send>,
         forwarder: Option<UserForwarder>,
     ) -> Result<Self, NodeError> {
-        let inbox = TierInbox::bind(file.control)?;
+        let inbox = TierInbox::bind(file.bound(file.control))?;
         let incarnation =
             incarnation::next(None).map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
@@ -342,6 +415,17 @@ impl TierNode for SwitchNode {
 
     fn inbox(&mut self) -> &mut TierInbox {
         &mut self.inbox
+    }
+}
+
+/// A machine's own address: a host's, or a back end's with tag 0.
+const fn own_address(destination: Destination) -> TierAddress {
+    match destination {
+        Destination::Host(host) => TierAddress::host(host),
+        Destination::BackEnd(back_end) => TierAddress::back_end(KeyAddress {
+            back_end,
+            tag: KeyTag::from_bits(0),
+        }),
     }
 }
 

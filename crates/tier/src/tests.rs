@@ -14,7 +14,7 @@ use curtail_consistency::tiered::{BackEndId, CacheId, RuleBudget, TierMutant};
 use self::rough_network::{RoughLink, Roughness};
 use crate::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeStatus, NodeThread, StoreOptions,
-    StorePlace, SwitchNode, SwitchOptions, TierFile, ask_status,
+    StorePlace, SwitchNode, SwitchOptions, TierFile, TierFileNetwork, ask_status,
 };
 
 /// The nodes of a tier.
@@ -81,7 +81,7 @@ impl LoopbackTier {
             epoch: 1,
             lease_ms: options.lease_ms,
             period_ms: options.period_ms,
-            forwarder: ports[0],
+            network: TierFileNetwork::Forwarder(ports[0]),
             control: ports[1],
             caches: vec![ports[2]],
             back_ends: ports[3..].to_vec(),
@@ -96,7 +96,7 @@ impl LoopbackTier {
                 links.push(link);
                 address
             };
-            file.forwarder = rough(file.forwarder);
+            file.network = TierFileNetwork::Forwarder(rough(ports[0]));
             switch_file
                 .caches
                 .iter_mut()

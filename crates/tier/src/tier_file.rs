@@ -28,14 +28,29 @@ pub struct TierFile {
     /// Between two reports of the hottest keys, in milliseconds.
     #[serde(default = "period_ms")]
     pub period_ms: u64,
-    /// Where the forwarder in user space receives.
-    pub forwarder: SocketAddr,
+    /// How the switch is reached.
+    pub network: TierFileNetwork,
     /// Where the switch's process takes the rules of cache nodes.
     pub control: SocketAddr,
     /// Where each cache node receives; the first is number 0.
     pub caches: Vec<SocketAddr>,
     /// Where each back end receives; the first is number 0.
     pub back_ends: Vec<SocketAddr>,
+}
+
+/// How clients and nodes reach the switch.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TierFileNetwork {
+    /// A forwarder in user space receives there.
+    Forwarder(SocketAddr),
+    /// The network reads the key in the IPv6 destination (SW-87).
+    Ipv6 {
+        /// The number of the cluster, which is part of its addresses.
+        cluster: u32,
+        /// The UDP port of every node.
+        port: u16,
+    },
 }
 
 /// What is wrong with a file.
@@ -117,8 +132,13 @@ impl TierFile {
     }
 
     fn has_twins(&self) -> bool {
-        let mut all: Vec<SocketAddr> = [self.forwarder, self.control]
+        let forwarder = match self.network {
+            TierFileNetwork::Forwarder(at) => Some(at),
+            TierFileNetwork::Ipv6 { .. } => None,
+        };
+        let mut all: Vec<SocketAddr> = forwarder
             .into_iter()
+            .chain([self.control])
             .chain(self.caches.iter().copied())
             .chain(self.back_ends.iter().copied())
             .collect();
@@ -152,7 +172,18 @@ impl TierFile {
 
     /// How nodes and clients reach the switch.
     pub const fn network(&self) -> TierNetwork {
-        TierNetwork::Forwarder(self.forwarder)
+        match self.network {
+            TierFileNetwork::Forwarder(at) => TierNetwork::Forwarder(at),
+            TierFileNetwork::Ipv6 { cluster, port } => TierNetwork::Ipv6 { cluster, port },
+        }
+    }
+
+    /// Where a node binds its socket: one that receives for many addresses binds none of them.
+    pub(crate) fn bound(&self, node: SocketAddr) -> SocketAddr {
+        match self.network {
+            TierFileNetwork::Forwarder(_) => node,
+            TierFileNetwork::Ipv6 { port, .. } => (std::net::Ipv6Addr::UNSPECIFIED, port).into(),
+        }
     }
 
     /// The cache node that a back end reports to (SW-65).
@@ -218,7 +249,7 @@ mod tests {
             epoch: 1,
             lease_ms: 500,
             period_ms: 1000,
-            forwarder: at(1),
+            network: TierFileNetwork::Forwarder(at(1)),
             control: at(2),
             caches: vec![at(3)],
             back_ends: vec![at(4), at(5)],
@@ -231,6 +262,14 @@ mod tests {
         let path = directory.path().join("tier.toml");
         file().save(&path).unwrap();
         assert_eq!(TierFile::load(&path).unwrap(), file());
+        let mut other = file();
+        other.network = TierFileNetwork::Ipv6 {
+            cluster: 7,
+            port: 9,
+        };
+        other.save(&path).unwrap();
+        assert_eq!(TierFile::load(&path).unwrap(), other);
+        file().save(&path).unwrap();
         let expected = [0x0123_4567_89ab_cdef; 2];
         assert_eq!(file().secret(), TierSecret(HashSeed(expected)));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();

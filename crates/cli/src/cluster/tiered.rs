@@ -13,11 +13,12 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use curtail_runtime::Controls;
-use curtail_tier::{TierFile, ask_status};
+use curtail_tier::{TierFile, TierFileNetwork};
 
 use super::{
     child::{NodeProcess, say},
     control_socket::{self, Request},
+    tier_namespaces::{CLIENTS, CLUSTER, CONTROL, TierNamespaces, socket_of},
     trial_folder::Folder,
     up::{Event, listen, wait_for_signal},
 };
@@ -50,6 +51,10 @@ pub(super) struct TieredOptions {
     /// Keep the items of a tier's back ends on disk, in the folder, until the tier ends
     #[arg(long, requires = "tiered")]
     on_disk: bool,
+    /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs
+    /// root, iproute2 and ethtool
+    #[arg(long, requires = "tiered")]
+    xdp: bool,
 }
 
 /// Runs a trial tier until it is interrupted.
@@ -78,7 +83,12 @@ fn run_in(
 ) -> anyhow::Result<ExitCode> {
     let file = plan(options, port)?;
     file.save(&folder.tier_file())?;
+    let namespaces = match options.xdp {
+        false => None,
+        true => Some(TierNamespaces::make(port, &hosts(&file))?),
+    };
     let mut trial = TieredTrial {
+        namespaces,
         folder,
         options,
         file,
@@ -101,6 +111,9 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
     let last =
         last.with_context(|| format!("--port {port}: too high for {back_ends} back ends"))?;
     let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if options.xdp {
+        return plan_xdp(options, port);
+    }
     for port in port..=last {
         UdpSocket::bind(at(port))
             .with_context(|| format!("UDP port {port}; choose others with --port"))?;
@@ -114,15 +127,47 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
         epoch: 1,
         lease_ms: 500,
         period_ms: options.report_ms,
-        forwarder: at(port),
+        network: TierFileNetwork::Forwarder(at(port)),
         control: at(port + 1),
         caches,
         back_ends: (port + FIRST_BACK_END..=last).map(at).collect(),
     })
 }
 
+/// The plan of a tier whose nodes have network namespaces of their own.
+fn plan_xdp(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
+    let back_ends = 0..options.back_ends;
+    let back_ends = back_ends.map(|id| socket_of(&format!("back-end{id}"), port));
+    let caches = match options.cached_keys {
+        0 => Vec::new(),
+        _ => vec![socket_of("cache0", port)?],
+    };
+    Ok(TierFile {
+        secret: secret()?,
+        epoch: 1,
+        lease_ms: 500,
+        period_ms: options.report_ms,
+        network: TierFileNetwork::Ipv6 {
+            cluster: CLUSTER,
+            port,
+        },
+        control: socket_of(CONTROL, port)?,
+        caches,
+        back_ends: back_ends.collect::<anyhow::Result<_>>()?,
+    })
+}
+
+/// What is behind the ports of a switch in the kernel.
+fn hosts(file: &TierFile) -> Vec<String> {
+    let back_ends = (0..file.back_ends.len()).map(|id| format!("back-end{id}"));
+    let caches = (0..file.caches.len()).map(|id| format!("cache{id}"));
+    let others = [CONTROL, CLIENTS].map(str::to_owned);
+    back_ends.chain(caches).chain(others).collect()
+}
+
 /// A tier that runs.
 struct TieredTrial<'a> {
+    namespaces: Option<TierNamespaces>,
     folder: &'a Folder,
     options: &'a TieredOptions,
     file: TierFile,
@@ -159,7 +204,7 @@ impl TieredTrial<'_> {
     }
 
     fn command(&self, name: &str) -> anyhow::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = self.inside(name)?;
         command.arg("tier");
         let number = |kind: &str, count: usize| {
             let number: usize = name.strip_prefix(kind)?.parse().ok()?;
@@ -168,6 +213,13 @@ impl TieredTrial<'_> {
         let options = self.options;
         if name == "switch" {
             command.arg("switch");
+            for port in self.namespaces.iter().flat_map(|all| &all.switch_ports) {
+                command.args(["--xdp-port", port]);
+            }
+            if let Some(namespaces) = &self.namespaces {
+                let path = Path::new(NAMESPACES).join(namespaces.name(CONTROL));
+                command.arg("--control-namespace").arg(path);
+            }
         } else if let Some(id) = number("back-end", self.file.back_ends.len()) {
             command.args(["back-end", "--id", &id.to_string()]);
             command.args(["--limit", &options.limit.to_string()]);
@@ -185,6 +237,33 @@ impl TieredTrial<'_> {
         let parent = std::process::id().to_string();
         command.args(["--end-with-parent", &parent]);
         Ok(command)
+    }
+
+    /// This program, in the network namespace of a node if it has one.
+    fn inside(&self, node: &str) -> anyhow::Result<Command> {
+        let program = std::env::current_exe()?;
+        let Some(namespaces) = &self.namespaces else {
+            return Ok(Command::new(program));
+        };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &namespaces.name(node)]);
+        command.arg(program);
+        Ok(command)
+    }
+
+    /// Whether every node answers and every back end has granted its lease, by `tier status`.
+    fn is_whole(&self) -> anyhow::Result<bool> {
+        let mut command = self.inside(CLIENTS)?;
+        command.args(["tier", "status", "--json", "--file"]);
+        let output = command.arg(self.folder.tier_file()).output()?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let all = |kind: &str| status[kind].as_array().cloned().unwrap_or_default();
+        let needs_lease = !self.file.caches.is_empty();
+        let is_up =
+            |one: &serde_json::Value| one.is_object() && (!needs_lease || one["has_lease"] == 1);
+        Ok(status["switch"].is_object()
+            && all("caches").iter().all(serde_json::Value::is_object)
+            && all("back_ends").iter().all(is_up))
     }
 
     fn attend(&mut self, events: &Receiver<Event>) -> anyhow::Result<ExitCode> {
@@ -214,17 +293,7 @@ impl TieredTrial<'_> {
         if self.greeted {
             return Ok(());
         }
-        let secret = self.file.secret();
-        let answers = |at: &SocketAddr| ask_status(*at, &secret).ok();
-        let is_up = |at: &SocketAddr| {
-            let status = answers(at);
-            let needs_lease = !self.file.caches.is_empty();
-            status.is_some_and(|status| !needs_lease || status.get("has_lease") == 1)
-        };
-        let is_whole = answers(&self.file.control).is_some()
-            && self.file.caches.iter().all(|at| answers(at).is_some())
-            && self.file.back_ends.iter().all(is_up);
-        if !is_whole {
+        if !self.is_whole()? {
             let waited = self.began.elapsed();
             ensure!(
                 waited < START_PATIENCE,
@@ -239,14 +308,21 @@ impl TieredTrial<'_> {
         };
         let path = self.folder.tier_file();
         let path = path.display();
+        let (inside, at) = match (&self.namespaces, self.file.network) {
+            (Some(all), _) => {
+                let inside = format!("ip netns exec {} ", all.name(CLIENTS));
+                (inside, "in that namespace".to_string())
+            }
+            (None, TierFileNetwork::Forwarder(at)) => (String::new(), format!("at UDP {at}")),
+            (None, TierFileNetwork::Ipv6 { .. }) => (String::new(), String::new()),
+        };
         // Nobody may be looking.
         let _ = writeln!(
             std::io::stdout().lock(),
-            "the tier is up: {} back ends {limit}, {} keys in the cache, clients at UDP {}.\n\
-             Look at it with `curtail tier status --file {path}`. Stop with Ctrl-C.",
+            "the tier is up: {} back ends {limit}, {} keys in the cache, clients {at}.\n\
+             Look at it with `{inside}curtail tier status --file {path}`. Stop with Ctrl-C.",
             self.file.back_ends.len(),
             self.options.cached_keys,
-            self.file.forwarder,
         );
         Ok(())
     }
@@ -295,6 +371,8 @@ fn secret() -> anyhow::Result<String> {
     Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
 }
 
+/// Where iproute2 keeps network namespaces.
+const NAMESPACES: &str = "/run/netns";
 /// Forwarder, control and cache node have the ports before.
 const FIRST_BACK_END: u16 = 3;
 const GLANCE: Duration = Duration::from_millis(100);

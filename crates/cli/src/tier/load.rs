@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     io,
-    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
@@ -117,7 +117,7 @@ impl<'a> TierLoad<'a> {
             network: file.network(),
             map: file.map(),
         };
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let socket = target.bind().context("the way to the tier")?;
         socket.set_nonblocking(true)?;
         let own: SocketAddr = socket.local_addr()?;
         let number = std::process::id().saturating_add(super::FIRST_CLIENT);

@@ -162,7 +162,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 fn status(target: &Target, json: bool) -> anyhow::Result<()> {
     let tier = target.trial.folder().tier_file();
     if target.file.is_none() && tier.exists() {
-        return crate::tier::show_status(&tier, json);
+        return tiered::status(&tier, json);
     }
     let processes = match &target.file {
         Some(_) => Vec::new(),

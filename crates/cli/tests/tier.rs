@@ -4,6 +4,7 @@
 #![expect(clippy::panic, reason = "a failure here is a test's failure")]
 
 use std::{
+    io::Write as _,
     net::UdpSocket,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
@@ -209,6 +210,69 @@ fn linearizable_while_processes_are_killed() {
     let from_cache = shared.from_cache.into_inner();
     assert!(from_cache > 100, "{from_cache} of {}", entries.len());
     assert!(unanswered < 100, "{unanswered}");
+}
+
+/// Goal: the same with the switch in the kernel, between network namespaces, of which none is left.
+/// Without root it is skipped, and says so.
+#[test]
+fn a_tier_in_network_namespaces() {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || std::env::var_os("CURTAIL_WITHOUT_XDP").is_some() {
+        let _ = std::io::stderr().write_all(b"SKIPPED: no namespaces and no XDP here\n");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_ports(1);
+    let mut child = curtail()
+        .args([
+            "cluster",
+            "up",
+            "--tiered",
+            "--xdp",
+            "--back-ends",
+            "2",
+            "--report-ms",
+            "200",
+        ])
+        .args(["--port", &port, "--dir"])
+        .arg(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let file = dir.path().join("tier.toml");
+    let call = |words: &[&str]| {
+        let clients = format!("curtail-{port}-host257");
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &clients]);
+        command
+            .args([env!("CARGO_BIN_EXE_curtail"), "tier"])
+            .args(words);
+        let output = command.arg("--file").arg(&file).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr))
+    };
+    eventually("an item is stored", || {
+        call(&["put", "a", "b"]).0.contains("stored")
+    });
+    eventually("the cache answers", || {
+        let (value, by) = call(&["get", "a"]);
+        value == "b\n" && by.contains("cache node")
+    });
+    call(&["put", "a", "c"]);
+    assert_eq!(call(&["get", "a"]).0, "c\n");
+    let mut status = curtail();
+    status.args(["cluster", "status", "--dir"]).arg(dir.path());
+    let status = status.output().unwrap();
+    assert_contains(
+        &String::from_utf8(status.stdout).unwrap(),
+        "1 of 131072 rules",
+    );
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert!(child.wait().unwrap().success());
+    let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
+    let left = String::from_utf8(left.stdout).unwrap();
+    assert!(!left.contains(&format!("curtail-{port}-")), "{left}");
 }
 
 #[derive(Default)]

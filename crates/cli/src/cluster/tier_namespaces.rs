@@ -39,9 +39,10 @@ impl TierNamespaces {
             switch_ports: Vec::new(),
         };
         all.add("switch")?;
-        let off =
-            "for each in default all; do echo 1 > /proc/sys/net/ipv6/conf/$each/disable_ipv6; done";
-        all.inside("switch", &["sh", "-c", off])?;
+        for each in ["default", "all"] {
+            let none = format!("net.ipv6.conf.{each}.disable_ipv6=1");
+            all.inside("switch", &["sysctl", "-qw", &none])?;
+        }
         for (number, node) in nodes.iter().enumerate() {
             all.add(node)?;
             all.join(number, node)?;
@@ -51,7 +52,7 @@ impl TierNamespaces {
 
     /// The namespace of a node.
     pub(super) fn name(&self, node: &str) -> String {
-        format!("curtail-{}-{node}", self.port)
+        name(self.port, node)
     }
 
     fn add(&mut self, node: &str) -> anyhow::Result<()> {
@@ -133,6 +134,11 @@ impl Drop for TierNamespaces {
             let _ = quietly("ip", &["netns", "del", name]);
         }
     }
+}
+
+/// The namespace of a node of the trial tier with this port.
+pub(super) fn name(port: u16, node: &str) -> String {
+    format!("curtail-{port}-{node}")
 }
 
 /// Where a node receives.

@@ -18,7 +18,7 @@ use curtail_tier::{TierFile, TierFileNetwork};
 use super::{
     child::{NodeProcess, say},
     control_socket::{self, Request},
-    tier_namespaces::{CLIENTS, CLUSTER, CONTROL, TierNamespaces, socket_of},
+    tier_namespaces::{self, CLIENTS, CLUSTER, CONTROL, TierNamespaces, socket_of},
     trial_folder::Folder,
     up::{Event, listen, wait_for_signal},
 };
@@ -155,6 +155,21 @@ fn plan_xdp(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
         caches,
         back_ends: back_ends.collect::<anyhow::Result<_>>()?,
     })
+}
+
+/// Prints the status of a trial tier, as its clients see it.
+pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
+    let TierFileNetwork::Ipv6 { port, .. } = TierFile::load(path)?.network else {
+        return crate::tier::show_status(path, is_json);
+    };
+    let mut command = Command::new("ip");
+    let clients = tier_namespaces::name(port, CLIENTS);
+    command.args(["netns", "exec", &clients]);
+    command.arg(std::env::current_exe()?);
+    command.args(["tier", "status", "--file"]).arg(path);
+    command.args(is_json.then_some("--json"));
+    ensure!(command.status()?.success(), "the status of {clients}");
+    Ok(())
 }
 
 /// What is behind the ports of a switch in the kernel.

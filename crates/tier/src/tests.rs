@@ -310,6 +310,26 @@ fn requests_see_one_machine() {
     assert_eq!(client.get(b"hot").unwrap().unwrap().value, b"other");
 }
 
+/// Goal: a key that bursts at a loaded back end is cached at once. Method: a period of reports that
+/// is longer than the test.
+#[test]
+fn a_burst_is_cached_before_the_period_ends() {
+    let tier = LoopbackTier::start(LoopbackOptions {
+        limit_per_s: 500,
+        period_ms: 600_000,
+        ..LoopbackOptions::default()
+    });
+    let mut client = tier.client(1);
+    client.put(b"hot", b"value", 0, None).unwrap();
+    eventually("the cache node answers", || {
+        let found = client.get(b"hot").unwrap();
+        found.is_some_and(|found| found.is_from_cache)
+    });
+    assert_eq!(tier.cache_status().get("reports"), 0);
+    let sent = (0..2).map(|id| tier.back_end_status(id).get("bursts_sent"));
+    assert_eq!(sent.sum::<u64>(), 1, "one burst is one report");
+}
+
 /// A switch that comes back has no rules, and gets them again from the cache.
 #[test]
 fn a_switch_that_restarts_gets_its_rules_again() {

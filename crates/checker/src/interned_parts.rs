@@ -33,11 +33,6 @@ impl<T: Clone + Hash> Shared<T> {
         &mut part.value
     }
 
-    /// Whether both are the same, if both are sealed.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        self.0.fingerprint == other.0.fingerprint
-    }
-
     pub(crate) fn seal(&mut self) {
         if self.0.fingerprint == 0 {
             let part = Arc::make_mut(&mut self.0);

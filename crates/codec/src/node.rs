@@ -31,8 +31,7 @@ mod words;
 pub use frame::{Body, Class, DecodedFrame, Frame, FrameHeader, FrameKind, MalformedFrame};
 pub use frame_builder::{FrameShape, LinkControl, Part};
 pub use frame_items::{
-    AnswerStatus, BatchHead, BodyItem, BodyItems, Image, KeyMessage, KeyMove, KeyRequest,
-    NodeAnswer, NodeRequest,
+    AnswerStatus, BatchHead, BodyItem, BodyItems, Image, NodeAnswer, NodeRequest,
 };
 pub use handshake::{
     Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, cluster_hash,

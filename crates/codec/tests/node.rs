@@ -16,14 +16,13 @@ use std::sync::OnceLock;
 
 use curtail_codec::node::{
     AnswerStatus, BatchHead, Class, DecodedFrame, Frame, FrameShape, Greeting, HandshakeKind,
-    HandshakeProof, HandshakeRefusal, Image, ItemAnswer, ItemRequest, KeyMessage, KeyMove,
-    KeyRequest, LinkControl, MalformedFrame, NodeAnswer, NodeRequest, Part, RefusalReason,
-    ReplicaItem, ReplicaPart, Shows, VERSION_MAX, VERSION_MIN, cluster_hash,
+    HandshakeProof, HandshakeRefusal, Image, ItemAnswer, ItemRequest, LinkControl, MalformedFrame,
+    NodeAnswer, NodeRequest, Part, RefusalReason, ReplicaItem, ReplicaPart, Shows, VERSION_MAX,
+    VERSION_MIN, cluster_hash,
 };
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Direction, Exptime, Failure, Get,
-    HotEpoch, ItemStatus, Key, Message, MessageKind, NodeId, Operation, Outcome, RouteHash, Set,
-    SetMode, SetOutcome, ViewNumber,
+    ItemStatus, Key, NodeId, Operation, Outcome, Set, SetMode, SetOutcome, ViewNumber,
 };
 
 mod golden;
@@ -46,30 +45,6 @@ const IMAGE: Image<'static> = Image {
     won: true,
     value: b"value",
 };
-
-fn message(kind: MessageKind, image: Option<Image<'static>>) -> Part<'static> {
-    Part::Message(KeyMessage {
-        route: RouteHash(0x1122_3344_5566_7788),
-        message: Message {
-            kind,
-            view: ViewNumber(9),
-            epoch: HotEpoch(3),
-            ts: Cas(0x00aa_bbcc_ddee_0401),
-        },
-        key: Key::new(b"key").unwrap(),
-        image,
-    })
-}
-
-fn moved(image: Option<Image<'static>>) -> Part<'static> {
-    let item = KeyMove {
-        route: RouteHash(5),
-        ts: Cas(6),
-        key: Key::new(b"key").unwrap(),
-        image,
-    };
-    Part::Move(HEAD, item)
-}
 
 fn replica(message: &'static [u8], item: Option<(&'static [u8], Image<'static>)>) -> Part<'static> {
     let item = item.map(|(key, image)| ReplicaItem {
@@ -103,11 +78,6 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         };
         Part::Answer(HEAD, item)
     };
-    let wanted = |key| {
-        let route = RouteHash(4);
-        let key = Key::new(key).unwrap();
-        Part::MoveRequest(HEAD, KeyRequest { route, key })
-    };
     let empty = Image {
         stale: true,
         won: false,
@@ -115,16 +85,6 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         ..IMAGE
     };
     vec![
-        (
-            "messages",
-            Class::Demand,
-            vec![
-                message(MessageKind::Invalidate, Some(IMAGE)),
-                message(MessageKind::Update, Some(empty)),
-                message(MessageKind::Invalidate, None),
-            ],
-        ),
-        ("ack", Class::Answer, vec![message(MessageKind::Ack, None)]),
         (
             "requests",
             Class::LargeDemand,
@@ -145,17 +105,6 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
             Class::Answer,
             vec![answer(0, AnswerStatus::Shown, b"versions\x01")],
         ),
-        (
-            "moves",
-            Class::Demand,
-            vec![moved(Some(IMAGE)), moved(None)],
-        ),
-        (
-            "move_requests",
-            Class::Demand,
-            vec![wanted(b"a"), wanted(&[b'k'; 250])],
-        ),
-        ("moves_ack", Class::Answer, vec![Part::MovesAck(HEAD)]),
         ("report", Class::Answer, vec![Part::Report(b"anything")]),
         ("empty_report", Class::Answer, vec![Part::Report(b"")]),
         (
@@ -445,21 +394,19 @@ fn refused() -> Vec<Refused<MalformedFrame>> {
         bytes
     };
     use MalformedFrame as M;
-    let damaged: [(_, _, &[_], _); 20] = [
+    let damaged: [(_, _, &[_], _); 18] = [
         ("shorter_than_a_header", "credit", &[(0, 23)], M::Length),
-        ("gigabytes", "messages", &[(3, 0x40)], M::Length),
-        ("kind_0", "messages", &[(4, 0)], M::Kind),
-        ("kind_12", "messages", &[(4, 12)], M::Kind),
-        ("class_4", "messages", &[(5, 4)], M::Class),
+        ("gigabytes", "replica", &[(3, 0x40)], M::Length),
+        ("kind_0", "replica", &[(4, 0)], M::Kind),
+        ("kind_4", "replica", &[(4, 4)], M::Kind),
+        ("kind_12", "replica", &[(4, 12)], M::Kind),
+        ("class_4", "replica", &[(5, 4)], M::Class),
         ("heartbeat_on_demand", "heartbeat", &[(5, 0)], M::Class),
-        ("spare", "messages", &[(6, 1)], M::Spare),
+        ("spare", "replica", &[(6, 1)], M::Spare),
         ("numbered_credit", "credit", &[(8, 1)], M::Sequence),
-        ("no_number", "messages", &[(8, 0), (9, 0)], M::Sequence),
-        ("unknown_message", "ack", &[(52, 99)], M::Body),
-        ("no_key", "ack", &[(53, 0)], M::Body),
-        ("stale_nothing", "ack", &[(54, 2)], M::Body),
+        ("no_number", "replica", &[(8, 0), (9, 0)], M::Sequence),
         ("unknown_status", "answers", &[(48, 5)], M::Body),
-        ("batch_spare", "moves_ack", &[(36, 1)], M::Body),
+        ("batch_spare", "answers", &[(36, 1)], M::Body),
         ("item_without_key", "replica", &[(27, 0)], M::Body),
         ("key_without_item", "replica", &[(26, 0)], M::Body),
         ("unknown_mark", "replica", &[(26, 9)], M::Body),
@@ -476,7 +423,6 @@ fn refused() -> Vec<Refused<MalformedFrame>> {
         })
         .into();
     let halves = [
-        ("half_an_item", "messages"),
         ("half_a_request", "requests"),
         ("half_a_heartbeat", "heartbeat"),
         ("half_a_replica_part", "replica"),
@@ -611,7 +557,7 @@ fn versions_are_negotiated() {
 /// place. Method: every room that is too small, and one that is filled afterwards.
 #[test]
 fn parts_keep_to_their_room() {
-    let part = message(MessageKind::Invalidate, Some(IMAGE));
+    let part = replica(b"message", Some((b"key", IMAGE)));
     for length in 0..part.bytes() {
         assert_eq!(part.encode(&mut vec![0; length]), None, "{length} bytes");
     }
@@ -621,12 +567,12 @@ fn parts_keep_to_their_room() {
         value: b"",
         ..IMAGE
     };
-    let hollow = message(MessageKind::Invalidate, Some(without));
+    let hollow = replica(b"message", Some((b"key", without)));
     assert_eq!(hollow.bytes_with(5), bytes);
     let place = hollow.lay_out(&mut filled, 5).unwrap();
     place.copy_from_slice(b"value");
     assert_eq!(whole, filled);
-    let tombstone = message(MessageKind::Invalidate, None);
+    let tombstone = replica(b"message", None);
     assert_eq!(tombstone.lay_out(&mut filled, 5), None);
 }
 

@@ -6,10 +6,10 @@
 //! whoever drives it keeps the bytes. A server's workers, the simulator's event queue and the
 //! checker drive the same code.
 //!
-//! Three papers are here. ccKVS (Gavrielatos, Katsarakis et al., EuroSys 2018): every node caches
-//! the same hot keys ([`symmetric`]). Hermes (Katsarakis et al., ASPLOS 2020): the same when nodes
-//! fail. SwitchKV (Li, dissertation, 2016, chapter 2): one cache node in front of disk-backed nodes
-//! ([`tiered`]).
+//! Three papers are here. PacificA (Lin et al., MSR-TR 2008): a primary and its followers
+//! ([`replica`], with [`members`] and [`slice_view`]). ccKVS (Gavrielatos, Katsarakis et al.,
+//! EuroSys 2018): every node has the same hot keys ([`replica`] and [`hot_list`]). SwitchKV (Li,
+//! dissertation, 2016, chapter 2): one cache node in front of disk-backed nodes ([`tiered`]).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,14 +18,9 @@ extern crate alloc;
 mod byte_reader;
 pub mod cluster_clock;
 pub mod hot_list;
-pub mod hot_set;
 pub mod lease;
 pub mod members;
-pub mod membership;
-pub mod moves;
-pub mod placement;
 pub mod placement_plan;
 pub mod replica;
 pub mod slice_view;
-pub mod symmetric;
 pub mod tiered;

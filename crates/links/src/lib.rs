@@ -316,7 +316,7 @@ impl Links {
         }
         self.counted.frames += link.session.send_queue.frames_begun - frames_before;
         self.counted.parts += 1;
-        self.counted.messages += u64::from(matches!(part, Part::Message(_)));
+        self.counted.messages += u64::from(matches!(part, Part::Replica(_)));
         if !link.is_dirty {
             link.is_dirty = true;
             self.dirty.push(number);

@@ -159,7 +159,7 @@ impl Worker {
         let (received, beats) = (&mut self.received, &mut self.beats);
         links.receive(|from, frame| match frame.body {
             Body::Report(bytes) => received.push((from, bytes.to_vec())),
-            Body::Messages(_) => {}
+            Body::Replica(_) => {}
             Body::Heartbeat { .. } => *beats += 1,
             _ => panic!("{frame:?}"),
         });

@@ -28,8 +28,8 @@ use std::{
 
 use curtail_consistency::{
     members::{MemberConfig, SlicePlan},
+    replica::Model,
     slice_view::SLICES,
-    symmetric::Model,
 };
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 use curtail_consistency::{
     members::{ClusterRecord, Incarnation, RecordChange, SlicePlan},
     placement_plan::{PlacementGoal, is_settled},
+    replica::Model,
     slice_view::{SLICES, SliceRow, SliceView},
-    symmetric::Model,
 };
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 use serde::{Deserialize, Serialize};

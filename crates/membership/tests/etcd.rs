@@ -20,8 +20,8 @@ use std::{
 
 use curtail_consistency::{
     members::{Heartbeat, Incarnation, RecordChange},
+    replica::Model,
     slice_view::RowChange,
-    symmetric::Model,
 };
 use curtail_membership::{
     Addresses, EtcdStore, Member, MemberEvent, Node, NodeConfig, Observer, Roster, Secret,

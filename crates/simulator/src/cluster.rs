@@ -31,7 +31,7 @@ mod world;
 
 use std::fmt;
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 
 pub use command::ClusterArgs;
 pub(crate) use command::simulate;

@@ -195,6 +195,7 @@ const FIGURES: &[Figure] = &[
     cckvs::FIG11,
     cckvs::FIG12,
     cckvs::FIG13,
+    cckvs::FIG13C,
     cckvs::FIG14,
     cckvs::FIG15,
     cckvs::CORES,

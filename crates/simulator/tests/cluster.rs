@@ -1,7 +1,7 @@
 //! Whole clusters in virtual time, each configuration with several seeds; a failure prints the line
 //! that repeats it. The ignored test is the long one.
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 use curtail_simulator::{ClusterOutcome, ClusterRun, Fault, Faults};
 
 /// What goes wrong on the way and not with nodes.

@@ -1,11 +1,4 @@
-//! Nodes, views, and the messages of nodes about a key.
-//!
-//! A *view* says who takes part; its number fences every message (Hermes, Katsarakis et al.,
-//! ASPLOS 2020, section 3.1). Messages between nodes are plain values of one shape, so that the
-//! decision-makers of `consistency`, the bytes of `codec` and the networks of the simulator and the
-//! checker agree on them without knowing each other.
-
-use crate::{cas::Cas, numbered_enum};
+//! Nodes, sets of them, and what places a key on them.
 
 /// One of at most [`NodeSet::NODES_MAX`] nodes of a cluster.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -23,69 +16,6 @@ pub struct RouteHash(pub u64);
 /// Counts the views of a cluster; 0 is before the first.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ViewNumber(pub u32);
-
-/// Counts the promotions of a key; a later one is greater, whichever node was its home.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct HotEpoch(pub u64);
-
-/// Who takes part, and how.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct View {
-    /// Which one of the cluster's views this is.
-    pub number: ViewNumber,
-    /// Nodes that answer clients.
-    pub live: NodeSet,
-    /// Nodes that follow every hot key but answer nobody yet (ccKVS requirement CC-64).
-    pub joining: NodeSet,
-    /// Nodes that keys are placed on.
-    pub placed: NodeSet,
-    /// The same before the last change, while keys still move; else equal to `placed`.
-    pub placed_before: NodeSet,
-}
-
-/// What one node tells another about a key. All kinds have one shape: what a kind does not use is
-/// zero. Key and value travel beside it.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Message {
-    /// What it says.
-    pub kind: MessageKind,
-    /// The view of the sender.
-    pub view: ViewNumber,
-    /// The promotion of the key that it belongs to; 0 for a key that is not hot.
-    pub epoch: HotEpoch,
-    /// The write that it is about.
-    pub ts: Cas,
-}
-
-numbered_enum! {
-    /// What a [`Message`] says. The number is what travels.
-    #[derive(Ord, PartialOrd)]
-    pub enum MessageKind: u8 {
-        /// A write is coming; its value is here (Lin).
-        Invalidate = 1,
-        /// `Invalidate` was received.
-        Ack = 2,
-        /// The write is complete everywhere: readers may see it (Lin).
-        Validate = 3,
-        /// A write happened; its value is here (SC).
-        Update = 4,
-        /// The key becomes hot; its value is here.
-        Fill = 5,
-        /// `Fill` was received.
-        FillAck = 6,
-        /// Every node has the key: answer for it.
-        Activate = 7,
-        /// The key ceases to be hot: send requests to its home again.
-        Deactivate = 8,
-        /// `Deactivate` was carried out; `ts` is the highest write seen.
-        DeactivateAck = 9,
-        /// Forget the key.
-        Drop = 10,
-        /// As `Invalidate`, for a write that depends on what was there: who knows a later write
-        /// says so with an `Invalidate` of that one and does not acknowledge (Hermes, section 3.6).
-        InvalidateUpdate = 11,
-    }
-}
 
 impl NodeSet {
     /// Nodes that a cluster may have.
@@ -187,40 +117,6 @@ impl Iterator for Nodes {
         let node = self.0.trailing_zeros();
         self.0 &= self.0.wrapping_sub(1);
         (node < u64::BITS).then_some(NodeId(node as u8))
-    }
-}
-
-impl View {
-    /// Those whose acknowledgement a write of a hot key needs.
-    pub const fn followers(&self) -> NodeSet {
-        self.live.union(self.joining)
-    }
-
-    /// Whether keys are on their way from node to node.
-    pub fn moves(&self) -> bool {
-        self.placed != self.placed_before
-    }
-
-    /// The nodes that have keys to send, while keys are on their way: who had them before. If some
-    /// of these are gone, all who are to have a key may be, and those that it is to come to send
-    /// each other what has come.
-    pub fn sources(&self) -> NodeSet {
-        let had = self.placed_before.intersection(self.live);
-        match (self.moves(), had == self.placed_before) {
-            (false, _) => NodeSet::NONE,
-            (true, true) => had,
-            (true, false) => had.union(self.placed),
-        }
-    }
-}
-
-impl MessageKind {
-    /// Whether a value travels with it.
-    pub const fn carries_value(self) -> bool {
-        matches!(
-            self,
-            Self::Invalidate | Self::InvalidateUpdate | Self::Update | Self::Fill
-        )
     }
 }
 

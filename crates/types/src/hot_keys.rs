@@ -62,22 +62,6 @@ pub struct UnlikeReports {
     pub other: LoadScale,
 }
 
-/// Counts the epochs of a hot set's coordinator.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct HotSetEpoch(pub u64);
-
-/// Which keys shall become hot and which shall cease to be (ccKVS requirement CC-79). A proposal:
-/// what holds is what the home of a key has come to with it (CC-73).
-#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct HotSetChange {
-    /// The epoch at whose end it was decided.
-    pub epoch: HotSetEpoch,
-    /// To be replicated on every node, the hottest first.
-    pub promote: Vec<KeyName>,
-    /// To be left to their home again, the coldest first.
-    pub demote: Vec<KeyName>,
-}
-
 impl Load {
     /// One request in every segment.
     pub const ONE: Self = Self(1 << Self::FRACTION_BITS);

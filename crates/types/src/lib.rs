@@ -21,14 +21,10 @@ mod tier;
 mod time;
 
 pub use cas::{Cas, HybridClock, WriterId};
-pub use cluster::{
-    HotEpoch, Message, MessageKind, NodeId, NodeSet, Nodes, RouteHash, View, ViewNumber,
-};
+pub use cluster::{NodeId, NodeSet, Nodes, RouteHash, ViewNumber};
 pub use enums::{UnknownName, unknown_name};
 pub use hash::{HashSeed, KeyHash};
-pub use hot_keys::{
-    HotSetChange, HotSetEpoch, KeyLoad, Load, LoadReport, LoadScale, UnlikeReports,
-};
+pub use hot_keys::{KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
 pub use inline_key::KeyName;
 pub use key::{Key, KeyError};
 pub use operation::{

@@ -23,7 +23,6 @@ use dashmap::{DashMap, DashSet};
 use foldhash::{fast, quality};
 
 use self::liveness::Ends;
-use crate::setup::Witness;
 
 /// Something that moves from state to state.
 pub trait Model: Sync {
@@ -41,24 +40,6 @@ pub trait Model: Sync {
 
     /// The ways on from `state`, always in the same order.
     fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
-
-    /// Whether there are ways on that are open only while nothing changes of itself.
-    fn may_be_still(&self) -> bool {
-        false
-    }
-
-    /// Whether `action` comes of itself.
-    fn is_of_itself(&self, _: &Self::Action) -> bool {
-        false
-    }
-
-    /// The ways on that are open if no action that comes of itself changes anything.
-    fn actions_if_still(&self, _: &Self::State, _: &mut Vec<Self::Action>) {}
-
-    /// Whether `action` changes nothing in `state`, if that is known without trying.
-    fn is_idle(&self, _: &Self::State, _: &Self::Action, _: &Self::Pool) -> bool {
-        false
-    }
 
     /// Where `action` leads.
     fn next(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> Self::State;
@@ -134,13 +115,6 @@ pub struct Counterexample {
     pub fault: String,
     /// The steps.
     pub steps: Vec<String>,
-}
-
-impl Outcome {
-    /// Whether `witness` was seen.
-    pub fn saw(&self, witness: Witness) -> bool {
-        self.witnesses & witness.bit() != 0
-    }
 }
 
 impl Default for Limits {
@@ -332,27 +306,16 @@ impl<'a, M: Model> Search<'a, M> {
         let before = fingerprint_of(&state);
         actions.clear();
         self.model.actions(&state, actions);
-        let (mut is_still, mut is_end) = (self.model.may_be_still(), true);
-        let mut index = 0;
-        loop {
-            if index == actions.len() && core::mem::take(&mut is_still) {
-                self.model.actions_if_still(&state, actions);
+        let mut is_end = true;
+        for (index, action) in actions.iter().enumerate() {
+            let next = self.model.next(&state, action, &self.pool);
+            let fingerprint = fingerprint_of(&next);
+            found.transitions += 1;
+            found.witnesses |= self.model.witnesses(&next);
+            if fingerprint != before {
+                is_end = false;
+                self.take_step((number, index), next, fingerprint, found);
             }
-            let Some(action) = actions.get(index) else {
-                break;
-            };
-            if !self.model.is_idle(&state, action, &self.pool) {
-                let next = self.model.next(&state, action, &self.pool);
-                let fingerprint = fingerprint_of(&next);
-                found.transitions += 1;
-                found.witnesses |= self.model.witnesses(&next);
-                if fingerprint != before {
-                    is_end = false;
-                    is_still &= !self.model.is_of_itself(action);
-                    self.take_step((number, index), next, fingerprint, found);
-                }
-            }
-            index += 1;
         }
         if is_end {
             let fault = self.model.fault_at_end(&state);
@@ -404,9 +367,6 @@ impl<'a, M: Model> Search<'a, M> {
         for index in way.into_iter().rev() {
             let mut actions = Vec::new();
             self.model.actions(&state, &mut actions);
-            if usize::from(index) >= actions.len() {
-                self.model.actions_if_still(&state, &mut actions);
-            }
             let action = actions.get(usize::from(index))?;
             let next = self.model.next(&state, action, &self.pool);
             steps.push(self.model.describe(&state, action, &next));

@@ -37,20 +37,6 @@ impl Model for Counting {
         }
     }
 
-    fn may_be_still(&self) -> bool {
-        false
-    }
-
-    fn is_of_itself(&self, _action: &u8) -> bool {
-        true
-    }
-
-    fn actions_if_still(&self, _state: &u8, _actions: &mut Vec<u8>) {}
-
-    fn is_idle(&self, _state: &u8, _action: &u8, _pool: &()) -> bool {
-        false
-    }
-
     fn next(&self, _state: &u8, action: &u8, _pool: &()) -> u8 {
         *action
     }

@@ -1,16 +1,16 @@
 //! What may happen in a cluster of slices, and what comes of it.
 
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::replica::{Gate, Replica, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
-use curtail_consistency::symmetric::Ticket;
 use curtail_types::{Access, Cas, NodeId, NodeSet};
 
 use super::SliceSetup;
 use super::host::ModelHost;
 use super::world::{Load, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -153,9 +153,9 @@ impl Stepper<'_> {
         let key = self.setup.keys[self.setup.operations[usize::from(label.0)].1];
         let slice = slice_of(key, self.setup.slices);
         let here = self.world.node(node);
-        let copy = here.copies.get(&key).and_then(|copy| copy.image);
+        let copy = here.copies.get(&key).filter(|copy| copy.image.is_some());
         let stage = match (here.gates[usize::from(slice.0)], copy) {
-            (Gate::Closed, Some(item)) => Stage::Copied(node, shown(item), false),
+            (Gate::Closed, Some(copy)) => Stage::Copied(node, copy.shown(), false),
             (Gate::Open, _) if !here.copies.contains_key(&key) => Stage::Beside(node),
             _ => {
                 let item = here.items.get(&key).copied();

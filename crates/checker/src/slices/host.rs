@@ -1,18 +1,18 @@
 //! The host of a replica in a model: a store of a few items, and a network.
 
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::replica::{
     ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
     RunResult, SliceChange,
 };
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
-use curtail_consistency::symmetric::Ticket;
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, WriterId};
 
 use super::SliceSetup;
 use super::world::{Load, SliceNode, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// The host of one node during a step.
 pub(super) struct ModelHost<'a> {
@@ -85,7 +85,8 @@ impl ModelHost<'_> {
         }
         let ticket = Ticket(u64::from(label.0));
         let node = self.edit();
-        let shown = if stores {
+        let removes = kind == Kind::Delete && before.is_some();
+        let shown = if stores || removes {
             version
         } else {
             before.map_or(Cas(0), |item| item.version)
@@ -125,6 +126,11 @@ impl ModelHost<'_> {
         }
         let ticket = Ticket(u64::from(label.0));
         match self.edit().results.remove(&ticket) {
+            // Nothing keeps the version of such a removal, so an installation may be below it.
+            Some((_, Written::GONE)) => {
+                let gone = (Cas(0), Written::GONE);
+                self.world.answer(self.me, key, (label, kind), gone);
+            }
             Some(result) => self.world.answer(self.me, key, (label, kind), result),
             None => self.world.refuse(key, label, ReplicaRefusal::NoRoom),
         }
@@ -136,8 +142,11 @@ impl ReplicaHost for ModelHost<'_> {
         self.execute(Label(request.ticket.0 as u8), request.key, version)
     }
 
-    fn stamp(&mut self, _: Ticket, _: Cas) {
-        // Models under SC, for which alone it matters, remove nothing.
+    fn stamp(&mut self, ticket: Ticket, version: Cas) {
+        // What found an item has that one's version.
+        if let Some((shown, Written::NOTHING)) = self.edit().results.get_mut(&ticket) {
+            *shown = version;
+        }
     }
 
     fn respond(&mut self, ticket: Ticket) {
@@ -328,11 +337,8 @@ impl ReplicaHost for ModelHost<'_> {
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let node = self.edit();
-        let copy = node.copies.get(&request.key).and_then(|copy| copy.image);
-        let item = copy.flatten();
-        let value = item.map_or(Written::NOTHING, |item| item.value);
-        let version = item.map_or(Cas(0), |item| item.version);
-        node.results.insert(request.ticket, (version, value));
+        let copy = node.copies.get(&request.key).copied().unwrap_or_default();
+        node.results.insert(request.ticket, copy.shown());
     }
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {

@@ -10,9 +10,9 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use curtail_consistency::replica::Model as Agreement;
 use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant};
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
-use curtail_consistency::symmetric::Model as Agreement;
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
 pub use actions::SliceAction;
@@ -24,9 +24,9 @@ use self::actions::Stepper;
 use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::mutants::in_words;
+use crate::requests::Kind;
+use crate::requests::in_words;
 use crate::search::{Model, Outcome};
-use crate::setup::Kind;
 
 /// A bounded cluster of slices.
 #[derive(Clone, Copy, Debug)]

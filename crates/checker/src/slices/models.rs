@@ -1,11 +1,11 @@
 //! The models of clusters of slices: each is the smallest that shows one property.
 
+use curtail_consistency::replica::Model;
 use curtail_consistency::slice_view::{RowStep, SliceId};
-use curtail_consistency::symmetric::Model;
 use curtail_types::{NodeId, RouteHash};
 
 use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER};
-use crate::setup::Kind::{self, Append, Delete, Get, Set};
+use crate::requests::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
 const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
@@ -350,6 +350,14 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         faults: HEATS,
         sees: ANSWERED | SHARED,
         ..model("copies-sc-updates", 2, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)],
+        suspects: false,
+        model: Model::Sc,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model("copies-sc-deletes", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0), (Get, 0)],

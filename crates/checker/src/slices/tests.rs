@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use curtail_consistency::replica::Model as Agreement;
 use curtail_consistency::replica::ReplicaMutant;
 use curtail_consistency::slice_view::{RowStep, SliceId};
-use curtail_consistency::symmetric::Model as Agreement;
 use curtail_types::{NodeId, RouteHash};
 use curtail_workload::Random;
 
@@ -12,8 +12,8 @@ use super::{
     ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS, SliceFaults, SlicePool,
     SliceSetup, TOOK_OVER, world::SliceWorld,
 };
+use crate::requests::Kind;
 use crate::search::{Limits, Model as _, fingerprint_of, search};
-use crate::setup::Kind;
 
 /// Goal: every planted error of the machine is found by some model. Method: each is searched for in
 /// the quick models, until one shows it.
@@ -118,7 +118,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
     let kinds = [Kind::Get, Kind::Get, Kind::Set, Kind::Append, Kind::Delete];
     let is_sc = below(3) == 0;
     let operations = (0..12).map(|_| {
-        let kind = kinds[below(if is_sc { 4 } else { 5 }) as usize];
+        let kind = kinds[below(5) as usize];
         (kind, below(KEYS.len() as u64) as usize)
     });
     let operations: Vec<_> = operations.collect();

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::replica::{
     CopyState, Gate, Replica, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
 };
 use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
-use curtail_consistency::symmetric::Ticket;
 use curtail_types::{Cas, NodeId, RouteHash};
 
 use super::SliceFaults;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -82,6 +82,15 @@ pub(super) struct HeldCopy {
     pub(super) version: Cas,
     /// What it shows; at the key's primary the item does.
     pub(super) image: Option<Option<StoredItem>>,
+}
+
+impl HeldCopy {
+    /// The write that a reader sees, and what it left.
+    pub(super) fn shown(&self) -> (Cas, Written) {
+        let nothing = (self.version, Written::NOTHING);
+        let item = self.image.flatten();
+        item.map_or(nothing, |item| (item.version, item.value))
+    }
 }
 
 /// What travels; from a node to itself: what its host does later.
@@ -188,9 +197,15 @@ impl SliceWorld {
         let stage = &mut self.operations[usize::from(label.0)];
         *stage = Stage::Answered;
         if let Some(sessions) = &mut self.sessions {
-            // All that is asked of a node is one session, which never goes back.
+            // All that is asked of a node is one session, which never goes back. Of a key that is
+            // not hot and has no item nobody knows which write left it so.
+            let nothing = value == Written::NOTHING;
+            if version == Cas(0) {
+                return;
+            }
             let last = sessions.entry((at, key)).or_default();
-            let is_right = version > *last || (kind == Kind::Get && version == *last);
+            let shows_last = nothing || kind == Kind::Get;
+            let is_right = version > *last || (shows_last && version == *last);
             *last = version;
             if !is_right {
                 self.fail("a session goes back");

@@ -1,6 +1,6 @@
 //! What may happen in a tier, and what comes of it.
 
-use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{BackEndEvent, CacheEvent, CacheId, CacheSession, TierRequest};
 use curtail_types::{Access, Instant};
 
@@ -8,8 +8,8 @@ use super::host::{BACK_END, BackEndDesk, CacheDesk};
 use super::world::{Stage, TierWorld};
 use super::{DETOUR, HIT, SECOND, TierDriverMutant, TierSetup};
 use crate::judge::Written;
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,6 +1,6 @@
 //! The hosts of the machines in a model: a store of a few items, copies, and a network.
 
-use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     BackEndHost, BackEndId, CacheHost, CacheId, TierMessage, TierRefusal, TierRequest,
 };
@@ -9,8 +9,8 @@ use curtail_types::{Instant, RouteHash};
 use super::TierSetup;
 use super::world::{TierParcel, TierWorld};
 use crate::judge::Written;
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// The only back end.
 pub(super) const BACK_END: BackEndId = BackEndId(0);

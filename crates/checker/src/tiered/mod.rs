@@ -28,9 +28,9 @@ use self::host::BACK_END;
 use self::world::{CacheNode, Seen, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::mutants::in_words;
+use crate::requests::Kind;
+use crate::requests::in_words;
 use crate::search::{Model, Outcome};
-use crate::setup::Kind;
 
 /// A bounded tier.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use curtail_types::RouteHash;
 use super::{
     ANSWERED, DETOUR, DROPPED, ENDED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
 };
-use crate::setup::Kind::{self, Append, Delete, Get, Set};
+use crate::requests::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
 const fn model(name: &'static str) -> TierSetup {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
-use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     CacheId, CacheSession, TierBackEnd, TierCache, TierMessage, TierRefusal,
 };
@@ -12,8 +12,8 @@ use curtail_types::RouteHash;
 use super::{ANSWERED, DROPPED, ENDED, REFUSED, TierFaults, WAITED};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
-use crate::setup::Kind;
-use crate::world::Label;
+use crate::requests::Kind;
+use crate::requests::Label;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]

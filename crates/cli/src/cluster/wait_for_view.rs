@@ -158,9 +158,9 @@ mod tests {
         let all = "of 256 slices 256 have fewer copies than they shall";
         assert_eq!(says(&roster), all);
         roster = with_steps(&roster);
-        assert_eq!(says(&roster), format!("{all}, 8 are being copied"));
+        assert_eq!(says(&roster), format!("{all}, 32 are being copied"));
         let leaving = after(&roster, &RecordChange::Drain(NodeId(0)), 0);
-        let told = "of 256 slices 8 are being copied, 256 are on nodes that leave";
+        let told = "of 256 slices 32 are being copied, 256 are on nodes that leave";
         assert_eq!(says(&leaving), told);
         for _ in 0..200 {
             if !roster.is_settled() {

@@ -8,15 +8,14 @@ use curtail_types::{ViewNumber, numbered_enum};
 
 use super::{
     HEADER_BYTES,
-    frame_items::{
-        BatchHead, BodyItem, BodyItems, KeyMessage, KeyMove, KeyRequest, NodeAnswer, NodeRequest,
-    },
+    frame_items::{BatchHead, BodyItem, BodyItems, NodeAnswer, NodeRequest},
     replica_part::ReplicaPart,
     words::{Reader, Writer},
 };
 
 numbered_enum! {
-    /// What a frame carries. The number is what travels.
+    /// What a frame carries. The number is what travels; those that are left out were of versions
+    /// before 3.
     pub enum FrameKind: u8 {
         /// The first frame of a connection: how far its sender has come with the streams.
         Resume = 1,
@@ -24,18 +23,10 @@ numbered_enum! {
         Heartbeat = 2,
         /// Only what the header acknowledges (ccKVS's explicit credits; CC-39).
         Credit = 3,
-        /// Messages of the consistency protocol.
-        Messages = 4,
         /// Clients' requests to be carried out.
         Requests = 5,
         /// What came of requests.
         Answers = 6,
-        /// Keys that change their home, with their items.
-        Moves = 7,
-        /// Keys that their new home asks for.
-        MoveRequests = 8,
-        /// A batch of moves is stored.
-        MovesAck = 9,
         /// Bytes that both nodes' upper layers understand.
         Report = 10,
         /// Messages of replicas, with their items.
@@ -104,18 +95,10 @@ pub enum Body<'a> {
     },
     /// See [`FrameKind::Credit`].
     Credit,
-    /// See [`FrameKind::Messages`].
-    Messages(BodyItems<'a, KeyMessage<'a>>),
     /// See [`FrameKind::Requests`]; the number is the parcel's.
     Requests(BatchHead, BodyItems<'a, NodeRequest<'a>>),
     /// See [`FrameKind::Answers`]; the number is that of the parcel.
     Answers(BatchHead, BodyItems<'a, NodeAnswer<'a>>),
-    /// See [`FrameKind::Moves`].
-    Moves(BatchHead, BodyItems<'a, KeyMove<'a>>),
-    /// See [`FrameKind::MoveRequests`].
-    MoveRequests(BatchHead, BodyItems<'a, KeyRequest<'a>>),
-    /// See [`FrameKind::MovesAck`]; the number is that of the moves.
-    MovesAck(BatchHead),
     /// See [`FrameKind::Report`].
     Report(&'a [u8]),
     /// See [`FrameKind::Replica`].
@@ -250,18 +233,12 @@ impl<'a> Body<'a> {
                 load: reader.u32()?,
             },
             FrameKind::Credit => Self::Credit,
-            FrameKind::Messages => return BodyItems::new(bytes).map(Self::Messages),
             FrameKind::Requests => {
                 return batch(reader).map(|(head, items)| Self::Requests(head, items));
             }
             FrameKind::Answers => {
                 return batch(reader).map(|(head, items)| Self::Answers(head, items));
             }
-            FrameKind::Moves => return batch(reader).map(|(head, items)| Self::Moves(head, items)),
-            FrameKind::MoveRequests => {
-                return batch(reader).map(|(head, items)| Self::MoveRequests(head, items));
-            }
-            FrameKind::MovesAck => Self::MovesAck(BatchHead::take(&mut reader)?),
             FrameKind::Report => return Some(Self::Report(bytes)),
             FrameKind::Replica => return BodyItems::new(bytes).map(Self::Replica),
         };

@@ -12,10 +12,7 @@ use curtail_types::ViewNumber;
 use super::{
     BATCH_HEAD_BYTES, HEADER_BYTES,
     frame::{Class, FrameHeader, FrameKind},
-    frame_items::{
-        BatchHead, IMAGE_HEAD_BYTES, Image, KeyMessage, KeyMove, KeyRequest, NUMBERED_HEAD_BYTES,
-        NodeAnswer, NodeRequest, write_numbered,
-    },
+    frame_items::{BatchHead, NUMBERED_HEAD_BYTES, NodeAnswer, NodeRequest, write_numbered},
     replica_part::ReplicaPart,
     words::Writer,
 };
@@ -23,18 +20,10 @@ use super::{
 /// One thing to tell another node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Part<'a> {
-    /// Of [`FrameKind::Messages`].
-    Message(KeyMessage<'a>),
     /// Of [`FrameKind::Requests`].
     Request(BatchHead, NodeRequest<'a>),
     /// Of [`FrameKind::Answers`].
     Answer(BatchHead, NodeAnswer<'a>),
-    /// Of [`FrameKind::Moves`].
-    Move(BatchHead, KeyMove<'a>),
-    /// Of [`FrameKind::MoveRequests`].
-    MoveRequest(BatchHead, KeyRequest<'a>),
-    /// A [`FrameKind::MovesAck`].
-    MovesAck(BatchHead),
     /// A [`FrameKind::Report`].
     Report(&'a [u8]),
     /// Of [`FrameKind::Replica`].
@@ -77,12 +66,8 @@ impl FrameShape {
     #[inline]
     pub const fn of(class: Class, part: &Part<'_>) -> Self {
         let (kind, head) = match part {
-            Part::Message(_) => (FrameKind::Messages, None),
             Part::Request(head, _) => (FrameKind::Requests, Some(*head)),
             Part::Answer(head, _) => (FrameKind::Answers, Some(*head)),
-            Part::Move(head, _) => (FrameKind::Moves, Some(*head)),
-            Part::MoveRequest(head, _) => (FrameKind::MoveRequests, Some(*head)),
-            Part::MovesAck(head) => (FrameKind::MovesAck, Some(*head)),
             Part::Report(_) => (FrameKind::Report, None),
             Part::Replica(_) => (FrameKind::Replica, None),
         };
@@ -92,7 +77,7 @@ impl FrameShape {
     /// Whether a frame of this shape can take another part.
     #[inline]
     pub const fn takes_more(&self) -> bool {
-        !matches!(self.kind, FrameKind::MovesAck | FrameKind::Report)
+        !matches!(self.kind, FrameKind::Report)
     }
 
     /// On whose credit it travels.
@@ -145,16 +130,9 @@ impl<'a> Part<'a> {
     #[inline]
     pub const fn bytes_with(&self, payload_bytes: usize) -> usize {
         let head_bytes = match self {
-            Self::Message(item) => {
-                keyed_bytes(KeyMessage::HEAD_BYTES, item.key.bytes(), item.image)
-            }
-            Self::Move(_, item) => keyed_bytes(KeyMove::HEAD_BYTES, item.key.bytes(), item.image),
-            Self::MoveRequest(_, item) => {
-                keyed_bytes(KeyRequest::HEAD_BYTES, item.key.bytes(), None)
-            }
             Self::Request(..) | Self::Answer(..) => NUMBERED_HEAD_BYTES,
             Self::Replica(item) => item.head_bytes(),
-            Self::MovesAck(_) | Self::Report(_) => 0,
+            Self::Report(_) => 0,
         };
         head_bytes + payload_bytes
     }
@@ -163,12 +141,6 @@ impl<'a> Part<'a> {
     #[inline]
     pub const fn payload(&self) -> &'a [u8] {
         match self {
-            Self::Message(KeyMessage { image, .. }) | Self::Move(_, KeyMove { image, .. }) => {
-                match image {
-                    Some(image) => image.value,
-                    None => &[],
-                }
-            }
             Self::Request(_, item) => item.bytes,
             Self::Answer(_, item) => item.bytes,
             Self::Report(bytes) => bytes,
@@ -176,7 +148,6 @@ impl<'a> Part<'a> {
                 Some(item) => item.image.value,
                 None => &[],
             },
-            Self::MoveRequest(..) | Self::MovesAck(_) => &[],
         }
     }
 
@@ -195,9 +166,6 @@ impl<'a> Part<'a> {
     pub fn lay_out<'r>(&self, room: &'r mut [u8], payload_bytes: usize) -> Option<&'r mut [u8]> {
         let mut writer = Writer::new(room);
         match self {
-            Self::Message(item) => item.write_head(&mut writer, payload_bytes)?,
-            Self::Move(_, item) => item.write_head(&mut writer, payload_bytes)?,
-            Self::MoveRequest(_, item) => item.write_head(&mut writer)?,
             Self::Request(_, item) => {
                 write_numbered(&mut writer, (item.number, item.options), payload_bytes)?;
             }
@@ -205,7 +173,7 @@ impl<'a> Part<'a> {
                 write_numbered(&mut writer, (item.number, item.status as u8), payload_bytes)?;
             }
             Self::Replica(item) => item.write_head(&mut writer, payload_bytes)?,
-            Self::MovesAck(_) | Self::Report(_) => {}
+            Self::Report(_) => {}
         }
         if payload_bytes > 0 && !self.has_payload() {
             return None;
@@ -215,12 +183,8 @@ impl<'a> Part<'a> {
 
     const fn has_payload(&self) -> bool {
         match self {
-            Self::Message(KeyMessage { image, .. }) | Self::Move(_, KeyMove { image, .. }) => {
-                image.is_some()
-            }
             Self::Replica(item) => item.item.is_some(),
             Self::Request(..) | Self::Answer(..) | Self::Report(_) => true,
-            Self::MoveRequest(..) | Self::MovesAck(_) => false,
         }
     }
 }
@@ -270,13 +234,4 @@ impl LinkControl {
         }
         Some(bytes)
     }
-}
-
-#[inline]
-const fn keyed_bytes(head_bytes: usize, key: &[u8], image: Option<Image<'_>>) -> usize {
-    let image_bytes = match image {
-        Some(_) => IMAGE_HEAD_BYTES,
-        None => 0,
-    };
-    head_bytes + key.len() + image_bytes
 }

@@ -192,22 +192,13 @@ fn batch(header: &FrameHeader, parts: &[Part<'_>], mut room: Vec<u8>) -> Vec<u8>
 
 pub(crate) fn parts<'a>(frame: &Frame<'a>) -> Vec<Part<'a>> {
     let parts: Vec<Part<'a>> = match frame.body {
-        Body::Messages(items) => items.map(Part::Message).collect(),
         Body::Requests(head, items) => items.map(|item| Part::Request(head, item)).collect(),
         Body::Answers(head, items) => items.map(|item| Part::Answer(head, item)).collect(),
-        Body::Moves(head, items) => items.map(|item| Part::Move(head, item)).collect(),
-        Body::MoveRequests(head, items) => {
-            items.map(|item| Part::MoveRequest(head, item)).collect()
-        }
-        Body::MovesAck(head) => vec![Part::MovesAck(head)],
         Body::Report(bytes) => vec![Part::Report(bytes)],
         Body::Replica(items) => items.map(Part::Replica).collect(),
         Body::Resume { .. } | Body::Heartbeat { .. } | Body::Credit => Vec::new(),
     };
     for part in &parts {
-        if let Part::Message(item) = part {
-            assert!((1..=Key::BYTES_MAX).contains(&item.key.bytes().len()));
-        }
         if let Part::Replica(replica) = part {
             assert!(!replica.message.is_empty());
             let key = replica.item.map(|item| item.key.bytes().len());

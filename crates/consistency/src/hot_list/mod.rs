@@ -27,7 +27,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use curtail_types::{KeyLoad, KeyName, Load, LoadReport, LoadScale, UnlikeReports, ViewNumber};
 
-use crate::symmetric::Model;
+use crate::replica::Model;
 
 pub use follower::HotFollower;
 

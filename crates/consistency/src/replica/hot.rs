@@ -58,8 +58,8 @@ struct HotCopy {
     installed: Cas,
     version: Cas,
     state: CopyState,
-    /// The last version that was valid here: others may wait to hear of it, though a later write
-    /// is on its way by now.
+    /// The last version that is known to be complete: others may wait to hear of it, though a
+    /// later write is on its way here by now.
     complete: Cas,
 }
 
@@ -362,12 +362,15 @@ impl HotKeys {
         self.answer_shown(host);
     }
 
-    /// A write is complete: who has it may show it.
+    /// A write is complete: who has it may show it. Where a later one is on its way it is
+    /// remembered all the same: others may have no later one, and ask.
     pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
-        if let Some(copy) = self.copies.get_mut(&key)
-            && copy.version == version
-        {
-            (copy.state, copy.complete) = (CopyState::Valid, version);
+        let Some(copy) = self.copies.get_mut(&key) else {
+            return;
+        };
+        copy.complete = copy.complete.max(version);
+        if copy.version == version {
+            copy.state = CopyState::Valid;
             host.show(key, version, CopyState::Valid, false);
         }
     }
@@ -609,6 +612,13 @@ impl HotKeys {
     /// Keys of this primary that are hot.
     pub(super) fn owned_keys(&self) -> Vec<RouteHash> {
         self.owned.keys().copied().collect()
+    }
+
+    /// Those of which something is under way, or to be begun.
+    pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
+        let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale;
+        let busy = self.owned.iter().filter(|(_, one)| is_busy(one));
+        busy.map(|(key, _)| *key).collect()
     }
 
     /// Whether members may still show keys of a slice of this primary as of an earlier view.

@@ -44,8 +44,9 @@ impl Replica {
         is_hot: bool,
     ) {
         let slice = self.slice_of(key);
+        let leaves = self.leaving.iter().any(|&(of, _)| of == slice);
         match (self.serves(slice), is_hot) {
-            (true, true) if self.hot.heat(key, slice) => {
+            (true, true) if !leaves && self.hot.heat(key, slice) => {
                 let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.note_hot(host, (true, guards));
@@ -105,8 +106,9 @@ impl Replica {
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             // A former primary that is lost may have been about to drop copies, or to make some.
             let former = last.and_then(|last| last.row(slice));
-            let is_lost = former
-                .is_some_and(|former| former.term != row.term && !lasting.contains(former.primary));
+            let is_lost = former.map_or(row.born == row.term, |former| {
+                former.term != row.term && !lasting.contains(former.primary)
+            });
             if is_lost || self.hot.guards(slice) {
                 guarded.insert(slice);
             }
@@ -115,6 +117,7 @@ impl Replica {
             let is_primary = next.row(slice).is_some_and(|row| row.primary == me);
             is_primary && !cx.has(ReplicaMutant::Unguarded)
         });
+        self.leaving.clear();
         let of = (next.number, next.members, lasting);
         let go_on = self.hot.enter_view(cx, host, of, guarded, keeps);
         self.taken.retain(|taken| {
@@ -183,7 +186,7 @@ impl Replica {
             }
             !acks
         });
-        for key in hot.owned_keys() {
+        for key in hot.busy_keys() {
             if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
                 let is_committed = primary.has_committed(seq) && primary.is_finished(key);
                 hot.go_on(cx, host, key, is_committed);
@@ -202,6 +205,23 @@ impl Replica {
         }
         for (request, since) in self.hot.take_waiting() {
             self.request(cx, host, request, since);
+        }
+        self.hand_over(cx, host);
+    }
+
+    /// Hands slices over that nothing keeps here any more.
+    fn hand_over(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        for at in (0..self.leaving.len()).rev() {
+            let Some(&(slice, to)) = self.leaving.get(at) else {
+                continue;
+            };
+            if self.cool_slice(cx, host, slice) || self.is_unsettled(slice) {
+                continue;
+            }
+            if let Some(primary) = primary_of(&mut self.slices, slice) {
+                primary.hand_over(host, to);
+            }
+            self.leaving.swap_remove(at);
         }
     }
 

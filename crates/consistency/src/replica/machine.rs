@@ -29,6 +29,8 @@ pub struct Replica {
     pub(super) hot: HotKeys,
     /// Writes of hot keys by other nodes, to be acknowledged when their changes are committed.
     pub(super) taken: Vec<Taken>,
+    /// Slices that go to other nodes when no key of theirs is hot any more.
+    pub(super) leaving: Vec<(SliceId, NodeId)>,
     pub(super) due: Option<Instant>,
 }
 
@@ -71,6 +73,7 @@ impl Replica {
             forwarding: Forwarding::new(),
             hot: HotKeys::new(),
             taken: Vec::new(),
+            leaving: Vec::new(),
             due: None,
         }
     }
@@ -130,7 +133,7 @@ impl Replica {
         match event {
             ReplicaEvent::Tick => self.tick(&cx, host),
             ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
-            ReplicaEvent::Wanted(slice, step) => self.take_wish(&cx, host, slice, step),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
             ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
             ReplicaEvent::Answered(from, ticket, answer) => {
                 self.take_answer(&cx, host, from, (ticket, answer));
@@ -332,23 +335,17 @@ impl Replica {
         self.run_queue(cx, host, slice);
     }
 
-    fn take_wish(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        slice: SliceId,
-        step: RowStep,
-    ) {
-        let hands_over = matches!(step, RowStep::HandOver(_));
-        if hands_over && (self.cool_slice(cx, host, slice) || self.is_unsettled(slice)) {
-            return;
-        }
+    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
         let serves = primary.phase == Phase::Serving;
         match step {
-            RowStep::HandOver(to) => primary.hand_over(host, to),
+            RowStep::HandOver(to) if serves => {
+                if !self.leaving.contains(&(slice, to)) {
+                    self.leaving.push((slice, to));
+                }
+            }
             RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
             _ => {}
         }
@@ -472,7 +469,10 @@ impl Replica {
         if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
             return;
         }
-        primary.streams.acknowledge(cx, &mut self.rooms, from, seq);
+        let (rooms, seen) = (&mut self.rooms, primary.seen);
+        primary
+            .streams
+            .acknowledge(cx, host, rooms, (from, seq), seen);
         primary.go_on(cx, host, &mut self.rooms);
         primary.commit(host);
         self.run_queue(cx, host, slice);
@@ -521,9 +521,11 @@ impl Replica {
         }
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
-        let lasting = last
-            .as_ref()
-            .map_or(NodeSet::NONE, |last| next.lasting(last));
+        // In its first view it does not know who had copies of what is lost.
+        let lasting = match &last {
+            Some(last) => next.lasting(last),
+            None => next.members_before(next.number),
+        };
         self.rooms.enter_view(cx, host, lasting);
         self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;

@@ -9,7 +9,7 @@ use super::{
     BackEndConfig, BackEndEvent, BackEndHost, CacheId, TierMutant, TierRefusal, TierRequest,
     message::{Generation, TierMessage},
 };
-use crate::symmetric::Ticket;
+use crate::replica::Ticket;
 
 /// The machine of a back end.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

@@ -4,7 +4,7 @@ use curtail_types::{Access, BackEndId, CacheId, Instant, RouteHash};
 
 use super::message::TierMessage;
 use crate::lease::LeaseTerms;
-use crate::symmetric::Ticket;
+use crate::replica::Ticket;
 
 /// What a back end is made with.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

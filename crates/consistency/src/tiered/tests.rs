@@ -5,7 +5,7 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use curtail_types::{Access, Instant, RouteHash};
 
 use super::*;
-use crate::symmetric::Ticket;
+use crate::replica::Ticket;
 
 const KEY: RouteHash = RouteHash(7);
 const BACK_END: BackEndId = BackEndId(3);

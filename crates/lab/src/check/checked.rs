@@ -1,17 +1,15 @@
-//! The kinds of models: of one key on the machine that the server runs, of slices on the replica
-//! machine, and of a cache in front of a back end.
+//! The kinds of models: of slices on the replica machine, and of a cache in front of a back end.
 
 use std::ops::ControlFlow;
 
 use curtail_checker::{
-    Cluster, Limits, MODELS, Mutant, Outcome, Progress, ReplicaMutant, SLICE_MODELS, Setup,
-    SliceSetup, TIER_MODELS, TierModelMutant, TierSetup, search,
+    Limits, Outcome, Progress, ReplicaMutant, SLICE_MODELS, SliceSetup, TIER_MODELS,
+    TierModelMutant, TierSetup, search,
 };
 
 /// A model.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Checked {
-    Key(&'static Setup),
     Slices(&'static SliceSetup),
     Tier(&'static TierSetup),
 }
@@ -19,7 +17,6 @@ pub(super) enum Checked {
 /// An error that a search must find.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Planted {
-    Key(Mutant),
     Slices(ReplicaMutant),
     Tier(TierModelMutant),
 }
@@ -28,12 +25,11 @@ impl Checked {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SLICE_MODELS.iter().map(Self::Slices);
         let tiers = TIER_MODELS.iter().map(Self::Tier);
-        MODELS.iter().map(Self::Key).chain(slices).chain(tiers)
+        slices.chain(tiers)
     }
 
     pub(super) const fn name(&self) -> &'static str {
         match self {
-            Self::Key(setup) => setup.name,
             Self::Slices(setup) => setup.name,
             Self::Tier(setup) => setup.name,
         }
@@ -41,7 +37,6 @@ impl Checked {
 
     pub(super) const fn is_deep(&self) -> bool {
         match self {
-            Self::Key(setup) => setup.is_deep,
             Self::Slices(setup) => setup.is_deep,
             Self::Tier(setup) => setup.is_deep,
         }
@@ -49,7 +44,6 @@ impl Checked {
 
     pub(super) fn bound(&self) -> String {
         match self {
-            Self::Key(setup) => setup.bound(),
             Self::Slices(setup) => setup.bound(),
             Self::Tier(setup) => setup.bound(),
         }
@@ -58,10 +52,6 @@ impl Checked {
     /// The things that it must see and did not.
     pub(super) fn unseen(&self, outcome: &Outcome) -> Vec<String> {
         match self {
-            Self::Key(setup) => {
-                let unseen = setup.sees.iter().filter(|one| !outcome.saw(**one));
-                unseen.map(|one| format!("{one:?}")).collect()
-            }
             Self::Slices(setup) => setup.unseen(outcome),
             Self::Tier(setup) => setup.unseen(outcome),
         }
@@ -75,17 +65,6 @@ impl Checked {
         report: &mut dyn FnMut(Progress) -> ControlFlow<()>,
     ) -> Outcome {
         match *self {
-            Self::Key(&setup) => {
-                let cluster = Cluster {
-                    setup,
-                    mutant: match mutant {
-                        Some(Planted::Key(mutant)) => Some(mutant),
-                        _ => None,
-                    },
-                    keeps_past: false,
-                };
-                search(&cluster, limits, report)
-            }
             Self::Slices(&setup) => {
                 let mutant = match mutant {
                     Some(Planted::Slices(mutant)) => Some(mutant),
@@ -108,12 +87,11 @@ impl Planted {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SliceSetup::mutants().map(|(mutant, _)| Self::Slices(mutant));
         let tiers = TierSetup::mutants().map(|(mutant, _)| Self::Tier(mutant));
-        Mutant::all().map(Self::Key).chain(slices).chain(tiers)
+        slices.chain(tiers)
     }
 
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Key(mutant) => mutant.name(),
             Self::Slices(mutant) => {
                 let mut all = SliceSetup::mutants();
                 let found = all.find(|(one, _)| one == mutant);

@@ -17,8 +17,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use curtail_codec::node::{Image, KeyMessage};
-use curtail_types::{Cas, HotEpoch, Key, Message, MessageKind, RouteHash, ViewNumber};
+use curtail_codec::node::{Image, ReplicaItem, ReplicaPart};
+use curtail_types::{Cas, Key};
 
 use crate::tests::*;
 
@@ -62,9 +62,9 @@ fn measure(gathered: Gathered, value_bytes: usize) -> f64 {
             let worker = &mut b.workers[0];
             poll(worker);
             worker.links.receive(|_, frame| {
-                if let Body::Messages(items) = frame.body {
+                if let Body::Replica(items) = frame.body {
                     count += items
-                        .map(|item| u64::from(item.key.bytes()[0] == b'k'))
+                        .map(|item| u64::from(item.item.is_some()))
                         .sum::<u64>();
                 }
             });
@@ -96,22 +96,20 @@ fn poll(worker: &mut Worker) {
     links.begin_turn(worker.clock.now().instant);
 }
 
-/// One turn's messages; another epoch does not begin another frame, another class does.
+/// One turn's messages; another class begins another frame.
 fn send(worker: &mut Worker, gathered: Gathered, value: &[u8]) {
     let to = worker.links.endpoint(NodeId(2)).unwrap();
     for number in 0..gathered.messages_in_a_send {
-        let part = Part::Message(KeyMessage {
-            route: RouteHash(number as u64),
-            message: Message {
-                kind: MessageKind::Invalidate,
-                view: ViewNumber(1),
-                epoch: HotEpoch(1),
-                ts: Cas(1),
-            },
-            key: Key::new(b"key:12345678").unwrap(),
-            image: Some(Image {
-                value,
-                ..Image::default()
+        let part = Part::Replica(ReplicaPart {
+            stage: 0,
+            message: &[1; 30],
+            item: Some(ReplicaItem {
+                version: Cas(1),
+                key: Key::new(b"key:12345678").unwrap(),
+                image: Image {
+                    value,
+                    ..Image::default()
+                },
             }),
         });
         let class = match number / gathered.messages_in_a_frame % 2 {

@@ -177,7 +177,7 @@ mod tests {
 
     use curtail_consistency::{
         members::{Incarnation, RecordChange},
-        symmetric::Model,
+        replica::Model,
     };
     use curtail_types::NodeId;
 

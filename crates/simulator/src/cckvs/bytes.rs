@@ -1,6 +1,6 @@
 //! The lengths of the messages.
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 
 /// Lengths of messages on the wire in bytes, headers included.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@
 //! 21.5 Gb/s; its section 8.4 says that what was really exhausted was the switch's packets, so
 //! [`Link`] knows both and the scarcer one decides.
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 use curtail_workload::zipf_sums::top_share;
 
 use super::{Count, MessageBytes, bytes};
@@ -46,12 +46,14 @@ pub struct Traffic {
 pub struct TrafficShares<T = f64> {
     /// Requests to other nodes and their replies: the cache's misses.
     pub misses: T,
+    /// Hot writes that are sent to their primary, and its answers; the paper has none.
+    pub forwarded: T,
     /// Values of hot writes.
     pub updates: T,
     /// Messages of a hot write that have no value (Lin): its announcement, or in a simulation,
     /// where the value travels with that, its end.
     pub invalidations: T,
-    /// Acknowledgements of hot writes (Lin).
+    /// Acknowledgements of hot writes (Lin; in a simulation SC has them as well).
     pub acknowledgements: T,
     /// Messages that give back room for messages.
     pub credits: T,
@@ -104,6 +106,7 @@ impl HotCopies {
         };
         TrafficShares {
             misses: self.remote() * bytes.remote(),
+            forwarded: 0.0,
             updates: copies * bytes.update,
             invalidations: one * bytes.invalidation,
             acknowledgements: one * bytes.acknowledgement,
@@ -145,6 +148,7 @@ impl TrafficShares<Count> {
     pub fn bytes(&self) -> TrafficShares {
         TrafficShares {
             misses: self.misses.bytes,
+            forwarded: self.forwarded.bytes,
             updates: self.updates.bytes,
             invalidations: self.invalidations.bytes,
             acknowledgements: self.acknowledgements.bytes,
@@ -156,7 +160,8 @@ impl TrafficShares<Count> {
 impl TrafficShares {
     /// All of it.
     pub fn total(&self) -> f64 {
-        self.misses + self.updates + self.invalidations + self.acknowledgements + self.credits
+        let hot = self.updates + self.invalidations + self.acknowledgements;
+        self.misses + self.forwarded + hot + self.credits
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 use serde::{Deserialize, Serialize};
 
 use super::HotCopies;

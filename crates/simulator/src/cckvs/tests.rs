@@ -1,6 +1,6 @@
 //! The model against the numbers that its constants must give.
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 
 use super::*;
 use crate::costs::CostsError;

@@ -1,7 +1,7 @@
 //! Whole clusters of ccKVS in virtual time: what the equations leave out.
 //!
 //! ```text
-//!   clients ──> request threads ─ hot ──> copies: one `Symmetric` a node, the production machine
+//!   clients ──> request threads ─ hot ──> copies: `Replica`s, the production machine
 //!                  │    ^  ^        other copies  ^
 //!                  │cold│  └──── INV, ACK, VAL ───┴──> port ──> switch ──> port ──> request thread
 //!                  v    │
@@ -15,6 +15,11 @@
 //! messages are those that `curtail-consistency` emits. A hot key enters the machines, already hot,
 //! when it is first written; until then all copies are valid and no machine would be asked.
 //!
+//! That protocol is not the paper's in three points, since it has to survive losses and failures:
+//! under SC a write is sent to the key's primary, runs there, and its updates are acknowledged;
+//! under Lin a write that meets another is sent to the primary and made again there; and the value
+//! travels with the invalidation.
+//!
 //! Clients are a closed loop, as in the paper: each request thread has a number of sessions, and
 //! their arrival costs nothing.
 
@@ -24,7 +29,7 @@ mod port;
 mod run;
 mod thread;
 
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 
 pub use hardware_costs::Hardware;
 
@@ -74,6 +79,10 @@ pub struct WholeOutcome {
     pub link_gigabits: f64,
     /// Requests that a machine refused; none while nothing is lost.
     pub refused: u64,
+    /// From when a session asks until it is answered, the mean.
+    pub mean_us: f64,
+    /// What 95 % of these do not exceed.
+    pub p95_us: f64,
 }
 
 /// So many packets of so many bytes in all.

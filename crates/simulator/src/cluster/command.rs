@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::ValueEnum;
-use curtail_consistency::symmetric::Model;
+use curtail_consistency::replica::Model;
 
 use super::{ClusterOutcome, ClusterRun, Faults, MemoryFull, Mutant};
 use crate::parallel_points::Threads;

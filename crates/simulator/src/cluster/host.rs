@@ -6,10 +6,9 @@ use std::sync::Arc;
 use curtail_consistency::{
     replica::{
         ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
-        RunResult, SliceChange,
+        RunResult, SliceChange, Ticket,
     },
     slice_view::{RowChange, SliceId, SliceView, slice_of},
-    symmetric::Ticket,
 };
 use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 

@@ -1,9 +1,6 @@
 //! Requests of clients, their answers, and what nodes send each other.
 
-use curtail_consistency::{
-    replica::{ReplicaMessage, ReplicaRefusal, ReplicaRequest},
-    symmetric::Ticket,
-};
+use curtail_consistency::replica::{ReplicaMessage, ReplicaRefusal, ReplicaRequest, Ticket};
 use curtail_types::{Access, Cas};
 
 /// A request of a client.

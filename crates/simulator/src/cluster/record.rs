@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use curtail_consistency::{slice_view::SliceId, symmetric::Model};
+use curtail_consistency::{replica::Model, slice_view::SliceId};
 use curtail_history::{
     Action, Entry, History, Numbered, Outcome, Updates, Verdict, check_agreed, check_linearizable,
 };

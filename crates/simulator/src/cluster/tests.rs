@@ -1,6 +1,6 @@
 //! Planted errors, which a small campaign must find.
 
-use curtail_consistency::{replica::ReplicaMutant, symmetric::Model};
+use curtail_consistency::replica::{Model, ReplicaMutant};
 
 use super::{ClusterRun, MemoryFull, Mutant};
 

@@ -45,6 +45,10 @@ fn one_point(figure: &Figure, requests: u64) -> Options {
 fn reduced(figure: &Figure) -> Options {
     let mut options = small(figure, 60);
     match figure.name {
+        "cckvs-fig14" | "cckvs-fig15" => {
+            options.nodes = vec![5, 9];
+            return options;
+        }
         "juneberry-fig7" => options.cluster = vec![19],
         "juneberry-fig9" => options.writes = vec![100.0],
         "juneberry-fig11" => options.value_bytes = vec![100],

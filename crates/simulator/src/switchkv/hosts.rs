@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     Admission, Admitted, BackEndHost, BackEndId, CacheHost, CacheId, CacheSession, RuleQueue,
     TierMessage, TierRefusal, TierRequest,

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use curtail_consistency::symmetric::Ticket;
+use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndConfig, BackEndEvent, BackEndId, CacheConfig,
     CacheEvent, CacheId, LoadGate, RuleBudget, RuleNews, RuleQueue, SimulatedCookie, SimulatedRule,

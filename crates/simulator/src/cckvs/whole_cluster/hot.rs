@@ -1,161 +1,194 @@
 //! The hot keys of all nodes: the production machines, and what a driver keeps beside them.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use curtail_consistency::symmetric::{
-    Access, Config, Input, Model, Output, Place, Symmetric, Ticket, Visibility,
+use curtail_consistency::{
+    replica::{
+        CopyMessage, CopyState, Gate, Model, Replica, ReplicaConfig, ReplicaEvent, ReplicaHost,
+        ReplicaMessage, ReplicaRefusal, ReplicaRequest, RunResult, SliceChange, Ticket,
+    },
+    slice_view::{RowChange, SliceId, SliceView, slice_of},
 };
 use curtail_types::{
-    Cas, HotEpoch, Instant, Message, NodeId, NodeSet, RouteHash, View, ViewNumber, WriterId,
+    Access, Cas, HybridClock, Instant, NodeId, NodeSet, Now, RouteHash, ViewNumber, WriterId,
 };
 use curtail_workload::mix;
 
+use super::thread::Place;
+
 /// What a step of a machine comes to.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Deed {
+pub(super) enum Effect {
     /// A session's request is complete.
     Done(u32),
     /// A session's request was refused.
     Refused(u32),
-    /// A message to each of them.
-    Send(NodeSet, Message),
+    /// A message about this key to each of them.
+    Send(NodeSet, u64, CopyMessage),
+    /// A session's write of this key is sent to its primary.
+    Forward(u16, u64, u32),
+    /// The primary has carried out such a write of a session, or not; it came from there.
+    Answer(Place, u32, Answer),
 }
 
-/// Every node's machine, and every key that was ever written.
+/// The answer to a write that was forwarded: its version.
+pub(super) type Answer = Result<Cas, ReplicaRefusal>;
+
+/// Every node's machines, and every key that was ever written.
 pub(super) struct Hot {
-    machines: Vec<Symmetric>,
+    nodes: u16,
+    /// Those of a node stand together; each steps the keys of its group, as each stage of a
+    /// server does.
+    machines: Vec<Machine>,
     /// Of each rank, its place in `keys` and 1; 0 is a key that nobody wrote.
     places: Vec<u32>,
+    of: HashMap<RouteHash, usize>,
     keys: Vec<Key>,
-    outputs: Vec<Output>,
+    /// Answers of requests that ran, and of which version.
+    results: HashMap<Ticket, Cas>,
+    /// Of which key a session has a write forwarded.
+    forwarded: HashMap<u32, u64>,
+}
+
+struct Machine {
+    replica: Replica,
+    clock: HybridClock,
+    gate: Gate,
 }
 
 /// A key as the drivers of all nodes see it.
 struct Key {
+    rank: u64,
     /// The nodes whose readers need not ask the machine.
     valid: NodeSet,
-    /// The version that each node has.
-    stored: Vec<Cas>,
+    /// The version that its primary has stored.
+    stored: Cas,
+}
+
+/// What a machine has beside it while it steps.
+struct CopyHost<'a> {
+    me: NodeId,
+    now: Instant,
+    clock: &'a mut HybridClock,
+    gate: &'a mut Gate,
+    closed: Option<SliceId>,
+    of: &'a HashMap<RouteHash, usize>,
+    keys: &'a mut Vec<Key>,
+    results: &'a mut HashMap<Ticket, Cas>,
+    forwarded: &'a mut HashMap<u32, u64>,
+    effects: &'a mut Vec<Effect>,
 }
 
 impl Hot {
-    /// `ranks` keys that all of `nodes` have. At most `keys_max` of them are written.
-    pub(super) fn new(nodes: u16, model: Model, ranks: u64, keys_max: usize) -> Self {
-        let live: NodeSet = (0..nodes).map(|node| NodeId(node as u8)).collect();
-        let view = View {
-            number: ViewNumber(1),
-            live,
-            placed: live,
-            placed_before: live,
-            ..View::default()
-        };
-        let machine = |node| {
-            let me = NodeId(node as u8);
-            let mut machine = Symmetric::new(Config {
-                me,
-                model,
-                keys_max,
-                waiting_max: WAITING_MAX,
-                // Nothing is lost here, so nobody is ever told that time has come.
-                retransmit_ns: NEVER_NS,
-                replay_ns: NEVER_NS,
-                patience_ns: NEVER_NS,
-                settle_ns: NEVER_NS,
-                writer: WriterId::of(me, 0),
-            });
-            machine.step(Instant::default(), Input::View(view), Cas(0), |_| {});
-            machine
-        };
-        Self {
-            machines: (0..nodes).map(machine).collect(),
+    /// `ranks` keys that all of `nodes` have.
+    pub(super) fn new(nodes: u16, model: Model, ranks: u64) -> Self {
+        let members: NodeSet = (0..nodes).map(|node| NodeId(node as u8)).collect();
+        // As in the paper, what is not hot has one node that stores it.
+        let view = SliceView::first(ViewNumber(1), members, nodes, 1);
+        let mut hot = Self {
+            nodes,
+            machines: Vec::new(),
             places: vec![0; ranks as usize],
+            of: HashMap::new(),
             keys: Vec::new(),
-            outputs: Vec::new(),
+            results: HashMap::new(),
+            forwarded: HashMap::new(),
+        };
+        for node in 0..nodes {
+            for group in 0..GROUPS {
+                hot.machines.push(Machine::new(node, model));
+                let at = (node, usize::from(group));
+                hot.step(at, ReplicaEvent::View(&view), Instant::default());
+            }
         }
+        hot
     }
 
     /// Whether a reader at `node` may take its copy without asking the machine.
     pub(super) fn is_valid(&self, node: u16, rank: u64) -> bool {
-        let key = self.key(rank);
+        let place = self.places[rank as usize].checked_sub(1);
+        let key = place.map(|place| &self.keys[place as usize]);
         key.is_none_or(|key| key.valid.contains(NodeId(node as u8)))
     }
 
     /// A session asks at `node`.
     pub(super) fn request(
         &mut self,
-        at: (u16, u64),
+        (node, rank): (u16, u64),
         session: u32,
         writes: bool,
         now: Instant,
-    ) -> Vec<Deed> {
-        let (_, rank) = at;
-        if writes && self.key(rank).is_none() {
+    ) -> Vec<Effect> {
+        if writes && self.places[rank as usize] == 0 {
             self.promote(rank, now);
         }
-        let (key, place) = (RouteHash(rank), self.place(rank));
         let access = match writes {
             true => Access::Replace,
             false => Access::Read,
         };
-        let input = Input::Request {
-            ticket: Ticket(u64::from(session)),
-            key,
-            place,
-            access,
-            after: Cas(0),
-            floor: Cas(0),
+        let request = request(rank, Ticket(u64::from(session)), access, false);
+        self.step((node, group(rank)), ReplicaEvent::Request(request), now)
+    }
+
+    /// A write of a session that asked elsewhere comes to the key's primary.
+    pub(super) fn forwarded(
+        &mut self,
+        (node, rank): (u16, u64),
+        session: u32,
+        from: Place,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let origin = u64::from(from.node) << 16 | u64::from(from.index) | IS_FORWARDED;
+        let ticket = Ticket(origin << 32 | u64::from(session));
+        let request = request(rank, ticket, Access::Replace, true);
+        self.step((node, group(rank)), ReplicaEvent::Request(request), now)
+    }
+
+    /// The answer to such a write comes back.
+    pub(super) fn answered(
+        &mut self,
+        node: u16,
+        (session, answer): (u32, Answer),
+        from: u16,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let Some(rank) = self.forwarded.remove(&session) else {
+            return Vec::new();
         };
-        self.step(at, input, now)
+        let ticket = Ticket(u64::from(session));
+        let event = ReplicaEvent::Answered(NodeId(from as u8), ticket, answer);
+        self.step((node, group(rank)), event, now)
     }
 
     /// A message comes to `node`.
     pub(super) fn receive(
         &mut self,
-        at: (u16, u64),
+        (node, rank): (u16, u64),
         from: u16,
-        message: Message,
+        message: CopyMessage,
         now: Instant,
-    ) -> Vec<Deed> {
-        let input = Input::Message {
-            from: NodeId(from as u8),
-            key: RouteHash(at.1),
-            place: self.place(at.1),
-            message,
-        };
-        self.step(at, input, now)
-    }
-
-    fn key(&self, rank: u64) -> Option<&Key> {
-        let place = self.places[rank as usize].checked_sub(1)?;
-        Some(&self.keys[place as usize])
-    }
-
-    fn place(&self, rank: u64) -> Place {
-        let home = NodeId((mix(rank) % self.machines.len() as u64) as u8);
-        let holders = NodeSet::only(home);
-        Place { home, holders }
+    ) -> Vec<Effect> {
+        let message = ReplicaMessage::Copy(message);
+        let event = ReplicaEvent::Message(NodeId(from as u8), &message);
+        self.step((node, group(rank)), event, now)
     }
 
     /// Makes a key hot on every node, in no time.
     fn promote(&mut self, rank: u64, now: Instant) {
-        let nodes = self.machines.len();
+        let key = route(rank);
+        self.of.insert(key, self.keys.len());
         self.keys.push(Key {
+            rank,
             valid: NodeSet::NONE,
-            stored: vec![Cas(0); nodes],
+            stored: Cas(0),
         });
         self.places[rank as usize] = self.keys.len() as u32;
-        let (key, place) = (RouteHash(rank), self.place(rank));
-        let input = Input::Promote {
-            key,
-            place,
-            epoch: HotEpoch(1),
-            floor: Cas::new(2, WriterId::of(place.home, 0)),
-        };
-        let home = u16::from(place.home.0);
-        let mut due = VecDeque::from([(home, self.step((home, rank), input, now))]);
-        while let Some((from, deeds)) = due.pop_front() {
-            for deed in deeds {
-                let Deed::Send(to, message) = deed else {
+        let primary = slice_of(key, self.nodes).0;
+        let effects = self.step((primary, group(rank)), ReplicaEvent::Heat(key, true), now);
+        let mut due = VecDeque::from([(primary, effects)]);
+        while let Some((from, effects)) = due.pop_front() {
+            for effect in effects {
+                let Effect::Send(to, rank, message) = effect else {
                     continue;
                 };
                 for to in to.into_iter().map(|to| u16::from(to.0)) {
@@ -165,45 +198,246 @@ impl Hot {
         }
     }
 
-    fn step(&mut self, (node, rank): (u16, u64), first: Input, now: Instant) -> Vec<Deed> {
-        let mut deeds = Vec::new();
-        let mut inputs = VecDeque::from([first]);
-        let me = NodeId(node as u8);
-        let key = &mut self.keys[self.places[rank as usize] as usize - 1];
-        let machine = &mut self.machines[usize::from(node)];
-        let stored = &mut key.stored[usize::from(node)];
-        while let Some(input) = inputs.pop_front() {
-            machine.step(now, input, *stored, |output| self.outputs.push(output));
-            for output in self.outputs.drain(..) {
-                match output {
-                    Output::Run { ticket, ts: Cas(0) } | Output::Done { ticket } => {
-                        deeds.push(Deed::Done(ticket.0 as u32));
-                    }
-                    Output::Run { ticket, ts } => {
-                        *stored = ts;
-                        let key = RouteHash(rank);
-                        inputs.push_back(Input::Write { ticket, key });
-                    }
-                    Output::Refuse { ticket, .. } | Output::Forward { ticket, .. } => {
-                        deeds.push(Deed::Refused(ticket.0 as u32));
-                    }
-                    Output::Publish { ts, state, .. } => {
-                        *stored = ts;
-                        key.valid = match state {
-                            Visibility::Valid => key.valid.with(me),
-                            _ => key.valid.without(me),
-                        };
-                    }
-                    Output::Send { to, message, .. } => deeds.push(Deed::Send(to, message)),
-                    Output::Moved { .. } => {}
-                }
-            }
+    fn step(
+        &mut self,
+        (node, group): (u16, usize),
+        event: ReplicaEvent<'_>,
+        now: Instant,
+    ) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        let machine = &mut self.machines[usize::from(node * GROUPS) + group];
+        let mut host = CopyHost {
+            me: NodeId(node as u8),
+            now,
+            clock: &mut machine.clock,
+            gate: &mut machine.gate,
+            closed: None,
+            of: &self.of,
+            keys: &mut self.keys,
+            results: &mut self.results,
+            forwarded: &mut self.forwarded,
+            effects: &mut effects,
+        };
+        machine.replica.step(event, &mut host);
+        // Nothing runs beside the machines here but reads of what they show.
+        while let Some(slice) = host.closed.take() {
+            machine.replica.step(ReplicaEvent::Closed(slice), &mut host);
         }
-        deeds
+        effects
     }
 }
 
+impl Machine {
+    fn new(node: u16, model: Model) -> Self {
+        let me = NodeId(node as u8);
+        Self {
+            replica: Replica::new(ReplicaConfig {
+                me,
+                model,
+                // Nothing is lost here, so nobody is ever told that time has come.
+                retransmit_ns: NEVER_NS,
+                suspicion_ns: NEVER_NS,
+                patience_ns: NEVER_NS,
+                waiting_max: WAITING_MAX,
+                window_max: WAITING_MAX,
+                room_ask: 0,
+                catch_ups_max: 1,
+                stage: (0, 1),
+            }),
+            clock: HybridClock::new(WriterId::of(me, 0), Cas(0)),
+            gate: Gate::Closed,
+        }
+    }
+}
+
+impl CopyHost<'_> {
+    fn key(&mut self, key: RouteHash) -> Option<&mut Key> {
+        let place = *self.of.get(&key)?;
+        self.keys.get_mut(place)
+    }
+
+    fn end(&mut self, ticket: Ticket, answer: Answer) {
+        let (session, origin) = (ticket.0 as u32, ticket.0 >> 32);
+        self.effects.push(match (answer, origin) {
+            (Ok(_), 0) => Effect::Done(session),
+            (Err(_), 0) => Effect::Refused(session),
+            _ => {
+                let to = Place {
+                    node: (origin >> 16 & 0xff) as u16,
+                    index: origin as u16,
+                };
+                Effect::Answer(to, session, answer)
+            }
+        });
+    }
+}
+
+impl ReplicaHost for CopyHost<'_> {
+    fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
+        let writes = request.access != Access::Read;
+        let Some(key) = self.key(request.key) else {
+            return RunResult::Unchanged;
+        };
+        if writes {
+            key.stored = version;
+        }
+        let shown = key.stored;
+        self.results.insert(request.ticket, shown);
+        match writes {
+            true => RunResult::Stored(request.size),
+            false => RunResult::Unchanged,
+        }
+    }
+
+    fn stamp(&mut self, ticket: Ticket, version: Cas) {
+        self.results.insert(ticket, version);
+    }
+
+    fn respond(&mut self, ticket: Ticket) {
+        let version = self.results.remove(&ticket).unwrap_or_default();
+        self.end(ticket, Ok(version));
+    }
+
+    fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
+        self.results.remove(&ticket);
+        self.end(ticket, Err(refusal));
+    }
+
+    fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
+        if let Some(rank) = self.key(request.key).map(|key| key.rank) {
+            let (to, session) = (u16::from(to.0), request.ticket.0 as u32);
+            self.forwarded.insert(session, rank);
+            self.effects.push(Effect::Forward(to, rank, session));
+        }
+    }
+
+    fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
+        if let ReplicaMessage::Copy(message) = message
+            && let Some(rank) = self.key(message.key).map(|key| key.rank)
+        {
+            self.effects.push(Effect::Send(to, rank, *message));
+        }
+    }
+
+    fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, _: Ticket) {
+        self.send(to, message);
+    }
+
+    fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
+        self.key(key).map(|key| (key.stored, ITEM_BYTES))
+    }
+
+    fn gate(&mut self, slice: SliceId, gate: Gate) {
+        if std::mem::replace(self.gate, gate) == Gate::Open {
+            self.closed = Some(slice);
+        }
+    }
+
+    fn next_version(&mut self) -> Cas {
+        self.clock.next(Now {
+            instant: self.now,
+            unix_ns: 0,
+        })
+    }
+
+    fn saw(&mut self, version: Cas) {
+        if version > self.clock.last() {
+            *self.clock = HybridClock::new(WriterId::of(self.me, 0), version);
+        }
+    }
+
+    fn show(&mut self, key: RouteHash, _: Cas, state: CopyState, _: bool) {
+        let me = self.me;
+        if let Some(key) = self.key(key) {
+            key.valid = match state {
+                CopyState::Valid => key.valid.with(me),
+                _ => key.valid.without(me),
+            };
+        }
+    }
+
+    fn read_copy(&mut self, _: &ReplicaRequest) {}
+
+    fn write_copy(&mut self, _: &ReplicaRequest, _: Cas) -> bool {
+        true
+    }
+
+    fn store_copy(&mut self, key: RouteHash, version: Cas) -> RunResult {
+        match self.key(key) {
+            Some(key) => {
+                key.stored = version;
+                RunResult::Stored(ITEM_BYTES)
+            }
+            None => RunResult::NoRoom,
+        }
+    }
+
+    fn incoming_bytes(&self) -> u32 {
+        ITEM_BYTES
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+
+    // Slices have one holder each, and stores have room: nothing of this happens.
+
+    fn apply(&mut self, _: NodeId, _: &SliceChange) -> bool {
+        true
+    }
+
+    fn promise(&mut self, _: NodeId, _: u64, wanted: u64) -> u64 {
+        wanted
+    }
+
+    fn evicts(&self) -> bool {
+        false
+    }
+
+    fn evict(
+        &mut self,
+        _: u64,
+        _: &mut dyn FnMut(SliceId) -> bool,
+        _: &mut dyn FnMut(SliceId, RouteHash),
+    ) {
+    }
+
+    fn scan(&mut self, _: SliceId, _: bool) {}
+
+    fn clear(&mut self, _: SliceId, _: Option<Cas>) {}
+
+    fn propose(&mut self, _: RowChange) {}
+}
+
+fn request(rank: u64, ticket: Ticket, access: Access, is_forwarded: bool) -> ReplicaRequest {
+    ReplicaRequest {
+        ticket,
+        key: route(rank),
+        access,
+        size: if access == Access::Read {
+            0
+        } else {
+            ITEM_BYTES
+        },
+        is_forwarded,
+    }
+}
+
+fn route(rank: u64) -> RouteHash {
+    RouteHash(mix(rank))
+}
+
+fn group(rank: u64) -> usize {
+    mix(rank) as usize % usize::from(GROUPS)
+}
+
+/// Machines of a node: each looks at all of its hot keys whenever something happens.
+const GROUPS: u16 = 128;
 /// Requests of a node that wait for hot keys: more than it has sessions.
 const WAITING_MAX: usize = 1 << 14;
 /// Longer than any run.
 const NEVER_NS: u64 = 1 << 50;
+/// Of a ticket's upper half: the node and the thread that sent the request are in the rest.
+const IS_FORWARDED: u64 = 1 << 24;
+/// What an item counts where room is counted, which nobody is short of.
+const ITEM_BYTES: u32 = 1;

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use curtail_types::{Message, MessageKind};
+use curtail_consistency::replica::{CopyKind, CopyMessage};
 
-use super::{Count, WholeCluster, thread::Place};
+use super::{Count, WholeCluster, hot::Answer, thread::Place};
 use crate::cckvs::{MessageBytes, TrafficShares};
 
 /// Something that one thread tells another.
@@ -22,7 +22,11 @@ pub(super) enum Load {
     /// To these sessions.
     Replies(Vec<u32>),
     /// About the hot key of this rank.
-    Hot(u64, Message),
+    Hot(u64, CopyMessage),
+    /// A session's write of the hot key of this rank, to its primary.
+    Forward(u64, u32),
+    /// The primary's answer.
+    Answer(u32, Answer),
     /// Room for so many messages of a class.
     Credits(usize, u16),
 }
@@ -31,10 +35,10 @@ pub(super) enum Load {
 pub(super) const CLASSES: usize = 3;
 
 /// The class of a message about a hot write.
-pub(super) fn class(kind: MessageKind) -> usize {
+pub(super) fn class(kind: CopyKind) -> usize {
     match kind {
-        MessageKind::Ack => 1,
-        MessageKind::Validate => 2,
+        CopyKind::Ack | CopyKind::Reject => 1,
+        CopyKind::Validate => 2,
         _ => 0,
     }
 }
@@ -63,11 +67,14 @@ impl Packet {
         let (count, length) = match &self.load {
             Load::Requests(sessions) => (&mut sent.misses, several(sessions.len(), bytes.request)),
             Load::Replies(sessions) => (&mut sent.misses, several(sessions.len(), bytes.reply)),
-            Load::Hot(_, message) => match message.kind {
-                MessageKind::Ack => (&mut sent.acknowledgements, bytes.acknowledgement),
-                MessageKind::Validate => (&mut sent.invalidations, bytes.invalidation),
+            Load::Hot(_, message) => match class(message.kind) {
+                1 => (&mut sent.acknowledgements, bytes.acknowledgement),
+                2 => (&mut sent.invalidations, bytes.invalidation),
                 _ => (&mut sent.updates, bytes.update),
             },
+            // The value goes with the request here, and not with the answer.
+            Load::Forward(..) => (&mut sent.forwarded, bytes.reply),
+            Load::Answer(..) => (&mut sent.forwarded, bytes.request),
             Load::Credits(..) => (&mut sent.credits, bytes.header),
         };
         count.packets += 1;

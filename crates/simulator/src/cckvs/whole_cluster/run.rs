@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cckvs::{CACHED_SHARE, MessageBytes, STORED_KEYS, Shards, TrafficShares},
     event_queue::EventQueue,
+    histogram::Histogram,
 };
 
 /// What a session asks for.
@@ -31,6 +32,13 @@ pub(super) struct Draw {
     placement: u64,
     /// For each session, whether its request is for a hot key.
     hits: Vec<bool>,
+}
+
+/// Latencies in nanoseconds.
+#[derive(Debug, Default)]
+struct Latencies {
+    sum: u64,
+    of: Histogram,
 }
 
 /// Something that happens.
@@ -53,6 +61,8 @@ pub(super) struct World<'a> {
     ports: Vec<Port>,
     pub(super) hot: Option<Hot>,
     pub(super) draw: Draw,
+    /// For each session, when it asked.
+    asked_ps: Vec<u64>,
     tally: Tally,
 }
 
@@ -62,6 +72,7 @@ struct Tally {
     hits: u64,
     refused: u64,
     sent: TrafficShares<Count>,
+    latencies: Latencies,
     /// When measuring began, and with how many completed.
     since_ps: u64,
     before: u64,
@@ -98,8 +109,6 @@ impl<'a> World<'a> {
             false => 0,
         };
         let cached = (STORED_KEYS as f64 * CACHED_SHARE) as u64;
-        let writes = cluster.requests as f64 * cluster.write_ratio * 1.5 + 1024.0;
-        let keys_max = (writes as u64).min(cached) as usize;
         let hot = cluster.copies;
         let mut world = Self {
             cluster,
@@ -111,12 +120,14 @@ impl<'a> World<'a> {
                 .map(|_| Port::joining(ways))
                 .chain((0..nodes).map(|_| Port::default()))
                 .collect(),
-            hot: hot.map(|model| Hot::new(cluster.nodes, model, cached, keys_max)),
+            hot: hot.map(|model| Hot::new(cluster.nodes, model, cached)),
             draw: Draw::new(cluster, cached),
+            asked_ps: Vec::new(),
             tally: Tally::default(),
         };
         let sessions = cluster.threads() * cluster.sessions;
         world.draw.hits = vec![false; sessions as usize];
+        world.asked_ps = vec![0; sessions as usize];
         (0..sessions).for_each(|session| world.issue(session));
         world
     }
@@ -186,6 +197,8 @@ impl<'a> World<'a> {
         for session in turn.done {
             self.tally.completed += 1;
             self.tally.hits += u64::from(self.draw.hits[session as usize]);
+            let took_ps = self.now_ps - self.asked_ps[session as usize];
+            self.tally.latencies.note(took_ps / 1000);
             self.issue(session);
         }
         self.begin_turn(at);
@@ -197,6 +210,7 @@ impl<'a> World<'a> {
         let random = &mut self.draw.random;
         let node = random.below(u64::from(nodes)) as u16;
         let index = random.below(u64::from(threads)) as u16;
+        self.asked_ps[session as usize] = self.now_ps;
         self.give(Place { node, index }, Work::Issue(session));
     }
 
@@ -224,7 +238,24 @@ impl<'a> World<'a> {
             sent: tally.sent,
             link_gigabits: tally.sent.bytes().total() * 8.0 / seconds / nodes / 1e9,
             refused: tally.refused,
+            mean_us: tally.latencies.mean_us(),
+            p95_us: tally.latencies.p95_us(),
         }
+    }
+}
+
+impl Latencies {
+    fn note(&mut self, ns: u64) {
+        self.sum += ns;
+        self.of.record(ns);
+    }
+
+    fn mean_us(&self) -> f64 {
+        self.sum as f64 / self.of.total().max(1) as f64 / 1e3
+    }
+
+    fn p95_us(&self) -> f64 {
+        self.of.quantile(0.95).unwrap_or(0) as f64 / 1e3
     }
 }
 

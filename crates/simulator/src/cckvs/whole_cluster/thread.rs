@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use curtail_consistency::symmetric::Model;
-use curtail_types::{Message, NodeSet};
+use curtail_consistency::replica::{CopyMessage, Model};
+use curtail_types::NodeSet;
 
 use super::{
     Hardware, WholeCluster,
-    hot::Deed,
+    hot::Effect,
     port::{CLASSES, Load, Packet, class},
     run::{Ask, World},
 };
@@ -126,8 +126,8 @@ impl World<'_> {
                     turn.done.push(session);
                     return;
                 }
-                let deeds = hot.request((turn.at.node, rank), session, writes, now);
-                self.carry_out(rank, deeds, turn);
+                let effects = hot.request((turn.at.node, rank), session, writes, now);
+                self.carry_out(effects, turn);
             }
             Ask::Cold { node, thread } => {
                 let index = hardware.threads + thread.unwrap_or(turn.at.index);
@@ -153,28 +153,51 @@ impl World<'_> {
                 turn.cost_ns += self.cluster.hardware.item_ns;
                 self.note_received(from, class(message.kind), turn);
                 if let Some(hot) = &mut self.hot {
-                    let deeds = hot.receive((turn.at.node, rank), from.node, message, now);
-                    self.carry_out(rank, deeds, turn);
+                    let effects = hot.receive((turn.at.node, rank), from.node, message, now);
+                    self.carry_out(effects, turn);
+                }
+            }
+            Load::Forward(rank, session) => {
+                turn.cost_ns += self.cluster.hardware.item_ns;
+                if let Some(hot) = &mut self.hot {
+                    let effects = hot.forwarded((turn.at.node, rank), session, from, now);
+                    self.carry_out(effects, turn);
+                }
+            }
+            Load::Answer(session, answer) => {
+                self.give_room((from.node, REQUESTS), 1, turn);
+                if let Some(hot) = &mut self.hot {
+                    let of = (session, answer);
+                    let effects = hot.answered(turn.at.node, of, from.node, now);
+                    self.carry_out(effects, turn);
                 }
             }
             Load::Credits(class, count) => self.give_room((from.node, 1 + class), count, turn),
         }
     }
 
-    fn carry_out(&mut self, rank: u64, deeds: Vec<Deed>, turn: &mut Turn) {
-        for deed in deeds {
-            match deed {
-                Deed::Done(session) => turn.done.push(session),
-                Deed::Refused(session) => {
+    fn carry_out(&mut self, effects: Vec<Effect>, turn: &mut Turn) {
+        let index = turn.at.index;
+        for effect in effects {
+            match effect {
+                Effect::Done(session) => turn.done.push(session),
+                Effect::Refused(session) => {
                     turn.refused += 1;
                     turn.done.push(session);
                 }
-                Deed::Send(to, message) => self.say((to, rank), message, turn),
+                Effect::Send(to, rank, message) => self.say((to, rank), message, turn),
+                Effect::Forward(node, rank, session) => {
+                    let to = Place { node, index };
+                    self.send((to, REQUESTS), Load::Forward(rank, session), turn);
+                }
+                Effect::Answer(to, session, answer) => {
+                    turn.send(to, Load::Answer(session, answer), self.cluster);
+                }
             }
         }
     }
 
-    fn say(&mut self, (to, rank): (NodeSet, u64), message: Message, turn: &mut Turn) {
+    fn say(&mut self, (to, rank): (NodeSet, u64), message: CopyMessage, turn: &mut Turn) {
         let index = turn.at.index;
         for node in to.into_iter().map(|to| u16::from(to.0)) {
             let at = (Place { node, index }, 1 + class(message.kind));
@@ -263,7 +286,7 @@ fn credits(hardware: &Hardware, copies: Option<Model>) -> (u16, u16) {
     }
 }
 
-/// The flow of requests; messages of a class have the one that is by 1 higher.
+/// The flow of requests, forwarded writes among them; messages of a class have the one that is by 1 higher.
 const REQUESTS: usize = 0;
 /// Of one turn.
 const WORKS_MAX: usize = 64;

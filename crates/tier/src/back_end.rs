@@ -9,7 +9,7 @@ use std::{
 
 use curtail_codec::tiered::{PartitionMap, TieredDatagram, TieredOpcode, TieredStatus};
 use curtail_consistency::{
-    symmetric::Ticket,
+    replica::Ticket,
     tiered::{
         BackEndConfig, BackEndEvent, BackEndHost, BackEndId, CacheId, Generation, TierBackEnd,
         TierMessage, TierRefusal,

@@ -11,7 +11,7 @@ use curtail_codec::tiered::{
     TieredStatus,
 };
 use curtail_consistency::{
-    symmetric::Ticket,
+    replica::Ticket,
     tiered::{BackEndHost, BackEndId, CacheId, Generation, TierMessage, TierRefusal, TierRequest},
 };
 use curtail_runtime::Clock;

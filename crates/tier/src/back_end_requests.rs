@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use curtail_codec::tiered::{TieredDatagram, TieredFlags, TieredHead, TieredOpcode, TieredStatus};
-use curtail_consistency::{symmetric::Ticket, tiered::TierRequest};
+use curtail_consistency::{replica::Ticket, tiered::TierRequest};
 use curtail_types::{Access, Cas, Key, RouteHash};
 
 use crate::{answered_writes::WriteId, outbox::reply_address};

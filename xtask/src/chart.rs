@@ -18,9 +18,10 @@ use crate::check_result::Outcome;
 use crate::workspace::Workspace;
 
 /// Which cells are drawn, and their drawing.
-pub(crate) const CHARTS: [(&str, &str); 2] = [
+pub(crate) const CHARTS: [(&str, &str); 3] = [
     ("docs/research/summary.toml", "docs/chart.svg"),
     ("docs/research/policies.toml", "docs/guide/policies.svg"),
+    ("docs/research/tier.toml", "docs/guide/tier.svg"),
 ];
 
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {

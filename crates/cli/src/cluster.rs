@@ -11,6 +11,8 @@ mod child;
 mod control_socket;
 mod node_stats;
 mod report;
+mod tier_namespaces;
+mod tiered;
 mod trial_folder;
 mod up;
 mod wait_for_view;
@@ -35,7 +37,8 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves
+    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves, or the
+    /// nodes of a trial tier with their load
     Status {
         #[command(flatten)]
         target: Target,
@@ -157,6 +160,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 fn status(target: &Target, json: bool) -> anyhow::Result<()> {
+    let tier = target.trial.folder().tier_file();
+    if target.file.is_none() && tier.exists() {
+        return tiered::status(&tier, json);
+    }
     let processes = match &target.file {
         Some(_) => Vec::new(),
         None => control_socket::processes(&target.trial.folder())?,
@@ -181,6 +188,14 @@ fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<
 
 fn add(node: Option<&str>, trial: &Trial, wait: &Wait) -> anyhow::Result<()> {
     let folder = trial.folder();
+    if folder.tier_file().exists() {
+        let node = node.map(str::to_owned);
+        println!(
+            "{} starts",
+            control_socket::ask(&folder, &Request::Add { node })?
+        );
+        return Ok(());
+    }
     let before = trial.load()?.open_store().read_roster()?;
     let request = Request::Add {
         node: node.map(str::to_owned),

@@ -80,7 +80,7 @@ const HOT_KEYS: usize = 256;
 const LEAVE_SECONDS: u64 = 20;
 
 /// Has the kernel end this process as soon as `parent` is gone, however it went.
-fn end_with(parent: i32) -> anyhow::Result<()> {
+pub(crate) fn end_with(parent: i32) -> anyhow::Result<()> {
     process::set_parent_process_death_signal(Some(Signal::TERM))?;
     // It may have gone before.
     let now = process::getppid().map(|pid| pid.as_raw_nonzero().get());

@@ -23,6 +23,7 @@ mod native_flags;
 mod ranged_numbers;
 mod run_lab;
 mod serve;
+mod tier;
 mod top;
 
 use std::ffi::OsString;
@@ -53,6 +54,8 @@ enum Command {
     Top(top::Options),
     /// Run a trial cluster on this machine, or manage a cluster
     Cluster(cluster::Options),
+    /// Run a node of a cache tier, show a tier, or send it a request
+    Tier(tier::TierOptions),
     /// Verify, describe, export or import the data directory of a disk tier
     Data(data::DataOptions),
 }
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Top(options) => top::run(&options),
         Command::Cluster(options) => cluster::run(&options),
+        Command::Tier(options) => tier::run(&options),
         Command::Data(options) => data::run(&options),
     };
     answer.unwrap_or_else(|error| fail(&error))

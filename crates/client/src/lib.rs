@@ -48,6 +48,7 @@ mod polled_session;
 mod request_cells;
 mod session;
 mod stream;
+pub mod tier;
 
 pub use curtail_codec::native::{ErrorCode, Flags, NackReason, Opcode, Place, Promise, Status};
 

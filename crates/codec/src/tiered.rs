@@ -32,14 +32,18 @@
 mod address;
 mod datagram;
 mod frame;
+mod network;
 mod opcode;
+mod partition_map;
 mod replay_window;
 mod seal;
 
 pub use address::{AddressClass, HostId, MacAddress, TierAddress};
 pub use datagram::{MalformedTiered, TieredDatagram, TieredEncodeError, TieredHead};
 pub use frame::{FrameEnds, FrameIp, TierFrame, UdpEnd};
+pub use network::TierNetwork;
 pub use opcode::{TieredFlags, TieredOpcode, TieredStatus};
+pub use partition_map::PartitionMap;
 pub use replay_window::ReplayWindow;
 pub use seal::TierSecret;
 
@@ -59,6 +63,10 @@ pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
 /// cache.
 pub const VALUE_BYTES_MAX: usize =
     DATAGRAM_BYTES_MAX - HEADER_BYTES - curtail_types::Key::BYTES_MAX;
+
+/// For how long a client repeats a write that is not answered, in nanoseconds; back ends remember
+/// what they answered for longer.
+pub const WRITE_RETRY_NS: u64 = 2_000_000_000;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(8));
 const _: () = assert!(VALUE_BYTES_MAX >= 1024);

@@ -48,10 +48,12 @@ fn request(opcode: TieredOpcode, address: TierAddress) -> TieredHead {
 
 fn between_nodes(opcode: TieredOpcode) -> TieredHead {
     let address = match opcode {
-        TieredOpcode::Item | TieredOpcode::Update | TieredOpcode::Lease | TieredOpcode::Report => {
-            TierAddress::host(CACHE)
-        }
-        _ => TierAddress::back_end(KEY),
+        TieredOpcode::Fetch
+        | TieredOpcode::Applied
+        | TieredOpcode::Dropped
+        | TieredOpcode::Renew
+        | TieredOpcode::Status => TierAddress::back_end(KEY),
+        _ => TierAddress::host(CACHE),
     };
     TieredHead {
         sender: 3,
@@ -127,6 +129,37 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         ("renew", numbered(O::Renew), false, ""),
         ("lease", versioned(O::Lease), false, ""),
         ("report", numbered(O::Report), false, "keys and loads"),
+        (
+            "instant report",
+            TieredHead {
+                epoch: 400,
+                ..item(versioned(O::Item))
+            },
+            true,
+            "value",
+        ),
+        ("revoke", numbered(O::Revoke), true, ""),
+        ("rules", numbered(O::Rules), false, "addresses"),
+        ("rules taken", versioned(O::RulesTaken), false, ""),
+        (
+            "status",
+            TieredHead {
+                client_port: 0xabcd,
+                generation: 0,
+                ..between_nodes(O::Status)
+            },
+            false,
+            "",
+        ),
+        (
+            "status text",
+            TieredHead {
+                generation: 0,
+                ..between_nodes(O::StatusText)
+            },
+            false,
+            "hits 1",
+        ),
     ];
     let whole = heads.into_iter().map(|(name, head, has_key, value)| {
         let key = key.filter(|_| has_key);

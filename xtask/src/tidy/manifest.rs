@@ -27,6 +27,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("membership", &["consistency"]),
     ("links", &["runtime", "codec", "membership"]),
     ("routing", &["runtime", "codec"]),
+    (
+        "tier",
+        &[
+            "runtime",
+            "codec",
+            "consistency",
+            "hotkeys",
+            "routing",
+            "storage",
+        ],
+    ),
     ("checker", &["consistency"]),
     (
         "server",
@@ -70,9 +81,11 @@ const ARROWS: &[(&str, &[&str])] = &[
         &[
             "server",
             "client",
+            "codec",
             "membership",
             "runtime",
             "storage",
+            "tier",
             "workload",
         ],
     ),

@@ -18,25 +18,27 @@ use super::control_socket::Process;
 #[derive(Debug)]
 pub(super) struct NodeProcess {
     id: u8,
+    name: String,
     child: Child,
     paused: bool,
     ended: Option<ExitStatus>,
 }
 
 impl NodeProcess {
-    /// Starts `command` as node `id`; its lines appear here with the node's name in front.
-    pub(super) fn start(id: u8, mut command: Command) -> anyhow::Result<Self> {
+    /// Starts `command` as node `id` with this name, which stands in front of its lines here.
+    pub(super) fn start(id: u8, name: &str, mut command: Command) -> anyhow::Result<Self> {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             // Ctrl-C is for this process, which ends the others in its own time.
             .process_group(0);
-        let mut child = command.spawn().with_context(|| format!("node {id}"))?;
-        follow(id, child.stdout.take())?;
-        follow(id, child.stderr.take())?;
+        let mut child = command.spawn().with_context(|| name.to_owned())?;
+        follow(name, child.stdout.take())?;
+        follow(name, child.stderr.take())?;
         Ok(Self {
             id,
+            name: name.to_owned(),
             child,
             paused: false,
             ended: None,
@@ -46,6 +48,11 @@ impl NodeProcess {
     /// The node's number.
     pub(super) fn id(&self) -> u8 {
         self.id
+    }
+
+    /// The node's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether it has not ended yet.
@@ -127,8 +134,7 @@ impl NodeProcess {
     }
 
     fn must_run(&self) -> anyhow::Result<()> {
-        let id = self.id;
-        ensure!(self.runs(), "node {id} does not run");
+        ensure!(self.runs(), "{} does not run", self.name);
         Ok(())
     }
 }
@@ -143,10 +149,11 @@ fn describe(status: ExitStatus) -> String {
 }
 
 /// Prints what a node prints, a line at a time.
-fn follow(id: u8, stream: Option<impl Read + Send + 'static>) -> io::Result<()> {
+fn follow(name: &str, stream: Option<impl Read + Send + 'static>) -> io::Result<()> {
     let Some(stream) = stream else {
         return Ok(());
     };
+    let shown = name.to_owned();
     let copy = move || {
         let mut lines = BufReader::new(stream);
         let mut line = Vec::new();
@@ -154,15 +161,15 @@ fn follow(id: u8, stream: Option<impl Read + Send + 'static>) -> io::Result<()> 
             .read_until(b'\n', &mut line)
             .is_ok_and(|bytes| bytes > 0)
         {
-            say(id, &String::from_utf8_lossy(&line));
+            say(&shown, &String::from_utf8_lossy(&line));
             line.clear();
         }
     };
-    let builder = thread::Builder::new().name(format!("node{id}-lines"));
+    let builder = thread::Builder::new().name(format!("{name}-lines"));
     builder.spawn(copy).map(|_| ())
 }
 
-/// Prints a line about node `id`. Nobody may be looking.
-pub(super) fn say(id: u8, line: &str) {
-    let _ = writeln!(io::stdout().lock(), "node{id} | {}", line.trim_end());
+/// Prints a line about the node with this name. Nobody may be looking.
+pub(super) fn say(name: &str, line: &str) {
+    let _ = writeln!(io::stdout().lock(), "{name} | {}", line.trim_end());
 }

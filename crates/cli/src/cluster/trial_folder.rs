@@ -58,6 +58,15 @@ impl Folder {
         self.path.join("cluster.toml")
     }
 
+    pub(super) fn tier_file(&self) -> PathBuf {
+        self.path.join("tier.toml")
+    }
+
+    /// Where a back end of a trial tier keeps its items.
+    pub(super) fn data(&self, back_end: usize) -> PathBuf {
+        self.path.join(format!("back-end{back_end}"))
+    }
+
     pub(super) fn control(&self) -> PathBuf {
         self.path.join("control")
     }
@@ -94,6 +103,9 @@ impl Folder {
         for name in FILES {
             let _ = fs::remove_file(self.path.join(name));
         }
+        for back_end in 0..curtail_tier::TierFile::BACK_ENDS_MAX {
+            let _ = fs::remove_dir_all(self.data(back_end));
+        }
     }
 
     /// Leaves nothing behind.
@@ -115,7 +127,8 @@ impl Folder {
 }
 
 /// Everything that a trial cluster writes.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
+    "tier.toml",
     "cluster.toml",
     "cluster.toml.new",
     "secret",

@@ -24,6 +24,7 @@ use curtail_runtime::{ControlEvent, Controls};
 use super::{
     child::{NodeProcess, say},
     control_socket::{self, Request},
+    tiered,
     trial_folder::{self, Folder, Plan},
 };
 
@@ -56,6 +57,8 @@ pub(super) struct Options {
     /// for temporary files)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    #[command(flatten)]
+    tiered: tiered::TieredOptions,
     /// After --: further flags for every `curtail serve`
     #[arg(last = true, value_name = "FLAGS")]
     serve: Vec<String>,
@@ -65,6 +68,14 @@ pub(super) struct Options {
 pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // Before the first thread: threads inherit the blocked signals.
     let controls = Controls::new()?;
+    if options.tiered.tiered {
+        return tiered::run(
+            &options.tiered,
+            options.dir.as_deref(),
+            options.port,
+            controls,
+        );
+    }
     let folder = Folder::find(options.dir.as_deref(), options.port);
     if UnixStream::connect(folder.control()).is_ok() {
         let path = folder.path().display();
@@ -84,12 +95,12 @@ pub(super) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 /// What reaches the process that runs the cluster.
-enum Event {
+pub(super) enum Event {
     Interrupted,
     Asked(Request, UnixStream),
 }
 
-fn wait_for_signal(mut controls: Controls, events: Sender<Event>) -> anyhow::Result<()> {
+pub(super) fn wait_for_signal(mut controls: Controls, events: Sender<Event>) -> anyhow::Result<()> {
     let wait = move || {
         while controls.wait(None) != Some(ControlEvent::Stop) {}
         let _ = events.send(Event::Interrupted);
@@ -98,7 +109,7 @@ fn wait_for_signal(mut controls: Controls, events: Sender<Event>) -> anyhow::Res
     Ok(())
 }
 
-fn listen(folder: &Folder, events: Sender<Event>) -> anyhow::Result<()> {
+pub(super) fn listen(folder: &Folder, events: Sender<Event>) -> anyhow::Result<()> {
     let path = folder.control();
     let listener = UnixListener::bind(&path).with_context(|| path.display().to_string())?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
@@ -170,7 +181,7 @@ impl Trial {
             .args(["--end-with-parent", &std::process::id().to_string()])
             .args(["-m", &self.memory, "-t", &self.threads.to_string()])
             .args(&self.serve);
-        let node = NodeProcess::start(id, command)?;
+        let node = NodeProcess::start(id, &format!("node{id}"), command)?;
         self.nodes.retain(|node| node.id() != id);
         self.nodes.push(node);
         self.nodes.sort_by_key(NodeProcess::id);
@@ -189,7 +200,7 @@ impl Trial {
             }
             for node in &mut self.nodes {
                 if let Some(end) = node.look() {
-                    say(node.id(), &end);
+                    say(node.name(), &end);
                 }
             }
             if self.nodes.iter().all(|node| !node.runs()) {

@@ -38,11 +38,13 @@ pub struct TieredHead {
     /// The sender, which a reply repeats from its request: a client's number, a back end's or
     /// a cache node's.
     pub sender: u32,
-    /// The partition map that the client used, or that the replier knows (SW-13).
+    /// The partition map that the client used, or that the replier knows (SW-13); of an item that
+    /// the cache did not ask for, the key's load in requests of a segment.
     pub epoch: u32,
     /// Which of the sender's messages it is; a reply has its request's.
     pub sequence: u64,
-    /// The version of the item; in a lease the cache's session.
+    /// The version of the item; in a lease the cache's session; of rules that were taken, which
+    /// life of the cache's rules it is: it changes when the switch has lost them.
     pub version: Cas,
     /// The session of a cache node with a back end.
     pub generation: u64,

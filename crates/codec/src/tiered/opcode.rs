@@ -31,6 +31,16 @@ numbered_enum! {
         Lease = 22,
         /// A back end's hottest keys and their loads, as the value.
         Report = 23,
+        /// A cache node shall have no copy of the key any more.
+        Revoke = 24,
+        /// A cache node's rules that are to be installed and withdrawn, as the value.
+        Rules = 25,
+        /// The switch has done that; the version's place has the life of the cache's rules.
+        RulesTaken = 26,
+        /// Somebody asks a node for its counters.
+        Status = 27,
+        /// A node's counters, as the value: lines of text.
+        StatusText = 28,
     }
 }
 
@@ -110,13 +120,18 @@ impl TieredOpcode {
             Self::Put => F::KEY | F::CLIENT | F::EPOCH | F::VALUE | F::ITEM,
             Self::Reply => F::KEY | F::STATUS | F::EPOCH | F::VALUE | F::ITEM | F::VERSION,
             Self::Fetch => F::KEY | F::GENERATION,
-            Self::Item | Self::Update => {
-                F::KEY | F::VALUE | F::ITEM | F::VERSION | F::GENERATION | F::NUMBER
+            Self::Item => {
+                F::KEY | F::VALUE | F::ITEM | F::VERSION | F::GENERATION | F::NUMBER | F::EPOCH
             }
-            Self::Applied | Self::Dropped => F::KEY | F::GENERATION | F::NUMBER,
+            Self::Update => F::KEY | F::VALUE | F::ITEM | F::VERSION | F::GENERATION | F::NUMBER,
+            Self::Applied | Self::Dropped | Self::Revoke => F::KEY | F::GENERATION | F::NUMBER,
             Self::Renew => F::GENERATION | F::NUMBER,
             Self::Lease => F::GENERATION | F::NUMBER | F::VERSION,
             Self::Report => F::VALUE | F::GENERATION | F::NUMBER,
+            Self::Rules => F::VALUE | F::GENERATION | F::NUMBER,
+            Self::RulesTaken => F::GENERATION | F::NUMBER | F::VERSION | F::STATUS,
+            Self::Status => F::CLIENT,
+            Self::StatusText => F::VALUE,
         }
     }
 
@@ -144,9 +159,13 @@ impl TieredOpcode {
             },
             Self::Put | Self::Delete | Self::Fetch => matches!(class, AddressClass::BackEnd),
             Self::Applied | Self::Dropped | Self::Renew => matches!(class, AddressClass::BackEnd),
-            Self::Reply | Self::Item | Self::Update | Self::Lease | Self::Report => {
+            Self::Reply | Self::Item | Self::Update | Self::Lease | Self::Report | Self::Revoke => {
                 matches!(class, AddressClass::Host)
             }
+            Self::Rules | Self::RulesTaken | Self::StatusText => {
+                matches!(class, AddressClass::Host)
+            }
+            Self::Status => matches!(class, AddressClass::BackEnd | AddressClass::Host),
         }
     }
 

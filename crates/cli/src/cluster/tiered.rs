@@ -1,0 +1,395 @@
+//! `curtail cluster up --tiered`: a trial cache tier of processes on loopback: back ends whose rate
+//! is limited, a cache node, and the switch in user space. It needs no privilege.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    path::Path,
+    process::{Command, ExitCode},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+use curtail_runtime::Controls;
+use curtail_tier::{TierFile, TierFileNetwork};
+
+use super::{
+    child::{NodeProcess, say},
+    control_socket::{self, Request},
+    tier_namespaces::{self, CLIENTS, CLUSTER, CONTROL, TierNamespaces, socket_of},
+    trial_folder::Folder,
+    up::{Event, listen, wait_for_signal},
+};
+
+/// What tier to start.
+#[derive(Args, Debug)]
+pub(super) struct TieredOptions {
+    /// Start a cache tier instead: back ends, a cache node in front of them, and a switch in user
+    /// space that sends requests by their keys
+    #[arg(long, conflicts_with_all = ["nodes", "model", "replicas", "memory", "threads"])]
+    #[arg(conflicts_with_all = ["lease_ms", "serve"])]
+    pub(super) tiered: bool,
+    /// Number of back ends of a tier
+    #[arg(long, value_name = "NUM", default_value_t = 16, requires = "tiered")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
+    back_ends: u8,
+    /// Requests that each back end of a tier serves in a second; those beyond are refused. 0: no
+    /// limit
+    #[arg(long, value_name = "NUM", default_value_t = 500, requires = "tiered")]
+    limit: u64,
+    /// Maximum number of keys of a tier's cache node; 0: there is no cache node
+    #[arg(long, value_name = "NUM", default_value_t = 1000, requires = "tiered")]
+    cached_keys: usize,
+    /// Maximum number of rules that a tier's cache node changes in a second; 0: no limit
+    #[arg(long, value_name = "NUM", default_value_t = 2000, requires = "tiered")]
+    rule_changes: u64,
+    /// Interval at which the back ends of a tier report their hottest keys, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
+    report_ms: u64,
+    /// Keep the items of a tier's back ends on disk, in the folder, until the tier ends
+    #[arg(long, requires = "tiered")]
+    on_disk: bool,
+    /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs
+    /// root, iproute2 and ethtool
+    #[arg(long, requires = "tiered")]
+    xdp: bool,
+}
+
+/// Runs a trial tier until it is interrupted.
+pub(super) fn run(
+    options: &TieredOptions,
+    dir: Option<&Path>,
+    port: u16,
+    controls: Controls,
+) -> anyhow::Result<ExitCode> {
+    let folder = Folder::find(dir, port);
+    if std::os::unix::net::UnixStream::connect(folder.control()).is_ok() {
+        let path = folder.path().display();
+        bail!("a trial cluster runs in {path} already; choose another --port or --dir");
+    }
+    folder.make()?;
+    let answer = run_in(options, &folder, port, controls);
+    folder.remove();
+    answer
+}
+
+fn run_in(
+    options: &TieredOptions,
+    folder: &Folder,
+    port: u16,
+    controls: Controls,
+) -> anyhow::Result<ExitCode> {
+    let file = plan(options, port)?;
+    file.save(&folder.tier_file())?;
+    let namespaces = match options.xdp {
+        false => None,
+        true => Some(TierNamespaces::make(port, &hosts(&file))?),
+    };
+    let mut trial = TieredTrial {
+        namespaces,
+        folder,
+        options,
+        file,
+        nodes: Vec::new(),
+        greeted: false,
+        began: Instant::now(),
+    };
+    let (sender, events) = mpsc::channel();
+    listen(folder, sender.clone())?;
+    wait_for_signal(controls, sender)?;
+    let started = trial.start_all();
+    let answer = started.and_then(|()| trial.attend(&events));
+    trial.end();
+    answer
+}
+
+fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
+    let back_ends = u16::from(options.back_ends);
+    let last = port.checked_add(FIRST_BACK_END + back_ends - 1);
+    let last =
+        last.with_context(|| format!("--port {port}: too high for {back_ends} back ends"))?;
+    let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    if options.xdp {
+        return plan_xdp(options, port);
+    }
+    for port in port..=last {
+        UdpSocket::bind(at(port))
+            .with_context(|| format!("UDP port {port}; choose others with --port"))?;
+    }
+    let caches = match options.cached_keys {
+        0 => Vec::new(),
+        _ => vec![at(port + 2)],
+    };
+    Ok(TierFile {
+        secret: secret()?,
+        epoch: 1,
+        lease_ms: 500,
+        period_ms: options.report_ms,
+        network: TierFileNetwork::Forwarder(at(port)),
+        control: at(port + 1),
+        caches,
+        back_ends: (port + FIRST_BACK_END..=last).map(at).collect(),
+    })
+}
+
+/// The plan of a tier whose nodes have network namespaces of their own.
+fn plan_xdp(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
+    let back_ends = 0..options.back_ends;
+    let back_ends = back_ends.map(|id| socket_of(&format!("back-end{id}"), port));
+    let caches = match options.cached_keys {
+        0 => Vec::new(),
+        _ => vec![socket_of("cache0", port)?],
+    };
+    Ok(TierFile {
+        secret: secret()?,
+        epoch: 1,
+        lease_ms: 500,
+        period_ms: options.report_ms,
+        network: TierFileNetwork::Ipv6 {
+            cluster: CLUSTER,
+            port,
+        },
+        control: socket_of(CONTROL, port)?,
+        caches,
+        back_ends: back_ends.collect::<anyhow::Result<_>>()?,
+    })
+}
+
+/// Prints the status of a trial tier, as its clients see it.
+pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
+    let TierFileNetwork::Ipv6 { port, .. } = TierFile::load(path)?.network else {
+        return crate::tier::show_status(path, is_json);
+    };
+    let mut command = Command::new("ip");
+    let clients = tier_namespaces::name(port, CLIENTS);
+    command.args(["netns", "exec", &clients]);
+    command.arg(std::env::current_exe()?);
+    command.args(["tier", "status", "--file"]).arg(path);
+    command.args(is_json.then_some("--json"));
+    ensure!(command.status()?.success(), "the status of {clients}");
+    Ok(())
+}
+
+/// What is behind the ports of a switch in the kernel.
+fn hosts(file: &TierFile) -> Vec<String> {
+    let back_ends = (0..file.back_ends.len()).map(|id| format!("back-end{id}"));
+    let caches = (0..file.caches.len()).map(|id| format!("cache{id}"));
+    let others = [CONTROL, CLIENTS].map(str::to_owned);
+    back_ends.chain(caches).chain(others).collect()
+}
+
+/// A tier that runs.
+struct TieredTrial<'a> {
+    namespaces: Option<TierNamespaces>,
+    folder: &'a Folder,
+    options: &'a TieredOptions,
+    file: TierFile,
+    nodes: Vec<NodeProcess>,
+    greeted: bool,
+    began: Instant,
+}
+
+impl TieredTrial<'_> {
+    fn start_all(&mut self) -> anyhow::Result<()> {
+        let back_ends = self.file.back_ends.len();
+        println!(
+            "starting {back_ends} back ends, {} cache node and the switch",
+            self.file.caches.len()
+        );
+        self.start("switch")?;
+        for id in 0..back_ends {
+            self.start(&format!("back-end{id}"))?;
+        }
+        for id in 0..self.file.caches.len() {
+            self.start(&format!("cache{id}"))?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, name: &str) -> anyhow::Result<()> {
+        let runs = |node: &NodeProcess| node.name() == name && node.runs();
+        ensure!(!self.nodes.iter().any(runs), "{name} runs already");
+        let command = self.command(name)?;
+        let node = NodeProcess::start(0, name, command)?;
+        self.nodes.retain(|node| node.name() != name);
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    fn command(&self, name: &str) -> anyhow::Result<Command> {
+        let mut command = self.inside(name)?;
+        command.arg("tier");
+        let number = |kind: &str, count: usize| {
+            let number: usize = name.strip_prefix(kind)?.parse().ok()?;
+            (number < count).then_some(number)
+        };
+        let options = self.options;
+        if name == "switch" {
+            command.arg("switch");
+            for port in self.namespaces.iter().flat_map(|all| &all.switch_ports) {
+                command.args(["--xdp-port", port]);
+            }
+            if let Some(namespaces) = &self.namespaces {
+                let path = Path::new(NAMESPACES).join(namespaces.name(CONTROL));
+                command.arg("--control-namespace").arg(path);
+            }
+        } else if let Some(id) = number("back-end", self.file.back_ends.len()) {
+            command.args(["back-end", "--id", &id.to_string()]);
+            command.args(["--limit", &options.limit.to_string()]);
+            if options.on_disk {
+                command.arg("--data").arg(self.folder.data(id));
+            }
+        } else if let Some(id) = number("cache", self.file.caches.len()) {
+            command.args(["cache", "--id", &id.to_string()]);
+            command.args(["--keys", &options.cached_keys.to_string()]);
+            command.args(["--rule-changes", &options.rule_changes.to_string()]);
+        } else {
+            bail!("there is no {name}; a tier has switch, cache0 and back-end0, back-end1, ...");
+        }
+        command.arg("--file").arg(self.folder.tier_file());
+        let parent = std::process::id().to_string();
+        command.args(["--end-with-parent", &parent]);
+        Ok(command)
+    }
+
+    /// This program, in the network namespace of a node if it has one.
+    fn inside(&self, node: &str) -> anyhow::Result<Command> {
+        let program = std::env::current_exe()?;
+        let Some(namespaces) = &self.namespaces else {
+            return Ok(Command::new(program));
+        };
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &namespaces.name(node)]);
+        command.arg(program);
+        Ok(command)
+    }
+
+    /// Whether every node answers and every back end has granted its lease, by `tier status`.
+    fn is_whole(&self) -> anyhow::Result<bool> {
+        let mut command = self.inside(CLIENTS)?;
+        command.args(["tier", "status", "--json", "--file"]);
+        let output = command.arg(self.folder.tier_file()).output()?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let all = |kind: &str| status[kind].as_array().cloned().unwrap_or_default();
+        let needs_lease = !self.file.caches.is_empty();
+        let is_up =
+            |one: &serde_json::Value| one.is_object() && (!needs_lease || one["has_lease"] == 1);
+        Ok(status["switch"].is_object()
+            && all("caches").iter().all(serde_json::Value::is_object)
+            && all("back_ends").iter().all(is_up))
+    }
+
+    fn attend(&mut self, events: &Receiver<Event>) -> anyhow::Result<ExitCode> {
+        loop {
+            match events.recv_timeout(GLANCE) {
+                Ok(Event::Asked(request, stream)) => {
+                    let answer = self.carry_out(request);
+                    control_socket::reply(&stream, answer);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Interrupted) | Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            for node in &mut self.nodes {
+                if let Some(end) = node.look() {
+                    say(node.name(), &end);
+                    ensure!(self.greeted, "{} did not start", node.name());
+                }
+            }
+            self.greet()?;
+        }
+    }
+
+    /// Says once that every node answers and every back end has granted its lease.
+    fn greet(&mut self) -> anyhow::Result<()> {
+        if self.greeted {
+            return Ok(());
+        }
+        if !self.is_whole()? {
+            let waited = self.began.elapsed();
+            ensure!(
+                waited < START_PATIENCE,
+                "not every node answers after {waited:.0?}"
+            );
+            return Ok(());
+        }
+        self.greeted = true;
+        let limit = match self.options.limit {
+            0 => "without a limit".to_string(),
+            limit => format!("of {limit} requests a second each"),
+        };
+        let path = self.folder.tier_file();
+        let path = path.display();
+        let (inside, at) = match (&self.namespaces, self.file.network) {
+            (Some(all), _) => {
+                let inside = format!("ip netns exec {} ", all.name(CLIENTS));
+                (inside, "in that namespace".to_string())
+            }
+            (None, TierFileNetwork::Forwarder(at)) => (String::new(), format!("at UDP {at}")),
+            (None, TierFileNetwork::Ipv6 { .. }) => (String::new(), String::new()),
+        };
+        // Nobody may be looking.
+        let _ = writeln!(
+            std::io::stdout().lock(),
+            "the tier is up: {} back ends {limit}, {} keys in the cache, clients {at}.\n\
+             Look at it with `{inside}curtail tier status --file {path}`. Stop with Ctrl-C.",
+            self.file.back_ends.len(),
+            self.options.cached_keys,
+        );
+        Ok(())
+    }
+
+    fn carry_out(&mut self, request: Request) -> anyhow::Result<String> {
+        match request {
+            Request::Kill { node } => {
+                self.find(&node)?.kill()?;
+                Ok(format!("{node} is dead"))
+            }
+            Request::Pause { node } => {
+                self.find(&node)?.pause()?;
+                Ok(format!("{node} is paused"))
+            }
+            Request::Resume { node } => {
+                self.find(&node)?.resume()?;
+                Ok(format!("{node} continues"))
+            }
+            Request::Add { node: Some(node) } => {
+                self.start(&node)?;
+                Ok(node)
+            }
+            _ => bail!("this is a tier, not a cluster: kill, pause and resume its nodes"),
+        }
+    }
+
+    fn find(&mut self, name: &str) -> anyhow::Result<&mut NodeProcess> {
+        let found = self.nodes.iter_mut().find(|node| node.name() == name);
+        found.with_context(|| format!("there is no {name}; a tier has switch, cache0, back-end0"))
+    }
+
+    /// Ends every node: asked first, killed when it takes too long.
+    fn end(&mut self) {
+        self.nodes.iter_mut().for_each(NodeProcess::stop);
+        let deadline = Instant::now() + END_PATIENCE;
+        for node in &mut self.nodes {
+            node.finish(deadline);
+        }
+    }
+}
+
+/// A secret that nobody can guess.
+fn secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+/// Where iproute2 keeps network namespaces.
+const NAMESPACES: &str = "/run/netns";
+/// Forwarder, control and cache node have the ports before.
+const FIRST_BACK_END: u16 = 3;
+const GLANCE: Duration = Duration::from_millis(100);
+const START_PATIENCE: Duration = Duration::from_secs(20);
+const END_PATIENCE: Duration = Duration::from_secs(5);

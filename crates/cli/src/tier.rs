@@ -1,0 +1,361 @@
+//! `curtail tier`: the nodes of a cache tier, one a process, and what is asked of a tier
+//! (`docs/guide/tier.md`).
+
+mod load;
+mod status;
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use curtail_client::tier::{TierSession, TierTarget};
+use curtail_runtime::{ControlEvent, Controls};
+use curtail_storage::Durability;
+use curtail_tier::{
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, RuleBudget, StoreOptions, StorePlace,
+    SwitchNode, SwitchOptions, TierFile, TierNode, XdpPort,
+};
+use curtail_types::{BackEndId, CacheId};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::cluster_flags::end_with;
+
+pub(crate) use status::show_status;
+
+/// What to do with a cache tier.
+#[derive(Args, Debug)]
+pub(crate) struct TierOptions {
+    #[command(subcommand)]
+    command: TierCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TierCommand {
+    /// Run a back end: it stores its share of the keys
+    BackEnd(BackEndFlags),
+    /// Run a cache node: it holds the hottest keys in memory
+    Cache(CacheFlags),
+    /// Run the switch: a forwarder in user space, and the controller of its rules
+    Switch(SwitchFlags),
+    /// Show the nodes of a tier with their load, the cache's hits, and the rules
+    Status {
+        #[command(flatten)]
+        at: TierPlace,
+        /// Print the counters of all nodes as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Load a tier with as many requests as it serves, and show which nodes served them
+    Load {
+        #[command(flatten)]
+        at: TierPlace,
+        #[command(flatten)]
+        options: load::LoadOptions,
+    },
+    /// Read an item, and say which kind of node answered
+    Get {
+        /// The key
+        key: String,
+        #[command(flatten)]
+        at: TierPlace,
+    },
+    /// Store an item
+    Put {
+        /// The key
+        key: String,
+        /// The value
+        value: String,
+        #[command(flatten)]
+        at: TierPlace,
+    },
+    /// Remove an item
+    Delete {
+        /// The key
+        key: String,
+        #[command(flatten)]
+        at: TierPlace,
+    },
+}
+
+#[derive(Args, Debug)]
+struct TierPlace {
+    /// File that describes the tier
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Args, Debug)]
+struct Parent {
+    /// End when the process that started this one, which has this number, ends
+    #[arg(long, value_name = "PID", hide = true)]
+    end_with_parent: Option<i32>,
+}
+
+#[derive(Args, Debug)]
+struct BackEndFlags {
+    #[command(flatten)]
+    at: TierPlace,
+    /// Number of the back end in the file
+    #[arg(long, value_name = "NUM")]
+    id: u16,
+    /// Directory for the items; without it, they are in memory alone, and a full memory refuses
+    /// writes
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What an answered write promises with --data: sync (it is on stable storage) or bounded (a
+    /// crash loses at most the writes of 100 ms)
+    #[arg(long, value_name = "MODE", default_value = "sync", requires = "data")]
+    durability: TierDurability,
+    /// Memory for items, in MiB
+    #[arg(long, value_name = "NUM", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    memory: u32,
+    /// Requests served in a second; those beyond are refused. 0: no limit
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    limit: u64,
+    /// Number of its hottest keys that it reports to the cache node in each period
+    #[arg(long, value_name = "NUM", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=100))]
+    reported: u16,
+    /// Do not report a key that bursts before the period ends
+    #[arg(long)]
+    no_bursts: bool,
+    #[command(flatten)]
+    parent: Parent,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum TierDurability {
+    Sync,
+    Bounded,
+}
+
+#[derive(Args, Debug)]
+struct CacheFlags {
+    #[command(flatten)]
+    at: TierPlace,
+    /// Number of the cache node in the file
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    id: u8,
+    /// Maximum number of keys that it holds
+    #[arg(long, value_name = "NUM", default_value_t = 10_000)]
+    keys: usize,
+    /// Maximum number of rules that it changes in a second; 0: no limit
+    #[arg(long, value_name = "NUM", default_value_t = 2000)]
+    rule_changes: u64,
+    /// Maximum time that an eviction waits for admissions, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    rule_delay_ms: u64,
+    #[command(flatten)]
+    parent: Parent,
+}
+
+#[derive(Args, Debug)]
+struct SwitchFlags {
+    #[command(flatten)]
+    at: TierPlace,
+    /// Maximum number of rules of keys
+    #[arg(long, value_name = "NUM", default_value_t = 131_072)]
+    rules: usize,
+    /// Forward in the kernel (XDP) between interfaces of this network namespace; each is named with
+    /// what is behind it, as INTERFACE=back-end0, =cache0 or =host300. Repeat it. Needs root
+    #[arg(long, value_name = "PORT")]
+    xdp_port: Vec<XdpPort>,
+    /// File of the network namespace in which the controller receives, with --xdp-port
+    #[arg(long, value_name = "FILE", requires = "xdp_port")]
+    control_namespace: Option<PathBuf>,
+    #[command(flatten)]
+    parent: Parent,
+}
+
+/// Carries the command out.
+pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
+    match &options.command {
+        TierCommand::BackEnd(flags) => run_back_end(flags),
+        TierCommand::Cache(flags) => run_cache(flags),
+        TierCommand::Switch(flags) => run_switch(flags),
+        TierCommand::Status { at, json } => {
+            show_status(&at.file, *json)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TierCommand::Load { at, options } => {
+            load::run(&at.load()?, options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        TierCommand::Get { key, at } => get(key, at),
+        TierCommand::Put { key, value, at } => {
+            let version = at
+                .session()?
+                .put(key.as_bytes(), value.as_bytes(), 0, None)?;
+            println!("stored, version {}", version.0);
+            Ok(ExitCode::SUCCESS)
+        }
+        TierCommand::Delete { key, at } => {
+            let was_there = at.session()?.delete(key.as_bytes())?;
+            println!(
+                "{}",
+                if was_there {
+                    "removed"
+                } else {
+                    "there was none"
+                }
+            );
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn get(key: &str, at: &TierPlace) -> anyhow::Result<ExitCode> {
+    let Some(found) = at.session()?.get(key.as_bytes())? else {
+        eprintln!("there is no such item");
+        return Ok(ExitCode::FAILURE);
+    };
+    let by = match found.is_from_cache {
+        true => "a cache node",
+        false => "its back end",
+    };
+    eprintln!("from {by}, version {}", found.version.0);
+    let mut out = std::io::stdout().lock();
+    let written = out
+        .write_all(&found.value)
+        .and_then(|()| out.write_all(b"\n"));
+    // Whoever reads may have seen enough.
+    let _ = written;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl TierPlace {
+    fn load(&self) -> anyhow::Result<TierFile> {
+        Ok(TierFile::load(&self.file)?)
+    }
+
+    fn session(&self) -> anyhow::Result<TierSession> {
+        let file = self.load()?;
+        let target = TierTarget {
+            network: file.network(),
+            map: file.map(),
+        };
+        // Unlike every other that runs now.
+        let number = std::process::id().saturating_add(FIRST_CLIENT);
+        TierSession::open(target, number).context("the way to the tier")
+    }
+}
+
+/// Below are cache nodes.
+const FIRST_CLIENT: u32 = 256;
+
+fn run_back_end(flags: &BackEndFlags) -> anyhow::Result<ExitCode> {
+    let place = match &flags.data {
+        None => StorePlace::Memory,
+        Some(directory) => {
+            let above = directory
+                .parent()
+                .filter(|path| !path.as_os_str().is_empty());
+            if let Some(above) = above {
+                std::fs::create_dir_all(above).with_context(|| above.display().to_string())?;
+            }
+            StorePlace::Disk {
+                directory: directory.clone(),
+                durability: match flags.durability {
+                    TierDurability::Sync => Durability::Sync,
+                    TierDurability::Bounded => Durability::Bounded(BOUNDED_WINDOW),
+                },
+            }
+        }
+    };
+    let options = BackEndOptions {
+        id: BackEndId(flags.id),
+        store: StoreOptions {
+            place,
+            memory_bytes: (flags.memory as usize) << 20,
+        },
+        limit_per_s: flags.limit,
+        reported: flags.reported.into(),
+        sends_bursts: !flags.no_bursts,
+    };
+    let file = flags.at.load()?;
+    run_node(&flags.parent, || Ok(BackEndNode::start(&file, &options)?))
+}
+
+fn run_cache(flags: &CacheFlags) -> anyhow::Result<ExitCode> {
+    let options = CacheOptions {
+        id: CacheId(flags.id),
+        capacity: flags.keys,
+        rules: rule_budget(flags.rule_changes, flags.rule_delay_ms),
+    };
+    let file = flags.at.load()?;
+    run_node(&flags.parent, || Ok(CacheNode::start(&file, &options)?))
+}
+
+fn run_switch(flags: &SwitchFlags) -> anyhow::Result<ExitCode> {
+    let options = SwitchOptions {
+        capacity: flags.rules,
+    };
+    let file = flags.at.load()?;
+    run_node(&flags.parent, || {
+        if flags.xdp_port.is_empty() {
+            return Ok(SwitchNode::start(&file, &options)?);
+        }
+        let moves = || match &flags.control_namespace {
+            None => Ok(()),
+            Some(path) => enter_network(path),
+        };
+        let started = SwitchNode::start_xdp(&file, &options, &flags.xdp_port, moves);
+        Ok(started?)
+    })
+}
+
+/// This thread is in another network namespace from now on.
+fn enter_network(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    let kind = Some(LinkNameSpaceType::Network);
+    Ok(move_into_link_name_space(file.as_fd(), kind)?)
+}
+
+/// A tenth of a second's changes at once, and as many waiting as a period may bring.
+fn rule_budget(per_s: u64, delay_ms: u64) -> RuleBudget {
+    RuleBudget {
+        per_s,
+        burst: (per_s / 10).max(1),
+        queue_max: 1 << 16,
+        delay_max_ns: delay_ms * 1_000_000,
+    }
+}
+
+/// Runs a node until this process is told to stop.
+fn run_node<N: TierNode>(
+    parent: &Parent,
+    start: impl FnOnce() -> anyhow::Result<N>,
+) -> anyhow::Result<ExitCode> {
+    // Before the first thread: threads inherit the blocked signals.
+    let mut controls = Controls::new()?;
+    if let Some(parent) = parent.end_with_parent {
+        end_with(parent).context("--end-with-parent")?;
+    }
+    let mut node = start()?;
+    let stops = Arc::new(AtomicBool::new(false));
+    let its = Arc::clone(&stops);
+    let wait = move || {
+        while controls.wait(None) != Some(ControlEvent::Stop) {}
+        // Relaxed: the flag carries nothing with it.
+        its.store(true, Relaxed);
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait)?;
+    curtail_tier::run(&mut node, &stops);
+    Ok(ExitCode::SUCCESS)
+}
+
+const BOUNDED_WINDOW: Duration = Duration::from_millis(100);

@@ -1,0 +1,326 @@
+//! `curtail tier load`: as many requests as a tier serves, and which node served them.
+//!
+//! An open loop whose rate follows the loss, as the paper's client does (section 2.4): while more
+//! than 1 % of the requests are refused or lost it falls, below 0.5 % it rises.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    io,
+    net::{SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use curtail_client::tier::{TierClientError, TierRequests, TierSession, TierTarget};
+use curtail_codec::tiered::{
+    DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredOpcode, TieredStatus,
+};
+use curtail_tier::TierFile;
+use curtail_types::{BackEndId, Key};
+use curtail_workload::{Popularity, Random, Ranks, Scramble};
+
+/// What load.
+#[derive(Args, Debug)]
+pub(super) struct LoadOptions {
+    /// Number of keys, which are stored first
+    #[arg(long, value_name = "NUM", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    keys: u64,
+    /// Exponent of Zipf's law, by which the keys are asked for
+    #[arg(long, value_name = "NUM", default_value_t = 0.99)]
+    zipf: f64,
+    /// Length of the values in bytes
+    #[arg(long, value_name = "NUM", default_value_t = 128)]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
+    value_bytes: u16,
+    /// Share of the requests that write, in percent
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
+    writes: u8,
+    /// Seconds before the measurement, in which the rate and the cache's keys settle
+    #[arg(long, value_name = "NUM", default_value_t = 15)]
+    warm_up: u64,
+    /// Seconds of the measurement
+    #[arg(long, value_name = "NUM", default_value_t = 15)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: u64,
+    /// Do not store the keys first: they are there
+    #[arg(long)]
+    no_preload: bool,
+    /// Seed of all random choices
+    #[arg(long, value_name = "NUM", default_value_t = 1)]
+    seed: u64,
+}
+
+/// Loads a tier and prints what it served.
+pub(super) fn run(file: &TierFile, options: &LoadOptions) -> anyhow::Result<()> {
+    ensure!(
+        (0.0..=5.0).contains(&options.zipf),
+        "--zipf {}: give 0 to 5",
+        options.zipf
+    );
+    let mut load = TierLoad::new(file, options)?;
+    if !options.no_preload {
+        load.preload()?;
+    }
+    load.run_for(Duration::from_secs(options.warm_up));
+    load.counts = LoadCounts::new(file.back_ends.len());
+    let began = Instant::now();
+    load.run_for(Duration::from_secs(options.seconds));
+    print!("{}", load.describe(began.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+struct TierLoad<'a> {
+    options: &'a LoadOptions,
+    target: TierTarget,
+    socket: UdpSocket,
+    requests: TierRequests,
+    random: Random,
+    ranks: Ranks,
+    /// Which key has which rank.
+    scramble: Scramble,
+    value: Vec<u8>,
+    room: Box<[u8]>,
+    /// Requests that are under way: when they were sent, and to which back end.
+    open: HashMap<u64, (Instant, BackEndId)>,
+    per_s: f64,
+    counts: LoadCounts,
+    /// Of the interval: sent, and refused or lost.
+    sent: u64,
+    lost: u64,
+}
+
+struct LoadCounts {
+    by_back_end: Vec<u64>,
+    from_cache: u64,
+    sent: u64,
+    lost: u64,
+}
+
+impl LoadCounts {
+    fn new(back_ends: usize) -> Self {
+        Self {
+            by_back_end: vec![0; back_ends],
+            from_cache: 0,
+            sent: 0,
+            lost: 0,
+        }
+    }
+}
+
+impl<'a> TierLoad<'a> {
+    fn new(file: &TierFile, options: &'a LoadOptions) -> anyhow::Result<Self> {
+        let target = TierTarget {
+            network: file.network(),
+            map: file.map(),
+        };
+        let socket = target.bind().context("the way to the tier")?;
+        socket.set_nonblocking(true)?;
+        let own: SocketAddr = socket.local_addr()?;
+        let number = std::process::id().saturating_add(super::FIRST_CLIENT);
+        let popularity = Popularity::Zipf {
+            exponent: options.zipf,
+        };
+        Ok(Self {
+            options,
+            target,
+            socket,
+            requests: TierRequests::new(target, number, own, now_ns()),
+            random: Random::new(options.seed),
+            ranks: Ranks::new(options.keys, popularity),
+            scramble: Scramble::new(options.keys, options.seed),
+            value: vec![b'v'; options.value_bytes.into()],
+            room: vec![0; DATAGRAM_BYTES_MAX + 1].into_boxed_slice(),
+            open: HashMap::new(),
+            per_s: FIRST_PER_S,
+            counts: LoadCounts::new(file.back_ends.len()),
+            sent: 0,
+            lost: 0,
+        })
+    }
+
+    /// Stores every key; back ends that are limited set the pace.
+    fn preload(&mut self) -> anyhow::Result<()> {
+        let (keys, target) = (self.options.keys, self.target);
+        eprintln!("storing {keys} keys");
+        let value = &self.value;
+        let threads: Vec<_> = std::thread::scope(|scope| {
+            let store = |part: u64| {
+                move || -> Result<(), TierClientError> {
+                    let number = std::process::id().saturating_add(super::FIRST_CLIENT);
+                    let mut session =
+                        TierSession::open(target, number).map_err(TierClientError::Io)?;
+                    for number in (part..keys).step_by(PRELOADERS as usize) {
+                        store_until_done(&mut session, &name_of(number), value)?;
+                    }
+                    Ok(())
+                }
+            };
+            let threads: Vec<_> = (0..PRELOADERS)
+                .map(|part| scope.spawn(store(part)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().ok())
+                .collect()
+        });
+        for done in threads {
+            done.context("a thread")?.context("storing the keys")?;
+        }
+        Ok(())
+    }
+
+    fn run_for(&mut self, time: Duration) {
+        let (began, mut interval) = (Instant::now(), Instant::now());
+        let (mut last, mut due) = (began, 0.0);
+        while began.elapsed() < time {
+            let now = Instant::now();
+            due += now.duration_since(last).as_secs_f64() * self.per_s;
+            last = now;
+            // What a pause of this process has held up is not sent at once.
+            due = due.min(self.per_s * 0.02 + 1.0);
+            while due >= 1.0 {
+                self.send();
+                due -= 1.0;
+            }
+            self.receive();
+            if interval.elapsed() >= INTERVAL {
+                interval = now;
+                self.end_interval(now);
+            }
+            std::thread::sleep(SLOT);
+        }
+    }
+
+    fn send(&mut self) {
+        let key = self.scramble.key(self.ranks.rank(&mut self.random));
+        let name = name_of(key);
+        let Ok(key) = Key::new(name.as_bytes()) else {
+            return;
+        };
+        let writes = self.random.below(100) < u64::from(self.options.writes);
+        let (opcode, value) = match writes {
+            true => (TieredOpcode::Put, &self.value[..]),
+            false => (TieredOpcode::Get, &[][..]),
+        };
+        let head = self.requests.head(opcode, key);
+        let datagram = TieredDatagram {
+            head,
+            key: Some(key),
+            value,
+        };
+        let Ok(bytes) = datagram.encode(&mut self.room, None) else {
+            return;
+        };
+        let to = self.requests.destination(&head);
+        let _ = self.socket.send_to(&self.room[..bytes], to);
+        let back_end = head.address.key.back_end;
+        self.open.insert(head.sequence, (Instant::now(), back_end));
+        self.sent += 1;
+    }
+
+    fn receive(&mut self) {
+        loop {
+            let bytes = match self.socket.recv(&mut self.room) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(_) => continue,
+            };
+            let Some(reply) = self.requests.reply(&self.room[..bytes]) else {
+                continue;
+            };
+            let Some((_, back_end)) = self.open.remove(&reply.head.sequence) else {
+                continue;
+            };
+            let is_served = matches!(
+                reply.head.status,
+                TieredStatus::Done | TieredStatus::NotFound
+            );
+            if !is_served {
+                self.lost += 1;
+            } else if reply.head.flags.has(TieredFlags::FROM_CACHE) {
+                self.counts.from_cache += 1;
+            } else if let Some(served) = self.counts.by_back_end.get_mut(usize::from(back_end.0)) {
+                *served += 1;
+            }
+        }
+    }
+
+    fn end_interval(&mut self, now: Instant) {
+        let before = self.open.len();
+        self.open
+            .retain(|_, (sent, _)| now.duration_since(*sent) < LOST_AFTER);
+        self.lost += (before - self.open.len()) as u64;
+        let loss = self.lost as f64 / self.sent.max(1) as f64;
+        if loss > LOSS_MAX {
+            self.per_s *= (1.0 - loss).max(0.5);
+        } else if loss < LOSS_MIN {
+            self.per_s *= 1.0 + 4.0 * (LOSS_MAX - loss);
+        }
+        self.per_s = self.per_s.max(10.0);
+        self.counts.sent += self.sent;
+        self.counts.lost += self.lost;
+        (self.sent, self.lost) = (0, 0);
+    }
+
+    fn describe(&self, seconds: f64) -> String {
+        let counts = &self.counts;
+        let served: u64 = counts.by_back_end.iter().sum();
+        let total = (served + counts.from_cache) as f64;
+        let mut text = String::new();
+        let rate = |count: u64| count as f64 / seconds;
+        let most = counts.by_back_end.iter().copied().max().unwrap_or(0);
+        let mean = served as f64 / counts.by_back_end.len() as f64;
+        let _ = writeln!(
+            text,
+            "{:.0} requests a second, {:.1} % of them from the cache; {:.2} % refused or lost\n\
+             the most loaded back end has {:.2} of the mean\n\n\
+             | back end | requests/s |\n|---|---|",
+            total / seconds,
+            100.0 * counts.from_cache as f64 / total.max(1.0),
+            100.0 * counts.lost as f64 / counts.sent.max(1) as f64,
+            most as f64 / mean.max(f64::MIN_POSITIVE),
+        );
+        for (id, served) in counts.by_back_end.iter().enumerate() {
+            let _ = writeln!(text, "| {id} | {:.0} |", rate(*served));
+        }
+        text
+    }
+}
+
+/// A limited back end refuses what is too much for now.
+fn store_until_done(
+    session: &mut TierSession,
+    key: &str,
+    value: &[u8],
+) -> Result<(), TierClientError> {
+    let began = Instant::now();
+    loop {
+        match session.put(key.as_bytes(), value, 0, None) {
+            Err(TierClientError::Busy | TierClientError::Unanswered)
+                if began.elapsed() < STORE_PATIENCE => {}
+            done => return done.map(|_| ()),
+        }
+    }
+}
+
+fn name_of(key: u64) -> String {
+    format!("key:{key:012}")
+}
+
+fn now_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1)
+}
+
+const PRELOADERS: u64 = 8;
+const STORE_PATIENCE: Duration = Duration::from_secs(20);
+const FIRST_PER_S: f64 = 1000.0;
+const SLOT: Duration = Duration::from_millis(1);
+const INTERVAL: Duration = Duration::from_millis(200);
+const LOST_AFTER: Duration = Duration::from_secs(1);
+const LOSS_MIN: f64 = 0.005;
+const LOSS_MAX: f64 = 0.01;

@@ -1,0 +1,181 @@
+//! What the nodes of a tier have counted, as a table: load, hits, rules and budget.
+
+use std::{
+    fmt::Write as _,
+    io::Write as _,
+    net::SocketAddr,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context;
+use curtail_tier::{NodeStatus, StatusError, TierFile, ask_status};
+use serde_json::{Map, Value, json};
+
+/// A look at every node.
+struct TierSample {
+    at: Instant,
+    switch: Option<NodeStatus>,
+    caches: Vec<Option<NodeStatus>>,
+    back_ends: Vec<Option<NodeStatus>>,
+}
+
+/// Prints the status of the tier that a file describes.
+pub(crate) fn show_status(path: &Path, is_json: bool) -> anyhow::Result<()> {
+    let file = TierFile::load(path)?;
+    let first = TierSample::take(&file)?;
+    let text = match is_json {
+        true => serde_json::to_string_pretty(&first.to_json())? + "\n",
+        false => {
+            thread::sleep(INTERVAL);
+            let second = TierSample::take(&file)?;
+            describe(&file, &first, &second)?
+        }
+    };
+    // Whoever reads may have seen enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+impl TierSample {
+    fn take(file: &TierFile) -> anyhow::Result<Self> {
+        let secret = file.secret();
+        let ask = |at: &SocketAddr| match ask_status(*at, &secret) {
+            Ok(status) => Ok(Some(status)),
+            Err(StatusError::Silent(_)) => Ok(None),
+            Err(error) => Err(error).with_context(|| at.to_string()),
+        };
+        let all = |them: &[SocketAddr]| them.iter().map(ask).collect::<anyhow::Result<_>>();
+        Ok(Self {
+            at: Instant::now(),
+            switch: ask(&file.control)?,
+            caches: all(&file.caches)?,
+            back_ends: all(&file.back_ends)?,
+        })
+    }
+
+    fn to_json(&self) -> Value {
+        let one = |status: &Option<NodeStatus>| match status {
+            None => Value::Null,
+            Some(status) => {
+                let counters = status.counters.iter();
+                let counters = counters.map(|(name, number)| (name.clone(), json!(number)));
+                Value::Object(counters.collect::<Map<_, _>>())
+            }
+        };
+        json!({
+            "switch": one(&self.switch),
+            "caches": self.caches.iter().map(one).collect::<Vec<_>>(),
+            "back_ends": self.back_ends.iter().map(one).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// How much a counter grew in a second.
+struct Rates<'a> {
+    before: &'a Option<NodeStatus>,
+    after: &'a NodeStatus,
+    seconds: f64,
+}
+
+impl Rates<'_> {
+    fn of(&self, name: &str) -> f64 {
+        let before = self.before.as_ref().map_or(0, |status| status.get(name));
+        // A node that has restarted counts from 0.
+        self.after.get(name).saturating_sub(before) as f64 / self.seconds
+    }
+}
+
+fn describe(file: &TierFile, first: &TierSample, second: &TierSample) -> anyhow::Result<String> {
+    let seconds = second.at.duration_since(first.at).as_secs_f64();
+    let rates = |before, after| Rates {
+        before,
+        after,
+        seconds,
+    };
+    let mut text = String::new();
+    match &second.switch {
+        None => writeln!(text, "switch      does not answer at {}", file.control)?,
+        Some(now) => {
+            let rates = rates(&first.switch, now);
+            writeln!(
+                text,
+                "switch      {:.0}/s by rules, {:.0}/s to back ends; {} of {} rules; {} unknown",
+                rates.of("by_rules"),
+                rates.of("to_back_ends"),
+                now.get("rules"),
+                now.get("rules_max"),
+                now.get("unknown"),
+            )?;
+        }
+    }
+    let caches = first.caches.iter().zip(&second.caches);
+    for (id, (before, now)) in caches.enumerate() {
+        match now {
+            None => writeln!(text, "cache {id:<5} does not answer at {}", file.caches[id])?,
+            Some(now) => describe_cache(&mut text, id, &rates(before, now))?,
+        }
+    }
+    describe_back_ends(&mut text, file, first, second)?;
+    Ok(text)
+}
+
+fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::Result {
+    let now = rates.after;
+    let waiting = now.get("rule_installs_waiting") + now.get("rule_withdrawals_waiting");
+    writeln!(
+        text,
+        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on; {} keys, {} leases; rules: {} a second at \
+         most, {waiting} changes waiting ({} ms)",
+        rates.of("hits"),
+        rates.of("passed_on"),
+        now.get("copies"),
+        now.get("leases"),
+        now.get("rules_per_s"),
+        now.get("rule_age_ms"),
+    )
+}
+
+fn describe_back_ends(
+    text: &mut String,
+    file: &TierFile,
+    first: &TierSample,
+    second: &TierSample,
+) -> std::fmt::Result {
+    let seconds = second.at.duration_since(first.at).as_secs_f64();
+    let pairs = first.back_ends.iter().zip(&second.back_ends);
+    let mut loads = Vec::new();
+    writeln!(text, "back end    served/s  refused/s  limit  cached keys")?;
+    for (id, (before, now)) in pairs.enumerate() {
+        let Some(after) = now else {
+            writeln!(text, "{id:<11} does not answer at {}", file.back_ends[id])?;
+            continue;
+        };
+        let rates = Rates {
+            before,
+            after,
+            seconds,
+        };
+        let served = rates.of("served");
+        loads.push(served);
+        writeln!(
+            text,
+            "{id:<11} {served:>8.0} {:>10.0} {:>6} {:>12}",
+            rates.of("refused"),
+            after.get("limit_per_s"),
+            after.get("cached_keys"),
+        )?;
+    }
+    let sum: f64 = loads.iter().sum();
+    let mean = sum / loads.len().max(1) as f64;
+    let most = loads.iter().copied().fold(0.0, f64::max);
+    let ratio = if mean > 0.0 { most / mean } else { 1.0 };
+    writeln!(
+        text,
+        "all         {sum:>8.0}  the most loaded has {ratio:.2} of the mean"
+    )
+}
+
+/// Between the two looks that rates are made of.
+const INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,379 @@
+//! A client of a cache tier (SwitchKV: Li, dissertation, 2016, section 2.2.1): it addresses every
+//! request by its key, and the network brings it to the cache node that has the key, or to the
+//! key's back end.
+//!
+//! [`TierRequests`] makes datagrams and reads replies; [`TierSession`] is a blocking client above
+//! it: it sends again what is not answered, a `get` then past the cache node (SW-14).
+
+use std::{
+    fmt, io,
+    net::{SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
+
+use curtail_codec::tiered::{
+    DATAGRAM_BYTES_MAX, PartitionMap, TierAddress, TierNetwork, TieredDatagram, TieredFlags,
+    TieredHead, TieredOpcode, TieredStatus, WRITE_RETRY_NS,
+};
+use curtail_types::{BackEndId, Cas, Key};
+
+/// Where a tier is, and how its keys are divided.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TierTarget {
+    /// How the switch is reached.
+    pub network: TierNetwork,
+    /// The back ends.
+    pub map: PartitionMap,
+}
+
+/// Makes a client's datagrams.
+#[derive(Clone, Debug)]
+pub struct TierRequests {
+    target: TierTarget,
+    /// The client's number, which replies repeat.
+    sender: u32,
+    /// Where it receives.
+    client: SocketAddr,
+    sequence: u64,
+}
+
+/// An item, as a `get` finds it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TierValue {
+    /// Its value.
+    pub value: Vec<u8>,
+    /// The 32 bits that are kept with it.
+    pub flags: u32,
+    /// Its version.
+    pub version: Cas,
+    /// Whether a cache node answered.
+    pub is_from_cache: bool,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TierClientError {
+    /// The key is empty or too long, or key and value do not fit a datagram; nothing was sent.
+    TooLong,
+    /// The back end serves no more now, or has just started; nothing was changed.
+    Busy,
+    /// The store refused the write: it is full, or its disk fails. Nothing was changed.
+    Refused,
+    /// No answer. A write may have been carried out, or may not.
+    Unanswered,
+    /// The back end has another map than this client.
+    WrongPartition {
+        /// The back end's map.
+        epoch: u32,
+    },
+    /// The socket failed.
+    Io(io::Error),
+}
+
+/// A blocking client: one request at a time.
+#[derive(Debug)]
+pub struct TierSession {
+    socket: UdpSocket,
+    requests: TierRequests,
+    patience: Duration,
+    repeated: u64,
+    room: Box<[u8]>,
+}
+
+impl TierTarget {
+    /// A socket by which nodes can reply: it has this host's address on the way to the switch.
+    ///
+    /// # Errors
+    /// There is no way to the switch.
+    pub fn bind(&self) -> io::Result<UdpSocket> {
+        let key = curtail_types::KeyAddress::default();
+        let switch = self.network.destination(TierAddress::back_end(key));
+        let here: SocketAddr = match switch {
+            SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+            SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+        };
+        let probe = UdpSocket::bind(here)?;
+        probe.connect(switch)?;
+        let mut own = probe.local_addr()?;
+        drop(probe);
+        own.set_port(0);
+        UdpSocket::bind(own)
+    }
+}
+
+impl TierRequests {
+    /// A client with this number that receives there. Its requests are numbered from `sequence`:
+    /// begin where no client of this number was before, for example at the clock.
+    pub const fn new(target: TierTarget, sender: u32, client: SocketAddr, sequence: u64) -> Self {
+        Self {
+            target,
+            sender,
+            client,
+            sequence,
+        }
+    }
+
+    /// The head of a new request for `key`.
+    pub fn head(&mut self, opcode: TieredOpcode, key: Key<'_>) -> TieredHead {
+        self.sequence += 1;
+        let key = self.target.map.address(PartitionMap::route(key));
+        let address = match opcode {
+            TieredOpcode::Get => TierAddress::get(key),
+            _ => TierAddress::back_end(key),
+        };
+        TieredHead {
+            sender: self.sender,
+            epoch: self.target.map.epoch,
+            sequence: self.sequence,
+            client_ip: match self.client {
+                SocketAddr::V4(at) => at.ip().to_ipv6_mapped().octets(),
+                SocketAddr::V6(at) => at.ip().octets(),
+            },
+            client_port: self.client.port(),
+            ..TieredHead::new(opcode, address)
+        }
+    }
+
+    /// The same request when it is sent again: past the cache nodes.
+    #[must_use]
+    pub const fn again(mut head: TieredHead) -> TieredHead {
+        head.flags = head.flags.with(TieredFlags::RETRY);
+        head.address = TierAddress::back_end(head.address.key);
+        head
+    }
+
+    /// Where a request is sent.
+    pub fn destination(&self, head: &TieredHead) -> SocketAddr {
+        self.target.network.destination(head.address)
+    }
+
+    /// The back end of a key.
+    pub fn owner(&self, key: Key<'_>) -> BackEndId {
+        self.target.map.owner(PartitionMap::route(key))
+    }
+
+    /// The reply that a datagram is, if it is one to this client.
+    pub fn reply<'a>(&self, datagram: &'a [u8]) -> Option<TieredDatagram<'a>> {
+        let reply = TieredDatagram::decode(datagram, None).ok()?;
+        let is_ours = reply.head.opcode == TieredOpcode::Reply && reply.head.sender == self.sender;
+        is_ours.then_some(reply)
+    }
+}
+
+impl TierSession {
+    /// How long a request is repeated.
+    pub const PATIENCE: Duration = Duration::from_nanos(WRITE_RETRY_NS);
+
+    /// A client with this number, 256 or more, which no other client of the tier has.
+    ///
+    /// # Errors
+    /// There is no way to the tier.
+    pub fn open(target: TierTarget, sender: u32) -> io::Result<Self> {
+        let socket = target.bind()?;
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let sequence = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1);
+        Ok(Self {
+            requests: TierRequests::new(target, sender, socket.local_addr()?, sequence),
+            socket,
+            patience: Self::PATIENCE,
+            repeated: 0,
+            room: vec![0; DATAGRAM_BYTES_MAX + 1].into_boxed_slice(),
+        })
+    }
+
+    /// Requests that had to be sent again.
+    pub const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+
+    /// How long a request is repeated, at most [`PATIENCE`](Self::PATIENCE).
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience.min(Self::PATIENCE);
+    }
+
+    /// The item of a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// The tier does not answer, or refuses.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<TierValue>, TierClientError> {
+        let named = Key::new(key).map_err(|_| TierClientError::TooLong)?;
+        let head = self.requests.head(TieredOpcode::Get, named);
+        let reply = self.ask(head, named, &[])?;
+        let head = reply.head;
+        Ok((head.status == TieredStatus::Done).then(|| TierValue {
+            value: reply.value,
+            flags: head.item_flags,
+            version: head.version,
+            is_from_cache: head.flags.has(TieredFlags::FROM_CACHE),
+        }))
+    }
+
+    /// Stores an item that ends at `expiry`, in Unix seconds, or never; its version.
+    ///
+    /// # Errors
+    /// The tier does not answer, or refuses; see [`TierClientError`] for what is known then.
+    pub fn put(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        flags: u32,
+        expiry: Option<u32>,
+    ) -> Result<Cas, TierClientError> {
+        let named = Key::new(key).map_err(|_| TierClientError::TooLong)?;
+        let mut head = self.requests.head(TieredOpcode::Put, named);
+        head.item_flags = flags;
+        if let Some(expiry) = expiry {
+            head.flags = TieredFlags::EXPIRES;
+            head.exptime = expiry;
+        }
+        Ok(self.ask(head, named, value)?.head.version)
+    }
+
+    /// Removes the item of a key; whether there was one.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn delete(&mut self, key: &[u8]) -> Result<bool, TierClientError> {
+        let named = Key::new(key).map_err(|_| TierClientError::TooLong)?;
+        let head = self.requests.head(TieredOpcode::Delete, named);
+        let reply = self.ask(head, named, &[])?;
+        Ok(reply.head.status == TieredStatus::Done)
+    }
+
+    /// Sends a request until it is answered or patience ends.
+    fn ask(
+        &mut self,
+        first: TieredHead,
+        key: Key<'_>,
+        value: &[u8],
+    ) -> Result<OwnedReply, TierClientError> {
+        let began = Instant::now();
+        let mut head = first;
+        let mut wait = FIRST_WAIT;
+        // Whether some attempt has neither an answer nor a refusal.
+        let mut is_open = false;
+        loop {
+            self.send(&head, key, value)?;
+            let reply = self.receive(head.sequence, wait)?;
+            match reply {
+                Some(reply) if reply.head.status != TieredStatus::Busy => {
+                    return known(reply);
+                }
+                Some(_) => std::thread::sleep(wait),
+                None => is_open = true,
+            }
+            if began.elapsed() + wait >= self.patience {
+                return Err(match is_open {
+                    true => TierClientError::Unanswered,
+                    false => TierClientError::Busy,
+                });
+            }
+            self.repeated += 1;
+            if is_open {
+                head = TierRequests::again(head);
+            }
+            wait = (wait * 2).min(WAIT_MAX);
+        }
+    }
+
+    fn send(
+        &mut self,
+        head: &TieredHead,
+        key: Key<'_>,
+        value: &[u8],
+    ) -> Result<(), TierClientError> {
+        let datagram = TieredDatagram {
+            head: *head,
+            key: Some(key),
+            value,
+        };
+        let encoded = datagram.encode(&mut self.room, None);
+        let bytes = encoded.map_err(|_| TierClientError::TooLong)?;
+        let to = self.requests.destination(head);
+        let sent = self
+            .socket
+            .send_to(self.room.get(..bytes).unwrap_or_default(), to);
+        match sent {
+            Ok(_) => Ok(()),
+            // An earlier datagram found nobody: as if it were lost.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+            Err(error) => Err(TierClientError::Io(error)),
+        }
+    }
+
+    fn receive(
+        &mut self,
+        sequence: u64,
+        wait: Duration,
+    ) -> Result<Option<OwnedReply>, TierClientError> {
+        let until = Instant::now() + wait;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            let set = self.socket.set_read_timeout(Some(left));
+            set.map_err(TierClientError::Io)?;
+            let bytes = match self.socket.recv(&mut self.room) {
+                Ok(bytes) => bytes,
+                Err(error) if is_passing(error.kind()) => continue,
+                Err(error) => return Err(TierClientError::Io(error)),
+            };
+            let datagram = self.room.get(..bytes).unwrap_or_default();
+            let reply = self.requests.reply(datagram);
+            if let Some(reply) = reply.filter(|reply| reply.head.sequence == sequence) {
+                return Ok(Some(OwnedReply {
+                    head: reply.head,
+                    value: reply.value.to_vec(),
+                }));
+            }
+        }
+    }
+}
+
+struct OwnedReply {
+    head: TieredHead,
+    value: Vec<u8>,
+}
+
+/// A reply that ends its request.
+fn known(reply: OwnedReply) -> Result<OwnedReply, TierClientError> {
+    match reply.head.status {
+        TieredStatus::Done | TieredStatus::NotFound => Ok(reply),
+        TieredStatus::WrongPartition => Err(TierClientError::WrongPartition {
+            epoch: reply.head.epoch,
+        }),
+        TieredStatus::TooLarge => Err(TierClientError::TooLong),
+        TieredStatus::Refused => Err(TierClientError::Refused),
+        TieredStatus::Busy => Err(TierClientError::Busy),
+    }
+}
+
+fn is_passing(error: io::ErrorKind) -> bool {
+    use io::ErrorKind as K;
+    matches!(
+        error,
+        K::WouldBlock | K::TimedOut | K::Interrupted | K::ConnectionRefused
+    )
+}
+
+impl fmt::Display for TierClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => f.write_str("key and value do not fit into a datagram"),
+            Self::Busy => f.write_str("the back end is busy; nothing was changed"),
+            Self::Refused => f.write_str("the back end's store is full; nothing was changed"),
+            Self::Unanswered => f.write_str("no answer; a write may have been carried out"),
+            Self::WrongPartition { epoch } => {
+                write!(f, "the back end has partition map {epoch}; take that")
+            }
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TierClientError {}
+
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+const WAIT_MAX: Duration = Duration::from_millis(320);

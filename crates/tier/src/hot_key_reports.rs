@@ -1,0 +1,111 @@
+//! What a back end counts of its keys, and tells its cache node: the hottest once a period, and
+//! keys that burst at once (SW-45 to SW-59).
+
+use curtail_codec::tiered::TieredOpcode;
+use curtail_consistency::tiered::LoadGate;
+use curtail_hotkeys::{Access, Parameters, Tracker};
+use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
+
+use crate::{load_value, node_loop::NodeError};
+
+/// The counters of a back end's keys.
+pub(crate) struct HotKeyReports {
+    pub(crate) tracker: Tracker,
+    gate: LoadGate,
+    pub(crate) scale: LoadScale,
+    pub(crate) reported: usize,
+    sends_bursts: bool,
+    report: LoadReport,
+    pub(crate) value: Vec<u8>,
+    /// Requests of the last whole segment, and of this one.
+    last: u64,
+    current: u64,
+}
+
+impl HotKeyReports {
+    pub(crate) fn new(
+        scale: LoadScale,
+        (reported, sends_bursts): (usize, bool),
+        limit_per_s: u64,
+        now: Instant,
+    ) -> Result<Self, NodeError> {
+        let parameters = Parameters {
+            scale,
+            listed: u32::try_from(2 * reported.max(1)).unwrap_or(LISTED_MAX),
+            ..Parameters::switchkv()
+        };
+        let checked = parameters.check();
+        let checked = checked.map_err(|error| NodeError::Refused(error.to_string()))?;
+        let limit = match limit_per_s {
+            0 => UNLIMITED_PER_S,
+            limit => limit,
+        };
+        Ok(Self {
+            tracker: Tracker::new(checked, now),
+            gate: LoadGate::new(limit),
+            scale,
+            reported,
+            sends_bursts,
+            report: LoadReport::empty(scale),
+            value: Vec::new(),
+            last: 0,
+            current: 0,
+        })
+    }
+
+    /// Counts a request; how often its key is in the log if it bursts while the node is loaded.
+    pub(crate) fn see(
+        &mut self,
+        route: RouteHash,
+        key: Key<'_>,
+        opcode: TieredOpcode,
+        now: Instant,
+    ) -> Option<u32> {
+        self.gate.serve(now, 1);
+        self.current += 1;
+        let access = match opcode {
+            TieredOpcode::Get => Access::Read,
+            _ => Access::Write,
+        };
+        let burst = self.tracker.see(KeyHash(route.0), key, access);
+        let is_sent = self.sends_bursts && opcode == TieredOpcode::Get && self.gate.is_loaded();
+        burst.filter(|_| is_sent)
+    }
+
+    pub(crate) fn suppress(&mut self, key: RouteHash, now: Instant, for_ns: u64) {
+        let until = Instant {
+            ns: now.ns.saturating_add(for_ns),
+        };
+        self.tracker.bursts_mut().suppress(KeyHash(key.0), until);
+    }
+
+    /// The load of a key that bursts is what it is among the latest requests.
+    pub(crate) fn load_of_burst(&self, count: u32) -> u32 {
+        let logged = u64::from(Parameters::switchkv().logged);
+        let requests = self.last.max(self.current);
+        u32::try_from(u64::from(count) * requests / logged)
+            .unwrap_or(u32::MAX)
+            .max(1)
+    }
+
+    pub(crate) fn end_segment(&mut self, now: Instant) {
+        self.tracker.end_segment(now);
+        self.tracker.report_into(&mut self.report);
+        let hottest = self.report.keys.iter().take(self.reported);
+        let hottest: Vec<_> = hottest.copied().collect();
+        load_value::encode(self.scale, &hottest, &mut self.value);
+        (self.last, self.current) = (self.current, 0);
+    }
+
+    /// In 255ths: whether the node is loaded is all that it knows for certain.
+    pub(crate) const fn load(&self) -> u8 {
+        match self.gate.is_loaded() {
+            true => u8::MAX,
+            false => 0,
+        }
+    }
+}
+
+/// What a back end without a limit is taken to serve (the paper's).
+const UNLIMITED_PER_S: u64 = 100_000;
+const LISTED_MAX: u32 = 1024;

@@ -257,9 +257,22 @@ impl SliceView {
         for node in joining.difference(staying) {
             note_joined(&mut joined, node, number);
         }
+        // A view is what its store keeps of it: nothing of who is no member.
+        let members = staying.union(joining);
+        for (node, of) in (0..).zip(&mut joined) {
+            if !members.contains(NodeId(node)) {
+                *of = ViewNumber(0);
+            }
+        }
+        joined.truncate(
+            members
+                .into_iter()
+                .last()
+                .map_or(0, |node| usize::from(node.0) + 1),
+        );
         let mut next = Self {
             number,
-            members: staying.union(joining),
+            members,
             joined: joined.into(),
             rows: self.rows.clone(),
         };

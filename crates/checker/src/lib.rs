@@ -1,8 +1,8 @@
 //! Searches every state of a tiny cluster, stepping the machines that the server runs.
 //!
-//! A [`SliceSetup`] or a [`TierSetup`] says how many nodes there are, what is asked of them and what
-//! may go wrong, and how often. [`search()`] then looks at every state that this can lead to: every
-//! order of messages, requests, timers and faults. What is stepped is `consistency`'s machine
+//! A [`SliceSetup`] or a [`TierSetup`] says how many nodes there are, what is asked of them and
+//! what may go wrong, and how often. [`search()`] then looks at every state that this can lead to:
+//! every order of messages, requests, timers and faults. What is stepped is `consistency`'s machine
 //! itself; what is modelled is what drives it: a store with an item or two, requests beside the
 //! machine, a network, clients.
 //!

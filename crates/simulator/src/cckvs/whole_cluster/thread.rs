@@ -286,7 +286,8 @@ fn credits(hardware: &Hardware, copies: Option<Model>) -> (u16, u16) {
     }
 }
 
-/// The flow of requests, forwarded writes among them; messages of a class have the one that is by 1 higher.
+/// The flow of requests, forwarded writes among them; messages of a class have the one that is by 1
+/// higher.
 const REQUESTS: usize = 0;
 /// Of one turn.
 const WORKS_MAX: usize = 64;

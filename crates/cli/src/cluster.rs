@@ -35,7 +35,7 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members with their slices, the counters of each node, and what is moving
+    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves
     Status {
         #[command(flatten)]
         target: Target,
@@ -58,7 +58,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Remove a node from a cluster; its slices move to the other nodes first
+    /// Remove a node from a cluster; its keys move to the other nodes first
     Remove {
         /// The node: its number or its name
         node: String,
@@ -67,7 +67,7 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until every slice has its replicas, spread evenly over the nodes that are not leaving
+    /// Wait until every key has its replicas, spread evenly over the nodes that are not leaving
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -86,7 +86,7 @@ struct TrialNode {
 
 #[derive(Args, Debug)]
 struct Wait {
-    /// Maximum time to wait until this is done
+    /// Maximum time to wait until the command is done, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
 }

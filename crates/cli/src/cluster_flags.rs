@@ -20,11 +20,11 @@ pub(crate) struct ClusterFlags {
     /// server listens on the address for clients that the file names for this node
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
-    /// Maximum number of hot keys, which every node holds; 0: none (default: 256)
+    /// Maximum number of hot keys, of which every node has a copy; 0: none (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     hot_keys: Option<usize>,
-    /// Maximum time that a node takes to move its keys to other nodes before it stops; with 0, or
-    /// at a second signal to stop, it stops at once (default: 20)
+    /// Maximum time in seconds that a node takes to move its keys to other nodes before it stops;
+    /// with 0, or at a second signal to stop, the node stops at once (default: 20)
     #[arg(long, value_name = "SECONDS")]
     leave_seconds: Option<u64>,
     /// End when the process that started this one, which has this number, ends

@@ -21,13 +21,13 @@ pub(crate) struct DataOptions {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Read every byte and compare every checksum; fails and names the files if any is damaged
+    /// Read every byte and compare every checksum; if any is wrong, fail and name the files
     Verify {
         /// The data directory
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Show what is in a data directory; reads every item
+    /// Show what is in a data directory (reads every item)
     Info {
         /// The data directory
         #[arg(value_name = "DIR")]
@@ -42,9 +42,9 @@ enum Task {
         #[arg(long, value_name = "FILE")]
         to: Option<PathBuf>,
     },
-    /// Store all items of an export; an item that is there already is replaced
+    /// Store all items of an export; they replace items with the same keys
     Import {
-        /// The data directory, which is made if it is not there
+        /// The data directory, created if it does not exist
         #[arg(value_name = "DIR")]
         dir: PathBuf,
         /// File to read; without it, standard input

@@ -11,28 +11,30 @@ use crate::ranged_numbers;
 /// The flags; see `--help` for what each means.
 #[derive(Args, Debug)]
 pub(crate) struct DiskFlags {
-    /// Where items live: in memory alone, or on disk with memory as the cache
+    /// Where items are kept: only in memory, or on disk with memory as a cache
     #[arg(long, value_enum, default_value_t = Tier::Memory)]
     tier: Tier,
-    /// Directory of the disk tier; made if it is not there. One process at a time may have it
+    /// Directory of the disk tier, created if it does not exist; only one process at a time can use
+    /// it
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What a reply to a write promises: "sync", the write is on stable storage; "bounded", all
-    /// writes that a crash can lose were acknowledged within one window (default: bounded)
+    /// What a reply to a write promises. With "sync" the write is on stable storage; with "bounded"
+    /// a crash can lose writes, but only those of one --loss-window-ms (default: bounded)
     #[arg(long, value_enum)]
     durability: Option<Promise>,
-    /// Window of --durability bounded, in milliseconds, from 10 to 60000 (default: 100)
+    /// With --durability bounded: length of the period whose writes a crash can lose, in
+    /// milliseconds, from 10 to 60000 (default: 100)
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
-    /// Memory of the disk tier beside -m, in megabytes, from 16 to 1048576: writes that no table
-    /// has yet, and blocks that were read (default: 128)
+    /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
+    /// that are in no table (sorted file) yet, half for blocks that were read (default: 128)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_memory: Option<u64>,
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// Free space of the file system below which writes are refused, in megabytes; compaction
-    /// needs room, too (default: 256)
+    /// Refuse writes while the file system has less free space than this, in MiB, or less than the
+    /// rewriting of tables may need (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }
@@ -112,11 +114,11 @@ impl DiskFlags {
 pub(crate) fn promise(durability: Durability) -> String {
     match durability {
         Durability::Sync => {
-            "a reply to a write means that it is on stable storage (--durability sync)".to_owned()
+            "a write is answered when it is on stable storage (--durability sync)".to_owned()
         }
         Durability::Bounded(window) => format!(
-            "a reply to a write comes before it is on stable storage: a crash can lose writes \
-             acknowledged within {} ms (--durability bounded; sync loses none)",
+            "a write is answered before it is on stable storage: a crash can lose the writes \
+             of {} ms (with --durability sync it loses none)",
             window.as_millis()
         ),
     }

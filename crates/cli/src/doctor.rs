@@ -149,10 +149,10 @@ fn spinning() -> Finding {
     }
     match curtail_runtime::cpus_usable() {
         1 => good("spinning", "off: there is one processor"),
-        usable => good("spinning", format!("with -t {} or less", usable - 1)).note(
+        usable => good("spinning", format!("with -t {} at most", usable - 1)).note(
             true,
             "with fewer workers than processors, busy workers poll for up to 20 us before they \
-             sleep, which saves clients the time to wake them",
+             sleep, which shortens latencies by the time to wake them",
         ),
     }
 }
@@ -162,7 +162,7 @@ fn memory() -> Finding {
     let found = format!("{} MiB, {} MiB available", mib(total), mib(available));
     good("memory", found).warn(
         available < 128 << 20,
-        "less than the default -m 64 and its overhead need: the kernel may kill a process",
+        "less than a server with the default -m 64 needs: the kernel may kill a process",
     )
 }
 
@@ -179,7 +179,8 @@ fn memory_group_of(groups: &ControlGroups<'_>) -> Finding {
         )
         .note(
             true,
-            "keep -m at least 32 MiB below it: at -m the server evicts, at this limit it is killed",
+            "keep -m at least 32 MiB below this limit: at -m the server evicts items, at the limit \
+             the kernel kills it",
         ),
     }
 }
@@ -222,7 +223,7 @@ fn backlog() -> Finding {
     let most = number("/proc/sys/net/core/somaxconn").unwrap_or(0);
     good("listen backlog", format!("somaxconn {most}")).note(
         most < 1024,
-        "limits -b: in a burst of more new connections, clients retry after a second",
+        "limits -b: if more new connections arrive at a time, clients retry after a second",
     )
 }
 
@@ -232,8 +233,8 @@ fn congestion() -> Finding {
     let pacing = name == "bbr";
     good("tcp congestion control", name).note(
         pacing,
-        "bbr costs a busy worker about 1.5 % of its processor time in a local network, reno and \
-         cubic do not; not worth a change on its own",
+        "with bbr a busy worker spends about 1.5 % of its processor time on pacing in a local \
+         network; with reno and cubic it does not",
     )
 }
 

@@ -22,42 +22,42 @@ Extended options (-o), separated by commas:
   worker_logbuf_size=KiB buffer of each worker thread for new lines of `watch` (default: 64)
   compaction             execute consecutive writes of one key as one, each with its own reply;
                          no_compaction: execute each (default: on)
-  size_threshold=BYTES   size from which a value is large under size-aware-static; under size-aware
-                         the smallest such size (default: 32768, at least 4097)
+  size_threshold=BYTES   size from which a value is large; under size-aware the server can choose a
+                         larger size, under size-aware-static not (default: 32768, at least 4097)
   size_queue=NUM         maximum connections at a time on a large worker, a thread for large
                          values (default: 256)
-  size_nice=0..19|idle   priority of large workers: a nice value, or SCHED_IDLE with a boost for a
-                         worker that gets no processor (default: idle)
+  size_nice=0..19|idle   priority of large workers: a nice value, or idle (SCHED_IDLE, with a boost
+                         for a worker that gets no processor) (default: idle)
   slow_us=US             the slow log (`stats slow`, `watch slow`) gets requests that take at least
                          this long; `stats slow threshold US` changes it (default: 0, off)
-  size_epoch=MS          time after which the server again decides what is large, balances
-                         connections, and writes summaries to the log (default: 1000)
+  size_epoch=MS          length of an epoch, after which the server decides again what is large,
+                         balances connections, and writes summaries to the log (default: 1000)
   native_backlog=NUM     if this many writes wait in a queue, further ones are acknowledged only
                          after they are executed (default: 256)
   native_read_wait_us=US longest time that a read should wait for writes that were acknowledged
-                         before it: if writes execute slowly, the server lowers native_backlog
-                         accordingly (default: 1000; 0: it does not lower it)
+                         before it; the slower writes execute, the lower the server makes the limit
+                         of native_backlog (default: 1000; 0: the limit stays)
   native_sessions=NUM    maximum number of native sessions (default: 1024)
   native_address_sessions=NUM  maximum number of native sessions from one client address (1 to 16,
                          default: 16)
   native_lease_ms=MS     time after which an unused native session ends (default: 60000)
   native_datagram=BYTES  longest native datagram to and from other machines (default: 1452)
   native_attach=HOW      where the XDP program runs: native (in the driver), generic (in the
-                         kernel's stack) or any (in the driver, but in the stack if the driver
-                         cannot run programs or the interface is a veth; default)
+                         kernel's stack) or any (in the stack if the driver cannot run programs or
+                         the interface is a veth, else in the driver) (default: any)
   native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
                          hand-off (default: any); the last two only in a program that was built
                          with --features baselines
-  native_choice=HOW      how the worker is chosen that receives a native datagram, if workers
-                         receive (modes deferred, raw): flow (by the client's address and port),
-                         random, key, or writes (writes by key, reads at random) (default: flow)
+  native_choice=HOW      in the modes deferred and raw: which worker receives a native datagram:
+                         flow (by the client's address and port), random, key, or writes (writes
+                         by key, reads at random) (default: flow)
   native_service_us=US   processor time added to each native execution, for experiments (default:
                          0)
 memcached's other options and unknown options have no effect but a warning. With ssl_*, ext_*,
 proxy_config, drop_privileges and size_percentile the server does not start.
 
 Signals: SIGTERM and SIGINT stop the server; SIGUSR1 saves the contents to the -e file and stops it;
-SIGHUP makes it read the -Y file again.
+SIGHUP makes the server read the -Y file again.
 
 Environment: MEMCACHED_PORT_FILENAME names a file into which the server writes its TCP ports once it
 listens (lines `TCP INET: PORT` and `TCP INET6: PORT`).";

@@ -29,12 +29,12 @@ use crate::{
 #[command(args_override_self = true, disable_version_flag = true)]
 #[command(after_help = extended_options::HELP)]
 pub(crate) struct Flags {
-    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211; with
-    /// -U alone: the port of -U)
+    /// TCP port to listen on; 0: no TCP, -1: the system chooses a port (default: 11211, but the
+    /// port of -U if only -U is given)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; 0: no UDP. A request whose reply could be longer than
-    /// itself is refused or not answered: send it over TCP
+    /// UDP port for memcached's datagrams; 0: no UDP, -1: the system chooses a port. A request that
+    /// could have a reply longer than itself is refused or not answered; send it over TCP
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -47,8 +47,8 @@ pub(crate) struct Flags {
     /// Enable the "shutdown" command
     #[arg(short = 'A', long)]
     enable_shutdown: bool,
-    /// Address to listen on, with an optional :port; for several, separate them with commas or
-    /// repeat the flag (default: loopback)
+    /// Address to listen on, with an optional :port; several are separated by commas, or the flag
+    /// is repeated (default: loopback)
     #[arg(short = 'l', long, value_name = "ADDR", action = ArgAction::Append)]
     listen: Vec<String>,
     /// Allow listening beyond loopback without a login (-Y)
@@ -64,7 +64,7 @@ pub(crate) struct Flags {
     /// User as whom the server runs after it was started by root; ignored without root
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
-    /// Memory limit in MiB, for items, index and connection buffers together (1 to 8388607)
+    /// Memory limit in MiB, for items, index and all buffers together (1 to 8388607)
     #[arg(
         short = 'm',
         long,
@@ -121,18 +121,22 @@ pub(crate) struct Flags {
     /// Number of worker threads (default: usable processors)
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
-    /// Maximum requests of one connection that its worker executes before it serves the next one
+    /// Maximum number of requests of one connection that a worker executes in one turn (pass of its
+    /// event loop). A turn has at most 256 requests; each ready connection gets an equal share of
+    /// them, but at least 32
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
-    /// Do not return versions of items, which compare-and-swap needs
+    /// Do not return the versions of items (CAS values), without which clients cannot use
+    /// compare-and-swap
     #[arg(short = 'C', long)]
     disable_cas: bool,
     /// Maximum number of connections that wait in the kernel until the server accepts them
     #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
     #[arg(allow_negative_numbers = true)]
     listen_backlog: i64,
-    /// Protocol: auto or ascii
+    /// Protocol: auto or ascii, which are the same here; binary gives a warning, because the binary
+    /// protocol is not offered
     #[arg(short = 'B', long, value_name = "NAME", default_value = "auto")]
     protocol: String,
     /// Longest value, in bytes or with k or m (1k to 128m)

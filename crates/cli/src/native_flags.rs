@@ -16,7 +16,7 @@ pub(crate) struct NativeFlags {
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     native: Option<i32>,
     /// What acknowledges native writes: xdp (a program in the kernel's receive path), io-ack (a
-    /// thread), deferred (the worker, before it executes the write) or raw (the worker, after it)
+    /// thread), deferred (a worker, before the write is executed) or raw (a worker, afterwards)
     /// (default: xdp with --native-interface if the system allows it, else io-ack)
     #[arg(long, value_name = "MODE")]
     native_mode: Option<String>,
@@ -26,8 +26,8 @@ pub(crate) struct NativeFlags {
     /// Number of ordered queues for native writes: 16, 32 or 64 (default: 16)
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
-    /// Slots per queue, each for one waiting write of up to 2 KiB; a power of two (default: 4096,
-    /// or fewer, so that all queues take at most an eighth of -m)
+    /// Slots per queue, each of 2 KiB for one waiting write; a power of two (default: the largest
+    /// from 64 to 4096 with which all queues take at most an eighth of -m; 64 if none does)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
     /// Folder in the BPF file system that keeps the XDP program and the queues if the server dies

@@ -133,21 +133,15 @@ impl Target {
         Some(target)
     }
 
-    /// Too many hold a slice after a holder has come: who holds the most goes first, and of two
-    /// like these, who has it for longer.
+    /// Too many hold a slice after a holder has come: who holds the most goes, and of two like
+    /// these, who has it for longer.
     fn trim(&mut self, view: &SliceView) {
-        loop {
-            let rows = view.rows().zip(&self.rows).enumerate();
-            let full = rows.filter(|(_, (_, wanted))| wanted.holders.len() > self.replicas);
-            let places = full.flat_map(|(at, ((_, row), wanted))| {
-                let holders = wanted.holders.into_iter();
-                holders.map(move |node| (at, node, row.in_sync.contains(node)))
-            });
-            let most = places.max_by_key(|&(_, node, is_old)| (of(&self.held, node), is_old));
-            let Some((at, node, _)) = most else {
-                return;
-            };
-            if let Some(wanted) = self.rows.get_mut(at) {
+        for ((_, row), wanted) in view.rows().zip(&mut self.rows) {
+            while wanted.holders.len() > self.replicas {
+                let most = |node: &NodeId| (of(&self.held, *node), row.in_sync.contains(*node));
+                let Some(node) = wanted.holders.into_iter().max_by_key(most) else {
+                    break;
+                };
                 wanted.holders = wanted.holders.without(node);
                 add(&mut self.held, node, -1);
             }

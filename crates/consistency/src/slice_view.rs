@@ -219,6 +219,13 @@ impl SliceView {
         joined.filter(|_| self.members.contains(node))
     }
 
+    /// The members that joined before view `number`.
+    pub fn members_before(&self, number: ViewNumber) -> NodeSet {
+        let members = self.members.into_iter();
+        let before = members.filter(|node| self.joined(*node).is_some_and(|at| at < number));
+        before.collect()
+    }
+
     /// The members that are the same, and have not died in between, as in `other`.
     pub fn lasting(&self, other: &Self) -> NodeSet {
         let lasts = |node: &NodeId| self.joined(*node) == other.joined(*node);

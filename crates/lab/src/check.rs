@@ -88,8 +88,8 @@ fn planted(name: &str) -> anyhow::Result<Planted> {
     let found = Planted::all().find(|mutant| mutant.name() == name);
     let Some(mutant) = found else {
         bail!(
-            "no error is called {name}: see `curtail check list`; those of the machines are there \
-             only if curtail-lab was built with --features mutants"
+            "no mutant is called {name}: see `curtail check list`; mutants of the state machines \
+             are there only if curtail-lab was built with --features mutants"
         );
     };
     Ok(mutant)
@@ -230,7 +230,7 @@ fn list(json: bool) -> String {
         let deep = if model.is_deep() { " (takes long)" } else { "" };
         text += &format!("{:<24} {}{deep}\n", model.name(), model.bound());
     }
-    text += "\nerrors that can be planted:\n";
+    text += "\nmutants (errors that --mutant injects):\n";
     for mutant in Planted::all() {
         text += &format!("  {}\n", mutant.name());
     }

@@ -36,15 +36,17 @@ impl Complaints {
                 "the two nodes have no version of the protocol in common; stop all nodes, and \
                  start them again with one version of curtail"
             }
-            RefusalReason::Cluster => "its cluster has another name",
-            RefusalReason::Secret => "its secret differs; give every node the same file",
+            RefusalReason::Cluster => "the other node's cluster has another name",
+            RefusalReason::Secret => {
+                "the secrets of the two nodes differ; give all nodes the same file"
+            }
             RefusalReason::NotMe if here => {
-                "it expected another node at this address; compare the cluster files"
+                "that node expected another node at this address; compare the cluster files"
             }
             RefusalReason::NotMe => {
                 "this node expected another node at that address; compare the cluster files"
             }
-            RefusalReason::Unknown => "it is not in the cluster file",
+            RefusalReason::Unknown => "one of them does not know the other",
         };
         Some(match here {
             true => format!("this node refused a node at {address}: {advice}"),
@@ -86,8 +88,8 @@ mod tests {
         };
         assert_eq!(
             complaint(true),
-            "this node refused a node at 10.0.0.7: it expected another node at this address; \
-             compare the cluster files"
+            "this node refused a node at 10.0.0.7: that node expected another node at this \
+             address; compare the cluster files"
         );
         assert_eq!(
             complaint(false),

@@ -84,8 +84,8 @@ pub struct CompareArgs {
     /// KB.
     #[arg(long)]
     pub long: bool,
-    /// Part `beside`: wait with each round, for at most 15 s, until the host's steal time is below
-    /// this percentage; the table says in how many rounds it was.
+    /// Part `beside`: before each round wait, for at most 15 s, until the host's steal time is
+    /// below this percentage; the table says in how many rounds it was below.
     #[arg(long, value_name = "PERCENT")]
     pub quiet: Option<f64>,
     /// Print one JSON object instead of Markdown tables.

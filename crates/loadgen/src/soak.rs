@@ -32,8 +32,8 @@ use crate::{cpu, error::LoadError, report::json, terminal::Progress};
 /// Run mixed load that finds lost, torn, stale and foreign values.
 #[derive(Clone, Debug, Args)]
 pub struct SoakArgs {
-    /// Server to check, HOST:PORT; it must speak memcached's text and meta protocols. Its contents
-    /// are removed.
+    /// Server to check, HOST:PORT, which must speak memcached's text and meta protocols. All of its
+    /// contents are removed.
     #[arg(long, default_value = "127.0.0.1:11211")]
     pub target: String,
     /// Seconds to run.
@@ -42,7 +42,7 @@ pub struct SoakArgs {
     /// Number of threads; each has a connection and keys that only it writes.
     #[arg(long, default_value_t = 4)]
     pub threads: usize,
-    /// Number of keys that only one thread writes, for each thread.
+    /// Number of keys of each thread, which only that thread writes.
     #[arg(long, default_value_t = 10_000)]
     pub keys: usize,
     /// Number of keys that all threads write.
@@ -51,7 +51,7 @@ pub struct SoakArgs {
     /// Longest value in bytes; value and key together must be shorter than the server's -I.
     #[arg(long, default_value_t = 1_000_000)]
     pub value_bytes_max: u32,
-    /// Of the writes to a thread's own keys: the share with a value longer than 1 KiB.
+    /// Share of the writes to a thread's own keys that have a value longer than 1 KiB.
     #[arg(long, default_value_t = 0.01)]
     pub large_share: f64,
     /// Whether a missing value is a fault (strict) or not (cache).

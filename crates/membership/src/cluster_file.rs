@@ -216,7 +216,7 @@ impl ClusterFile {
             .find(|entry| number == Some(entry.id) || entry.name == node)
     }
 
-    /// Opens the store of the view.
+    /// Opens the view store.
     pub fn open_store(&self) -> Box<dyn ViewStore> {
         let patience = self.lease / STORE_WAITS_PER_LEASE;
         match &self.store {

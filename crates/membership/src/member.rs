@@ -186,7 +186,7 @@ impl MemberHandle {
         &self.lease
     }
 
-    /// How fast the store of the view is.
+    /// How fast the view store is.
     pub fn store_pace(&self) -> &StorePace {
         &self.pace
     }
@@ -408,7 +408,7 @@ impl<O: Observer> Driver<O> {
         let reason = if roster.cluster != self.cluster {
             let (there, here) = (&roster.cluster, &self.cluster);
             format!(
-                "this node takes no part: the store of the view holds the cluster {there}, and \
+                "this node takes no part: the view store holds the cluster {there}, and \
                  this node's file names the cluster {here}"
             )
         } else if roster.settings != self.settings {

@@ -79,10 +79,10 @@ pub struct StoredRoster {
 #[non_exhaustive]
 pub enum ViewStoreError {
     /// It did not answer, or not in time.
-    #[error("the store of the view: {0}")]
+    #[error("the view store: {0}")]
     Unreachable(String),
     /// It answered something that is not understood.
-    #[error("the store of the view holds no valid view: {0}")]
+    #[error("the view store holds no valid view: {0}")]
     Strange(String),
     /// What it holds is not a roster of this version.
     #[error("the view in the store is {0}")]

@@ -33,8 +33,8 @@ pub enum StorageError {
     },
     /// Another version of this program wrote it.
     #[error(
-        "{} has data format {found}, and this program reads format {known}: use the program that \
-         wrote it, or export the data there and import it here",
+        "{} has data format {found}, and this program reads format {known}: use the version of \
+         curtail that wrote the data, or export the data with it and import it with this one",
         dir.display()
     )]
     UnknownFormat {

@@ -25,11 +25,11 @@ pub(super) fn wait_for(
     until(cluster, patience, |roster| {
         let is_new = |node: &&Node| Some(node.incarnation) != life;
         match roster.node(id).filter(is_new) {
-            None => Some("it has not joined yet".to_owned()),
+            None => Some("the node has not joined yet".to_owned()),
             Some(_) => missing(roster),
         }
     })?;
-    println!("it serves, and has its share of the slices");
+    println!("the node answers clients and has its share of the slices");
     Ok(())
 }
 
@@ -41,7 +41,7 @@ pub(super) fn wait_until_gone(
 ) -> anyhow::Result<()> {
     until(cluster, patience, |roster| {
         let member = roster.node(id).is_some();
-        member.then(|| missing(roster).unwrap_or_else(|| "it leaves".to_owned()))
+        member.then(|| missing(roster).unwrap_or_else(|| "the node is leaving".to_owned()))
     })
 }
 
@@ -63,9 +63,9 @@ fn missing(roster: &Roster) -> Option<String> {
     let on_leaving = slices.rows();
     let on_leaving = on_leaving.filter(|(_, row)| !staying.contains_all(row.holders));
     let told = [
-        ("have fewer copies than they shall", few),
+        ("have fewer copies than `replicas` says", few),
         ("are being copied", behind.count()),
-        ("are on nodes that leave", on_leaving.count()),
+        ("are still on nodes that leave", on_leaving.count()),
     ];
     let told: Vec<String> = told.into_iter().filter_map(waits).collect();
     Some(match told.is_empty() {
@@ -108,7 +108,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 mod tests {
     use curtail_consistency::{
         members::RecordChange,
-        placement_plan::wished_steps,
+        placement_plan::{PlacementGoal, wished_steps},
         slice_view::{RowChange, RowStep},
     };
     use curtail_membership::{Addresses, Settings};
@@ -155,12 +155,14 @@ mod tests {
         roster = after(&roster, &RecordChange::Form, 0);
         assert_eq!(says(&roster), "", "one node holds what there is");
         roster = after(&roster, &RecordChange::Join(Incarnation(2)), 1);
-        let all = "of 256 slices 256 have fewer copies than they shall";
+        let all = "of 256 slices 256 have fewer copies than `replicas` says";
         assert_eq!(says(&roster), all);
         roster = with_steps(&roster);
-        assert_eq!(says(&roster), format!("{all}, 8 are being copied"));
+        let moves = PlacementGoal::MOVES_MAX;
+        assert_eq!(says(&roster), format!("{all}, {moves} are being copied"));
         let leaving = after(&roster, &RecordChange::Drain(NodeId(0)), 0);
-        let told = "of 256 slices 8 are being copied, 256 are on nodes that leave";
+        let told = "256 are still on nodes that leave";
+        let told = format!("of 256 slices {moves} are being copied, {told}");
         assert_eq!(says(&leaving), told);
         for _ in 0..200 {
             if !roster.is_settled() {

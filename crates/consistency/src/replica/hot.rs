@@ -12,6 +12,8 @@
 //! Writes that are under way then go on, if the slice keeps its primary: it knows which of them it
 //! has taken.
 
+mod views;
+
 use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
@@ -58,8 +60,8 @@ struct HotCopy {
     installed: Cas,
     version: Cas,
     state: CopyState,
-    /// The last version that was valid here: others may wait to hear of it, though a later write
-    /// is on its way by now.
+    /// The last version that is known to be complete: others may wait to hear of it, though a
+    /// later write is on its way here by now.
     complete: Cas,
 }
 
@@ -362,12 +364,15 @@ impl HotKeys {
         self.answer_shown(host);
     }
 
-    /// A write is complete: who has it may show it.
+    /// A write is complete: who has it may show it. Where a later one is on its way it is
+    /// remembered all the same: others may have no later one, and ask.
     pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
-        if let Some(copy) = self.copies.get_mut(&key)
-            && copy.version == version
-        {
-            (copy.state, copy.complete) = (CopyState::Valid, version);
+        let Some(copy) = self.copies.get_mut(&key) else {
+            return;
+        };
+        copy.complete = copy.complete.max(version);
+        if copy.version == version {
+            copy.state = CopyState::Valid;
             host.show(key, version, CopyState::Valid, false);
         }
     }
@@ -389,7 +394,7 @@ impl HotKeys {
         }
     }
 
-    /// Everybody has a write of this node. If it was begun in an earlier view, no copy waits for it.
+    /// Everybody has a write of this node. No copy waits for one that was begun in an earlier view.
     fn end_round(&mut self, cx: &Context, host: &mut impl ReplicaHost, of: (RouteHash, Cas)) {
         let Some(round) = self.rounds.remove(&of) else {
             return;
@@ -611,6 +616,13 @@ impl HotKeys {
         self.owned.keys().copied().collect()
     }
 
+    /// Those of which something is under way, or to be begun.
+    pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
+        let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale;
+        let busy = self.owned.iter().filter(|(_, one)| is_busy(one));
+        busy.map(|(key, _)| *key).collect()
+    }
+
     /// Whether members may still show keys of a slice of this primary as of an earlier view.
     pub(super) fn guards(&self, slice: SliceId) -> bool {
         self.guarded.contains(&slice)
@@ -657,183 +669,5 @@ impl HotKeys {
             copy.complete = version;
         }
         host.show(key, version, state, false);
-    }
-
-    // ---- views and time ----
-
-    /// Another view: there are no copies any more. Members may still show keys of slices that are
-    /// `guarded`. A write that is under way goes on if its slice `keeps` its primary, else it has
-    /// no known end. Returns the writes of this primary that go on: their keys, changes and
-    /// requests.
-    pub(super) fn enter_view(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
-        guarded: BTreeSet<SliceId>,
-        keeps: impl Fn(RouteHash) -> bool,
-    ) -> Vec<(RouteHash, Cas, u64, Ticket)> {
-        let lost = self.members.difference(lasting);
-        self.settled.retain(|&key, _| keeps(key));
-        self.rounds.retain(|&(key, _), round| {
-            let goes_on = keeps(key);
-            if !goes_on {
-                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
-            }
-            round.missing = round.missing.intersection(lasting);
-            goes_on
-        });
-        let mut go_on = Vec::new();
-        for (key, owned) in core::mem::take(&mut self.owned) {
-            if keeps(key) {
-                let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
-                let settled = self.settled.entry(key).or_default();
-                *settled = last.max(*settled);
-            }
-            let Some((round, ticket)) = owned.round.and_then(|one| one.ticket.map(|of| (one, of)))
-            else {
-                continue;
-            };
-            match keeps(key) {
-                true => go_on.push((key, round.version, round.seq, ticket)),
-                false => host.refuse(ticket, ReplicaRefusal::Unknown),
-            }
-        }
-        let keeps_copies = cx.has(ReplicaMutant::CopiesKept);
-        self.floor = Cas(0);
-        let had_copies = !self.copies.is_empty();
-        for &key in self.copies.keys().filter(|_| !keeps_copies) {
-            host.show(key, Cas(0), CopyState::Absent, false);
-        }
-        if !keeps_copies {
-            self.copies.clear();
-        }
-        self.guarded = guarded;
-        (self.view, self.members) = (view, members);
-        self.missing = lasting.without(cx.config.me);
-        if had_copies || !lost.is_empty() {
-            host.send(self.others(cx), &ReplicaMessage::Entered(view));
-        }
-        self.ask_entered(host);
-        self.answer_shown(host);
-        if self.missing.is_empty() {
-            self.guarded.clear();
-        }
-        self.end_rounds(cx, host);
-        go_on
-    }
-
-    /// Asks whether members have entered the view, if anything waits for that.
-    fn ask_entered(&self, host: &mut impl ReplicaHost) {
-        let late = self.rounds.values().filter(|one| one.view < self.view);
-        let of_rounds = late.fold(NodeSet::NONE, |all, round| {
-            all.union(round.missing.without(round.primary))
-        });
-        let of_guard = match self.guarded.is_empty() {
-            true => NodeSet::NONE,
-            false => self.missing,
-        };
-        let asked = of_rounds.union(of_guard);
-        if !asked.is_empty() {
-            host.send(asked, &ReplicaMessage::EnteredWanted(self.view));
-        }
-    }
-
-    /// Ends the rounds for which nobody is missing any more.
-    fn end_rounds(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        let done = |(&of, round): (&_, &WriterRound)| round.missing.is_empty().then_some(of);
-        while let Some(of) = self.rounds.iter().find_map(done) {
-            self.end_round(cx, host, of);
-        }
-    }
-
-    /// A member has entered the view, and shows nothing of an earlier one; whether no slice is
-    /// guarded for it any more.
-    pub(super) fn note_entered(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        view: ViewNumber,
-    ) -> bool {
-        if view != self.view {
-            return false;
-        }
-        for round in self.rounds.values_mut() {
-            if round.view < view && from != round.primary {
-                round.missing = round.missing.without(from);
-            }
-        }
-        self.end_rounds(cx, host);
-        self.missing = self.missing.without(from);
-        let ends = self.missing.is_empty() && !self.guarded.is_empty();
-        if ends {
-            self.guarded.clear();
-        }
-        ends
-    }
-
-    pub(super) const fn view(&self) -> ViewNumber {
-        self.view
-    }
-
-    /// Sends again what has no answer, and refuses what has waited for too long.
-    pub(super) fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
-        self.ask_entered(host);
-        let now = self.view;
-        self.rounds.retain(|&(key, version), round| {
-            let is_late = round.view < now;
-            if is_late && is_over(round.since) {
-                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
-                return false;
-            }
-            let to = match is_late {
-                true => round.missing.intersection(NodeSet::only(round.primary)),
-                false => round.missing,
-            };
-            let message = ReplicaMessage::Copy(CopyMessage {
-                view: round.view,
-                key,
-                version,
-                kind: CopyKind::Invalidate,
-            });
-            if !to.is_empty() {
-                host.send_write(to, &message, round.request.ticket);
-            }
-            true
-        });
-        let others = self.others(cx);
-        let view = self.view;
-        for (&key, owned) in &mut self.owned {
-            if let OwnedStage::Dropping(left, version) = owned.stage {
-                let kind = CopyKind::Drop;
-                let message = CopyMessage {
-                    view,
-                    key,
-                    version,
-                    kind,
-                };
-                host.send(left, &ReplicaMessage::Copy(message));
-            }
-            if let Some(round) = &mut owned.round {
-                round.is_sent = false;
-            }
-        }
-        for (&key, copy) in &self.copies {
-            let is_own = self.rounds.contains_key(&(key, copy.version));
-            let has_round = self.owned.get(&key).is_some_and(|one| one.round.is_some());
-            if copy.state == CopyState::Invalid && !is_own && !has_round {
-                let writer = NodeSet::only(copy.version.writer().node());
-                let message = self.message(key, copy.version, CopyKind::ValidateWanted);
-                host.send(writer.intersection(others), &message);
-            }
-        }
-        self.waiting.retain(|(request, since)| {
-            if is_over(*since) {
-                host.refuse(request.ticket, ReplicaRefusal::Late);
-            }
-            !is_over(*since)
-        });
     }
 }

@@ -106,8 +106,9 @@ impl Replica {
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             // A former primary that is lost may have been about to drop copies, or to make some.
             let former = last.and_then(|last| last.row(slice));
-            let is_lost = former
-                .is_some_and(|former| former.term != row.term && !lasting.contains(former.primary));
+            let is_lost = former.map_or(row.born == row.term, |former| {
+                former.term != row.term && !lasting.contains(former.primary)
+            });
             if is_lost || self.hot.guards(slice) {
                 guarded.insert(slice);
             }
@@ -185,7 +186,7 @@ impl Replica {
             }
             !acks
         });
-        for key in hot.owned_keys() {
+        for key in hot.busy_keys() {
             if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
                 let is_committed = primary.has_committed(seq) && primary.is_finished(key);
                 hot.go_on(cx, host, key, is_committed);

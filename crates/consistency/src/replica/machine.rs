@@ -341,10 +341,8 @@ impl Replica {
         };
         let serves = primary.phase == Phase::Serving;
         match step {
-            RowStep::HandOver(to) if serves => {
-                if !self.leaving.contains(&(slice, to)) {
-                    self.leaving.push((slice, to));
-                }
+            RowStep::HandOver(to) if serves && !self.leaving.contains(&(slice, to)) => {
+                self.leaving.push((slice, to));
             }
             RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
             _ => {}
@@ -469,7 +467,10 @@ impl Replica {
         if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
             return;
         }
-        primary.streams.acknowledge(cx, &mut self.rooms, from, seq);
+        let (rooms, seen) = (&mut self.rooms, primary.seen);
+        primary
+            .streams
+            .acknowledge(cx, host, rooms, (from, seq), seen);
         primary.go_on(cx, host, &mut self.rooms);
         primary.commit(host);
         self.run_queue(cx, host, slice);
@@ -518,9 +519,11 @@ impl Replica {
         }
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
-        let lasting = last
-            .as_ref()
-            .map_or(NodeSet::NONE, |last| next.lasting(last));
+        // In its first view it does not know who had copies of what is lost.
+        let lasting = match &last {
+            Some(last) => next.lasting(last),
+            None => next.members_before(next.number),
+        };
         self.rooms.enter_view(cx, host, lasting);
         self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;

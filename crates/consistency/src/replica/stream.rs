@@ -34,6 +34,9 @@ struct Stream {
     sent: VecDeque<Append>,
     /// Since when the oldest of them has been waited for.
     since: Instant,
+    /// More of them were lost than are sent again at a time: further ones are sent as
+    /// acknowledgements arrive, and new ones when it is their turn.
+    is_behind: bool,
 }
 
 /// Changes of a stream that are sent again at a time.
@@ -50,6 +53,7 @@ impl Streams {
             last: 0,
             sent: VecDeque::new(),
             since,
+            is_behind: false,
         };
         self.of.insert(node, stream);
     }
@@ -117,22 +121,43 @@ impl Streams {
             stream.last = self.seq;
             stream.sent.push_back(append);
             rooms.spend(node, change.room);
-            send(host, rooms, node, (append, seen));
+            if !stream.is_behind {
+                send(host, rooms, node, (append, seen));
+            }
         }
         self.seq
     }
 
     /// A follower has applied its stream up to `seq`.
-    pub(super) fn acknowledge(&mut self, cx: &Context, rooms: &mut Rooms, from: NodeId, seq: u64) {
+    pub(super) fn acknowledge(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+        (from, seq): (NodeId, u64),
+        seen: Cas,
+    ) {
         let Some(stream) = self.of.get_mut(&from) else {
             return;
         };
+        let before = stream.sent.len();
         while let Some(append) = stream.sent.front()
             && append.seq <= seq
         {
             rooms.settle(from, append.change.room);
             stream.sent.pop_front();
             stream.since = cx.now;
+        }
+        let gone = before - stream.sent.len();
+        if stream.is_behind && gone > 0 {
+            // What comes within reach, and the first, which may have been overtaken.
+            let known = RESENT_MAX.saturating_sub(gone);
+            for (at, append) in stream.sent.iter().take(RESENT_MAX).enumerate() {
+                if at == 0 || at >= known {
+                    send(host, rooms, from, (*append, seen));
+                }
+            }
+            stream.is_behind = stream.sent.len() > RESENT_MAX;
         }
     }
 
@@ -151,7 +176,7 @@ impl Streams {
         seen: Cas,
     ) -> NodeSet {
         let mut silent = NodeSet::NONE;
-        for (&node, stream) in &self.of {
+        for (&node, stream) in &mut self.of {
             if stream.sent.is_empty() {
                 continue;
             }
@@ -162,6 +187,7 @@ impl Streams {
             if waited_ns < cx.config.retransmit_ns || cx.has(ReplicaMutant::NeverResends) {
                 continue;
             }
+            stream.is_behind = stream.sent.len() > RESENT_MAX;
             for append in stream.sent.iter().take(RESENT_MAX) {
                 send(host, rooms, node, (*append, seen));
             }

@@ -1,8 +1,8 @@
-//! One machine and a host that only notes what it proposes.
+//! One machine and a host that only notes what it asks for.
 
 use alloc::{boxed::Box, vec::Vec};
 
-use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::*;
 use crate::{
@@ -12,18 +12,45 @@ use crate::{
 
 #[derive(Default)]
 struct Notes {
+    now: u64,
     proposed: Vec<RowChange>,
+    sent: Vec<(NodeSet, ReplicaMessage)>,
+    ran: Vec<Ticket>,
+    shown: Vec<(RouteHash, CopyState)>,
+}
+
+impl Notes {
+    /// What was sent since the last time.
+    fn take_sent(&mut self) -> Vec<(NodeSet, ReplicaMessage)> {
+        core::mem::take(&mut self.sent)
+    }
+
+    /// To whom something was sent about copies since the last time.
+    fn copies_to(&mut self, kind: CopyKind) -> NodeSet {
+        let sent = self.take_sent().into_iter();
+        let of_kind = sent.filter(|(_, message)| match message {
+            ReplicaMessage::Copy(message) => message.kind == kind,
+            _ => false,
+        });
+        of_kind.fold(NodeSet::NONE, |all, (to, _)| all.union(to))
+    }
 }
 
 impl ReplicaHost for Notes {
-    fn run(&mut self, _: &ReplicaRequest, _: Cas) -> RunResult {
-        RunResult::Unchanged
+    fn run(&mut self, request: &ReplicaRequest, _: Cas) -> RunResult {
+        self.ran.push(request.ticket);
+        match request.access {
+            Access::Read => RunResult::Unchanged,
+            _ => RunResult::Stored(0),
+        }
     }
     fn stamp(&mut self, _: Ticket, _: Cas) {}
     fn respond(&mut self, _: Ticket) {}
     fn refuse(&mut self, _: Ticket, _: ReplicaRefusal) {}
     fn forward(&mut self, _: &ReplicaRequest, _: NodeId) {}
-    fn send(&mut self, _: NodeSet, _: &ReplicaMessage) {}
+    fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
+        self.sent.push((to, message.clone()));
+    }
     fn apply(&mut self, _: NodeId, _: &SliceChange) -> bool {
         true
     }
@@ -50,10 +77,13 @@ impl ReplicaHost for Notes {
         self.proposed.push(change);
     }
     fn next_version(&mut self) -> Cas {
-        Cas(1)
+        self.now += 1;
+        Cas(self.now)
     }
     fn saw(&mut self, _: Cas) {}
-    fn show(&mut self, _: RouteHash, _: Cas, _: CopyState, _: bool) {}
+    fn show(&mut self, key: RouteHash, _: Cas, state: CopyState, _: bool) {
+        self.shown.push((key, state));
+    }
     fn read_copy(&mut self, _: &ReplicaRequest) {}
     fn write_copy(&mut self, _: &ReplicaRequest, _: Cas) -> bool {
         false
@@ -66,8 +96,211 @@ impl ReplicaHost for Notes {
         0
     }
     fn now(&self) -> Instant {
-        Instant { ns: 1 }
+        Instant { ns: self.now }
     }
+}
+
+fn machine(me: u8) -> Replica {
+    Replica::new(ReplicaConfig {
+        me: NodeId(me),
+        model: Model::Lin,
+        retransmit_ns: 1_000,
+        suspicion_ns: 1_000_000,
+        patience_ns: 1_000_000,
+        waiting_max: 10,
+        window_max: 100,
+        room_ask: 0,
+        catch_ups_max: 1,
+        stage: (0, 1),
+    })
+}
+
+const SLICE: SliceId = SliceId(0);
+const KEY: RouteHash = RouteHash(1);
+
+fn nodes(bits: u64) -> NodeSet {
+    NodeSet::from_bits(bits)
+}
+
+fn copy(view: u32, version: u64, kind: CopyKind) -> ReplicaMessage {
+    ReplicaMessage::Copy(CopyMessage {
+        view: ViewNumber(view),
+        key: KEY,
+        version: Cas(version),
+        kind,
+    })
+}
+
+fn tail(term: u32) -> ReplicaMessage {
+    ReplicaMessage::Tail {
+        slice: SLICE,
+        term: ViewNumber(term),
+        keys: Box::default(),
+        seen: Cas(0),
+        flushed: Cas(0),
+    }
+}
+
+fn request(ticket: u64, access: Access) -> ReplicaEvent<'static> {
+    ReplicaEvent::Request(ReplicaRequest {
+        ticket: Ticket(ticket),
+        key: KEY,
+        access,
+        size: 0,
+        is_forwarded: false,
+    })
+}
+
+/// The next view after these steps of the slice's row, and without these nodes.
+fn after(view: &SliceView, steps: &[RowStep], dead: NodeSet) -> SliceView {
+    let change = |step: &RowStep| RowChange {
+        slice: SLICE,
+        view: view.number,
+        step: *step,
+    };
+    let changes: Vec<RowChange> = steps.iter().map(change).collect();
+    view.next(&changes, NodeSet::NONE, dead).unwrap()
+}
+
+/// The primary of a slice at node 0 alone, of this many nodes, with the key hot at all of them.
+fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, SliceView) {
+    let view = SliceView::first(ViewNumber(1), nodes(members), 1, replicas);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let others = nodes(members).without(NodeId(0));
+    for node in view.row(SLICE).unwrap().in_sync.without(NodeId(0)) {
+        replica.step(ReplicaEvent::Message(node, &tail(1)), &mut notes);
+    }
+    replica.step(ReplicaEvent::Heat(KEY, true), &mut notes);
+    let version = notes.now;
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    assert_eq!(notes.copies_to(CopyKind::Install), others);
+    for node in others {
+        let ack = copy(1, version, CopyKind::Ack);
+        replica.step(ReplicaEvent::Message(node, &ack), &mut notes);
+    }
+    assert_eq!(notes.shown.last(), Some(&(KEY, CopyState::Valid)));
+    (replica, notes, view)
+}
+
+/// A primary missed the `Validate` of a write that it took, while the writer had a later write
+/// under way, which the primary rejected. The writer did not answer when it was asked, and the
+/// primary waited until the next view.
+#[test]
+fn a_complete_write_is_told_though_a_later_one_is_on_its_way() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 1);
+    let (mut replica, mut notes) = (machine(1), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    for (version, kind) in [
+        (10, CopyKind::Install),
+        (20, CopyKind::Install),
+        (10, CopyKind::Validate),
+        (10, CopyKind::ValidateWanted),
+    ] {
+        let message = copy(1, version, kind);
+        replica.step(ReplicaEvent::Message(NodeId(0), &message), &mut notes);
+    }
+    assert_eq!(notes.copies_to(CopyKind::Validate), nodes(0b01));
+}
+
+/// A follower had had a copy, in the view before the last, and became the primary while another
+/// node still showed its own.
+#[test]
+fn a_primary_after_a_lost_one_waits_until_nobody_shows_an_older_copy() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b111), 1, 2);
+    let (mut replica, mut notes) = (machine(1), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let install = copy(1, 10, CopyKind::Install);
+    replica.step(ReplicaEvent::Message(NodeId(0), &install), &mut notes);
+    let next = view.renumbered(ViewNumber(2));
+    replica.step(ReplicaEvent::View(&next), &mut notes);
+    let last = after(&next, &[], NodeSet::only(NodeId(0)));
+    replica.step(ReplicaEvent::View(&last), &mut notes);
+    assert!(replica.serves(SLICE));
+    replica.step(request(1, Access::Read), &mut notes);
+    assert_eq!(notes.ran, []);
+    let entered = ReplicaMessage::Entered(ViewNumber(3));
+    replica.step(ReplicaEvent::Message(NodeId(2), &entered), &mut notes);
+    assert_eq!(notes.ran, [Ticket(1)]);
+}
+
+/// A slice began empty at a node that had joined after the key had become hot, and was written
+/// there, while another node still showed a copy of what was lost.
+#[test]
+fn a_slice_that_begins_empty_waits_until_nobody_shows_what_it_had() {
+    let first = SliceView::first(ViewNumber(1), nodes(0b011), 1, 1);
+    let joined = first.next(&[], nodes(0b100), NodeSet::NONE).unwrap();
+    let lost = after(&joined, &[], NodeSet::only(NodeId(0)));
+    let primary = lost.row(SLICE).unwrap().primary;
+    let other = nodes(0b110).without(primary).first().unwrap();
+    let (mut replica, mut notes) = (machine(primary.0), Notes::default());
+    replica.step(ReplicaEvent::View(&lost), &mut notes);
+    let wanted = ReplicaMessage::EnteredWanted(ViewNumber(3));
+    let asked = nodes(0b110).without(primary);
+    assert_eq!(notes.take_sent(), [(asked, wanted)]);
+    replica.step(request(1, Access::Read), &mut notes);
+    assert_eq!(notes.ran, []);
+    let entered = ReplicaMessage::Entered(ViewNumber(3));
+    replica.step(ReplicaEvent::Message(other, &entered), &mut notes);
+    assert_eq!(notes.ran, [Ticket(1)]);
+}
+
+/// A primary handed over while another node still showed an older copy; the next primary, which
+/// had joined since, did not know of it and wrote the key.
+#[test]
+fn a_slice_is_not_handed_over_while_an_older_copy_may_be_shown() {
+    let (mut replica, mut notes, view) = primary_of_a_hot_key(0b111, 2);
+    let to = view.row(SLICE).unwrap().followers().first().unwrap();
+    let next = view.renumbered(ViewNumber(2));
+    replica.step(ReplicaEvent::View(&next), &mut notes);
+    let wanted = ReplicaEvent::Wanted(SLICE, RowStep::HandOver(to));
+    replica.step(wanted, &mut notes);
+    let entered = ReplicaMessage::Entered(ViewNumber(2));
+    replica.step(ReplicaEvent::Message(NodeId(1), &entered), &mut notes);
+    assert_eq!(notes.proposed, []);
+    replica.step(ReplicaEvent::Message(NodeId(2), &entered), &mut notes);
+    assert_eq!(notes.proposed[0].step, RowStep::HandOver(to));
+}
+
+/// A follower that had missed many changes got a few of them with each timer, fewer than new ones
+/// came, and never caught up.
+#[test]
+fn what_many_losses_left_is_sent_as_acknowledgements_arrive() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    for ticket in 1..=20 {
+        replica.step(request(ticket, Access::Update), &mut notes);
+    }
+    let seqs = |notes: &mut Notes| -> Vec<u64> {
+        let sent = notes.take_sent().into_iter();
+        let seqs = sent.filter_map(|(_, message)| match message {
+            ReplicaMessage::Append(append) => Some(append.seq),
+            _ => None,
+        });
+        seqs.collect()
+    };
+    assert_eq!(seqs(&mut notes).len(), 20);
+    notes.now += 10_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(seqs(&mut notes), [1, 2, 3, 4, 5, 6, 7, 8]);
+    let applied = |seq: u64, replica: &mut Replica, notes: &mut Notes| {
+        let (slice, term) = (SLICE, ViewNumber(1));
+        let message = ReplicaMessage::Applied { slice, term, seq };
+        replica.step(ReplicaEvent::Message(NodeId(1), &message), notes);
+        seqs(notes)
+    };
+    assert_eq!(applied(2, &mut replica, &mut notes), [3, 9, 10]);
+    assert_eq!(applied(2, &mut replica, &mut notes), []);
+    replica.step(request(21, Access::Update), &mut notes);
+    assert_eq!(
+        applied(12, &mut replica, &mut notes),
+        [13, 14, 15, 16, 17, 18, 19, 20]
+    );
+    assert_eq!(applied(14, &mut replica, &mut notes), [15, 21]);
+    replica.step(request(22, Access::Update), &mut notes);
+    assert_eq!(applied(15, &mut replica, &mut notes), [22]);
 }
 
 /// The step that one view did not take is not proposed in the next, where the plan may want
@@ -78,18 +311,7 @@ fn a_step_of_the_plan_is_proposed_in_its_view_only() {
     let slice = SliceId(0);
     let nodes = NodeSet::from_bits(0b111);
     let view = SliceView::first(ViewNumber(1), nodes, 1, 3);
-    let mut replica = Replica::new(ReplicaConfig {
-        me: NodeId(0),
-        model: Model::Lin,
-        retransmit_ns: 10,
-        suspicion_ns: 100,
-        patience_ns: 100,
-        waiting_max: 10,
-        window_max: 10,
-        room_ask: 0,
-        catch_ups_max: 1,
-        stage: (0, 1),
-    });
+    let mut replica = machine(0);
     let mut notes = Notes::default();
     replica.step(ReplicaEvent::View(&view), &mut notes);
     for node in [1, 2] {

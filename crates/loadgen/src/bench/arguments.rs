@@ -46,8 +46,8 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
-    /// Native protocol: when a queue is full, pause the whole session for this long (as RDMA does
-    /// after RNR), instead of narrowing its window for that queue.
+    /// Native protocol: after a write found its queue full, pause the whole session for this many
+    /// microseconds, instead of narrowing its window for that queue.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
     /// Process id of the server, to measure its processor time; give one for each target, and

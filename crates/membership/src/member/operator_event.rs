@@ -94,7 +94,7 @@ impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fenced => f.write_str(
-                "the lease of this node has ended, because the store of the view or another node \
+                "the lease of this node has ended, because the view store or another node \
                  did not answer in time; this node refuses requests until it has a lease again",
             ),
             Self::Resumed => f.write_str("this node has a lease again and answers requests"),
@@ -103,8 +103,8 @@ impl fmt::Display for MemberEvent {
                  again",
             ),
             Self::Replaced => f.write_str(
-                "another process joined as this node and replaced it: end this process, which \
-                     refuses all requests",
+                "another process joined as this node and replaced this process: end this process, \
+                 which refuses all requests",
             ),
             Self::Departed => f.write_str("this node has left the cluster"),
             Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
@@ -113,7 +113,7 @@ impl fmt::Display for MemberEvent {
             Self::Beaten(change) => {
                 write!(
                     f,
-                    "the store of the view did not confirm this node's change, which may not have \
+                    "the view store did not confirm this node's change, which may not have \
                      been made: {}",
                     Told(change)
                 )
@@ -124,17 +124,17 @@ impl fmt::Display for MemberEvent {
             ),
             Self::Lost { slices, .. } => write!(
                 f,
-                "{slices} slices lost all their keys, because all nodes that had them are gone; \
-                 raise replicas to survive more failures"
+                "{slices} slices lost all their keys, because no node that had them is left; raise \
+                 replicas to survive more failures"
             ),
             Self::StoreWentBack => f.write_str(
-                "the store holds an older view than before, which this node ignores: it was \
-                     restored from a backup, or another cluster writes to it; restore the newest \
-                     view, or stop all nodes and start them again",
+                "the view store holds an older view than before, which this node ignores. Either \
+                 the store was restored from a backup, or another cluster writes to it: restore \
+                 the newest view, or stop all nodes and start them again",
             ),
             Self::StoreEmpty => f.write_str(
-                "the view file or key was removed from the store; restore it, or stop all nodes \
-                 and start them again",
+                "the view was removed from the view store; restore it, or stop all nodes and start \
+                 them again",
             ),
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
             Self::StoreSlow { asked, took } => {
@@ -145,11 +145,11 @@ impl fmt::Display for MemberEvent {
                 let ms = took.as_millis();
                 write!(
                     f,
-                    "the store of the view took {ms} ms to {what}: failover can take longer than \
+                    "the view store took {ms} ms to {what}: failover can take longer than \
                      a lease; move the store off a busy disk or machine, or raise lease_ms"
                 )
             }
-            Self::StoreAnswers => f.write_str("the store of the view answers again"),
+            Self::StoreAnswers => f.write_str("the view store answers again"),
         }
     }
 }
@@ -161,7 +161,7 @@ impl fmt::Display for Told<'_> {
         match self.0 {
             RecordChange::Join(_) => f.write_str("this node joins"),
             RecordChange::Form => f.write_str("the waiting nodes form the cluster"),
-            RecordChange::Rows(changes) => write!(f, "{} steps of slices", changes.len()),
+            RecordChange::Rows(changes) => write!(f, "{} steps of moving slices", changes.len()),
             RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
             RecordChange::Depart => f.write_str("this node has left"),
             RecordChange::Detach => f.write_str(

@@ -1,4 +1,4 @@
-//! Measures how long the store of the view takes to answer, and whether that is too long.
+//! Measures how long the view store takes to answer, and whether that is too long.
 //!
 //! A dead node is missed for a lease only if a change of the view is everywhere within what is left
 //! of it once the node is suspected: a sixth of a lease to write it, and another to read it.
@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// How fast the store of the view is, as one node sees it.
+/// How fast the view store is, as one node sees it.
 #[derive(Clone, Debug)]
 pub struct StorePace(Arc<Times>);
 

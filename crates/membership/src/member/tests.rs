@@ -259,7 +259,7 @@ fn each_fault_of_the_view_file_has_its_own_message() {
         trial.heard.lock().unwrap().clear();
     };
     std::fs::remove_file(&path).unwrap();
-    heard_now("was removed from the store");
+    heard_now("was removed from the view store");
     std::fs::write(&path, older.to_string()).unwrap();
     heard_now("an older view than before");
     std::fs::write(&path, "{").unwrap();

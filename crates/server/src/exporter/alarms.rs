@@ -52,7 +52,7 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| of(shared, Count::SlowReadersClosed),
         what: "connections were closed because their clients did not read their replies",
-        remedy: "look for clients that do not read; values being sent may take a quarter of -m",
+        remedy: "look for clients that do not read; values being sent take at most a quarter of -m",
     },
     Alarm {
         component: Component::Memory,

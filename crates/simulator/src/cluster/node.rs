@@ -51,6 +51,8 @@ pub(super) struct Local {
     /// Changes of the view that it wants, until it follows another.
     pub(super) proposals: Vec<RowChange>,
     pub(super) is_proposing: bool,
+    /// When this life began.
+    pub(super) up_since: u64,
     /// The view in which this life joined.
     pub(super) joined: Option<ViewNumber>,
     /// When its lease ends, in the world's time.
@@ -194,6 +196,7 @@ impl Node {
                 open: Vec::new(),
                 proposals: Vec::new(),
                 is_proposing: false,
+                up_since: 0,
                 joined: None,
                 serve_until: 0,
                 granted_until: 0,
@@ -243,6 +246,11 @@ impl Local {
         let mut open = self.open.iter();
         let open = open.find(|open| open.demand.ticket() == ticket);
         open.map(|open| open.demand)
+    }
+
+    /// Whether another node waits for it.
+    pub(super) fn is_forwarded(&self, ticket: Ticket) -> bool {
+        self.open_demand(ticket).is_some() && !self.is_own(ticket)
     }
 
     /// Whether a client of this node waits for it.

@@ -238,8 +238,10 @@ impl<'a> World<'a> {
             stage,
             incoming,
         };
+        let before = machine.deadline();
         machine.step(event, &mut host);
-        if let Some(due) = machine.deadline() {
+        let due = machine.deadline().filter(|due| Some(*due) != before);
+        if let Some(due) = due {
             self.wake_by(node, due);
         }
         let local = &mut self.nodes[node].local;
@@ -292,6 +294,11 @@ impl<'a> World<'a> {
                     let (number, answer) = (demand.number, Err(ReplicaRefusal::Elsewhere));
                     let me = local.me;
                     return self.env.send(me, from, Packet::Answer { number, answer });
+                }
+                if local.is_forwarded(demand.ticket()) {
+                    // A reader that was sent again, for an earlier life of this node was removed:
+                    // the answer to the first serves it.
+                    return;
                 }
                 local.open(demand, Origin::Node(from, life));
                 let stage = self.stage_of_key(demand.key);

@@ -106,7 +106,7 @@ options! {
     /// C-4: whether to follow the authors' simulator (reference) or the paper, where they differ.
     #[arg(value_enum)]
     Rules "rules" "rules" rules: Option<Rules>,
-    /// C-4: number of outstanding requests from which on the balancer gives a worker no more.
+    /// C-4: maximum number of outstanding requests that the balancer gives a worker.
     Depth "depth" "depth" depth: Option<u16>,
     /// C-4: what distributes requests to workers: the network card, as in the paper, or one of the
     /// cores.

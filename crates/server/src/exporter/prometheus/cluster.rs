@@ -69,13 +69,13 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_slices
         "Slices of the view, by state: all, primary (this node orders their changes), held (by \
          this node), catching_up (a holder catches up), under_replicated (fewer nodes are in \
-         sync than there shall be).":
+         sync than replicas says).":
         {state="all"} number("cluster_slices"),
         {state="primary"} number("cluster_slices_primary"),
         {state="held"} number("cluster_slices_held"),
         {state="catching_up"} number("cluster_slices_catching_up"),
         {state="under_replicated"} number("cluster_slices_under_replicated");
-    Gauge curtail_cluster_replicas "Nodes that hold a slice.":
+    Gauge curtail_cluster_replicas "Number of nodes that each slice is to have (replicas).":
         number("cluster_replicas");
     Gauge curtail_cluster_moving "1 while slices move between nodes.":
         number("cluster_moves");
@@ -91,7 +91,7 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
         number("cluster_items_lost");
-    Gauge curtail_cluster_hot_keys "Number of hot keys, which every node holds.":
+    Gauge curtail_cluster_hot_keys "Number of hot keys, of which every node has a copy.":
         number("cluster_hot_keys");
     Counter curtail_cluster_hot_keys_promoted_total "Keys that became hot.":
         number("cluster_became_hot");
@@ -104,11 +104,11 @@ pub(super) const TABLE: &[Family] = families! {
         "Distance of this node's own clock from the cluster's time.":
         number("cluster_clock_apart_us");
     Gauge curtail_cluster_view_store_slowest_seconds in Microseconds
-        "Time of the slowest operation of the store of the view, by operation.":
+        "Time of the slowest operation of the view store, by operation.":
         {operation="read"} number("cluster_view_read_us_max"),
         {operation="change"} number("cluster_view_change_us_max");
     Counter curtail_cluster_view_store_slow_total
-        "Operations of the store of the view that took longer than a sixth of a lease.":
+        "Operations of the view store that took longer than a sixth of a lease.":
         number("cluster_view_slow");
     Counter curtail_cluster_hot_reads_total "Reads of hot keys answered by this node.":
         of(ClusterHot);
@@ -118,7 +118,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests that needed the consistency protocol: messages to other holders of the key.":
+        "Requests that needed the replication protocol: messages to other nodes with the key.":
         of(ClusterProtocol);
     Counter curtail_cluster_keys_sent_total
         "Keys sent to nodes that become holders of their slices.":
@@ -129,7 +129,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests, replies and protocol messages in the frames sent over node links.":
         of(ClusterPartsSent);
     Counter curtail_cluster_link_messages_total
-        "Messages of the consistency protocol sent over node links.":
+        "Messages of the replication protocol sent over node links.":
         of(ClusterMessagesSent);
     Counter curtail_cluster_link_calls_total "System calls on node links, by direction.":
         {direction="sent"} of(ClusterLinkSends),

@@ -20,7 +20,7 @@ pub(super) const TABLE: &[Family] = families! {
         "0: the disk takes writes; 1: the file system is full, writes are refused; 2: the disk has \
          failed, writes are refused until a restart.":
         by("disk:write_state", |disk| disk.write_state);
-    Counter curtail_disk_reads_total "Items that workers asked the disk for.":
+    Counter curtail_disk_reads_total "Items that workers requested from the disk.":
         of(DiskReads);
     Counter curtail_disk_loaded_total "Items that came from the disk into memory.":
         of(DiskLoaded);
@@ -30,40 +30,45 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_disk_writes_refused_total
         "Writes refused because the disk was full, had failed, or was behind for 2 s.":
         of(DiskRefused);
-    Counter curtail_disk_writes_total "Writes appended to the log.":
+    Counter curtail_disk_writes_total "Writes appended to the write log.":
         by("disk:writes", |disk| disk.writes);
-    Counter curtail_disk_groups_total "Groups in which writes were appended.":
+    Counter curtail_disk_groups_total
+        "Groups of writes that were appended to the write log together.":
         by("disk:groups", |disk| disk.groups);
-    Counter curtail_disk_syncs_total "Times that the log was synced.":
+    Counter curtail_disk_syncs_total "Times that the write log was synced.":
         by("disk:syncs", |disk| disk.syncs);
     Gauge curtail_disk_sync_highest_seconds in Microseconds
-        "The longest sync of the log since the start.":
+        "Duration of the longest sync of the write log since the start.":
         by("disk:sync_us_max", |disk| disk.sync_us_max);
-    Gauge curtail_disk_queue_bytes in Bytes "Writes that the log does not have yet.":
+    Gauge curtail_disk_queue_bytes in Bytes "Bytes of writes that are not in the write log yet.":
         by("disk:queue_bytes", |disk| disk.queue_bytes);
     Gauge curtail_disk_unsynced_seconds in Microseconds
-        "How long the oldest write has waited for stable storage.":
+        "Time that the oldest write without stable storage has waited for it.":
         by("disk:unsynced_us", |disk| disk.unsynced_us);
     Counter curtail_disk_stalls_total
-        "Times that writes to the log waited for a flush or for compaction.":
+        "Times that writes to the write log waited until a memtable was flushed or tables were \
+         compacted.":
         by("disk:stalls", |disk| disk.stalls);
     Counter curtail_disk_stalled_seconds_total in Microseconds
-        "Time for which writes to the log waited for a flush or for compaction.":
+        "Time that writes to the write log waited until a memtable was flushed or tables were \
+         compacted.":
         by("disk:stalled_us", |disk| disk.stalled_us);
     Counter curtail_disk_table_reads_total "Reads of the tables.":
         by("disk:reads", |disk| disk.reads);
     Counter curtail_disk_read_errors_total "Reads that found damage or an error; must stay 0.":
         by("disk:read_errors", |disk| disk.read_errors);
     Gauge curtail_disk_items_at_most
-        "Items on disk; what is overwritten or deleted counts until compaction.":
+        "Items in the tables, including overwritten and deleted ones that were not compacted yet.":
         by("disk:items_at_most", |disk| disk.items_at_most);
-    Gauge curtail_disk_table_bytes in Bytes "Size of the tables.":
+    Gauge curtail_disk_table_bytes in Bytes "Size of the tables (sorted files with items).":
         by("disk:table_bytes", |disk| disk.table_bytes);
-    Gauge curtail_disk_log_files "Files of the log.":
+    Gauge curtail_disk_log_files "Number of files of the write log.":
         by("disk:log_files", |disk| disk.log_files);
-    Gauge curtail_disk_memtables_waiting "Memtables that wait to be flushed.":
+    Gauge curtail_disk_memtables_waiting
+        "Full memtables (writes in memory that are in no table yet) that wait to be flushed to \
+         tables.":
         by("disk:memtables_waiting", |disk| disk.memtables_waiting);
-    Gauge curtail_disk_runs_waiting "Runs of tables that wait to be compacted.":
+    Gauge curtail_disk_runs_waiting "Sorted runs of tables that wait to be compacted.":
         by("disk:runs_waiting", |disk| disk.runs_waiting);
     Counter curtail_disk_compactions_total "Compactions.":
         by("disk:compactions", |disk| disk.compactions);

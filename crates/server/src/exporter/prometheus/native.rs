@@ -59,7 +59,7 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that may still be acknowledged before execution, by queue; \
-         absent if the early limit alone keeps within the memory.":
+         absent if the early limit alone keeps such writes below an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after an accepted write was found damaged (from then on no write is acknowledged \

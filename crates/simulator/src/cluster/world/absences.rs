@@ -26,12 +26,14 @@ impl World<'_> {
     /// A request was answered that was asked of this node.
     pub(super) fn note_wait(&mut self, asked: &Asked, node: NodeId, answer: &Answer) {
         let calm_since = self.troubles.until;
+        let local = &self.nodes[usize::from(node.0)].local;
         let since = match answer {
             // A full store is no absence, and a view may come at any time.
             Err(ReplicaRefusal::NoRoom) => return,
             Ok(_) | Err(ReplicaRefusal::Unknown) => asked.invoked.max(calm_since),
-            // Then another node is asked; but the time comes when none may turn anybody away.
-            Err(_) if self.nodes[usize::from(node.0)].local.serves(&self.env) => calm_since,
+            // Then another node is asked; but the time comes when none may turn anybody away,
+            // unless it has just begun.
+            Err(_) if local.serves(&self.env) => calm_since.max(local.up_since),
             Err(_) => return,
         };
         // A write may wait for room, which comes when others evict, and others behind it.

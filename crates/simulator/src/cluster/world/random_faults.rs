@@ -8,7 +8,7 @@ use curtail_consistency::{
 use curtail_types::{NodeId, NodeSet};
 
 use super::{Event, FORMED_NS, World, stage_of};
-use crate::cluster::{Fault, clock::SUSPICION_NS, node::FLUSH};
+use crate::cluster::{Fault, MemoryFull, clock::SUSPICION_NS, node::FLUSH};
 
 impl World<'_> {
     /// Plans the first fault of each kind.
@@ -27,7 +27,7 @@ impl World<'_> {
 
     pub(super) fn take_chance(&mut self, fault: Fault) {
         if self.healed {
-            return;
+            return self.end_chance(fault);
         }
         self.plan_chance(fault, self.env.now);
         let nodes = self.nodes.len() as u64;
@@ -160,9 +160,18 @@ impl World<'_> {
     }
 
     /// A primary makes a key hot, or cold.
+    /// Nothing goes wrong any more. But hot keys are not evicted, and would fill the few bytes that
+    /// stores have here for good: they cease to be hot.
+    fn end_chance(&mut self, fault: Fault) {
+        if fault == Fault::Churn && self.env.memory_full == MemoryFull::Evict {
+            self.plan_chance(fault, self.env.now);
+            self.churn();
+        }
+    }
+
     fn churn(&mut self) {
         let key = self.env.random.below(self.env.run.keys as u64) as usize;
-        let is_hot = self.env.random.one_in(2);
+        let is_hot = !self.healed && self.env.random.one_in(2);
         let slice = self.env.keys.slice(key);
         let event = ReplicaEvent::Heat(self.env.keys.route(key), is_hot);
         let Some(node) = self.primary(slice) else {

@@ -178,6 +178,7 @@ impl World<'_> {
         let (run, full) = (self.env.run, self.env.memory_full);
         let me = NodeId(node as u8);
         self.nodes[node] = super::Node::new(run, full, me, life, made);
+        self.nodes[node].local.up_since = self.env.now;
         self.plan_life(node);
     }
 

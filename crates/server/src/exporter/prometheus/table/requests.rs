@@ -98,8 +98,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {reason="expired"} by("get_expired", |look| look.items.get_expired),
         {reason="flushed"} by("get_flushed", |look| look.items.get_flushed);
     Counter curtail_writes_refused_total "Writes that were refused, by reason: too_large (above \
-                                          -I), no_memory (the store is full and nothing could be \
-                                          evicted).":
+                                          -I), no_memory (the store is full, and -M is given or \
+                                          nothing could be evicted).":
         {reason="too_large"} of(StoreTooLarge),
         {reason="no_memory"} of(StoreNoMemory);
     Counter curtail_reads_refused_total
@@ -134,8 +134,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
                                            same turn.":
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
-        "Requests of other connections that were executed in a turn while a connection waited for \
-         room (0: it did not wait).":
+        "For each connection that was served in a turn: requests of other connections that its \
+         worker took first, counted from when the connection was ready.":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when another connection was handed to it.":
@@ -157,7 +157,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds
         "Processor time of turns (passes of a worker's event loop), by worker; measured in one \
-         turn of 64 and in every turn after maintenance.":
+         turn of 64 and in every turn that follows background maintenance.":
         found("worker:*:turn_cpu_us_* large:*:turn_cpu_us_*", sources::turn_times);
     Gauge curtail_turn_cpu_highest_seconds in Nanoseconds
         "Longest measured turn of a worker, in processor time, since the start or the last \

@@ -89,8 +89,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         of(LargeRefused);
     Counter curtail_small_behind_large_total
         "Small requests that waited while their worker served a large value of another \
-         connection. If a turn with a large value was full and a connection was left for the \
-         next turn, that connection counts as one request.":
+         connection. A connection that had to wait for the next turn because a turn with a large \
+         value was full counts as one request.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

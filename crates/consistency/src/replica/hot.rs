@@ -41,8 +41,9 @@ pub(super) struct HotKeys {
     rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
     /// Slices of this primary of which members may still show keys as of an earlier view.
     guarded: BTreeSet<SliceId>,
-    /// Of keys of this primary that were hot in an earlier view: the last write that it took.
-    settled: BTreeMap<RouteHash, Cas>,
+    /// Of keys of this primary that are hot, or were in an earlier view: the last write that it
+    /// took of each other node.
+    settled: BTreeMap<(RouteHash, NodeId), Cas>,
     /// Members that have not entered the view.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
@@ -473,6 +474,8 @@ impl HotKeys {
             if left.is_empty() {
                 self.owned.remove(&key);
                 self.copies.remove(&key);
+                // No write of a copy is under way: each has ended, or was rejected.
+                self.settled.retain(|&(of, _), _| of != key);
                 host.show(key, stamp, CopyState::Absent, false);
             }
         }
@@ -633,9 +636,12 @@ impl HotKeys {
         self.copies.keys().copied()
     }
 
-    /// The last write of a key that this primary took in an earlier view.
-    pub(super) fn settled(&self, key: RouteHash) -> Cas {
-        self.settled.get(&key).copied().unwrap_or_default()
+    /// The last write of a key that this primary took of another node.
+    pub(super) fn settled(&self, key: RouteHash, writer: NodeId) -> Cas {
+        self.settled
+            .get(&(key, writer))
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The change that a round waits for.
@@ -651,7 +657,13 @@ impl HotKeys {
     }
 
     /// It took one.
-    pub(super) fn note_taken(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
+    pub(super) fn note_taken(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        writer: NodeId,
+        (key, version): (RouteHash, Cas),
+    ) {
+        self.settled.insert((key, writer), version);
         self.set_own(host, key, version, CopyState::Invalid);
     }
 

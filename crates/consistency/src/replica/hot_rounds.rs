@@ -291,7 +291,7 @@ impl Replica {
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
             let rooms = &mut self.rooms;
             if let Some(seq) = primary.and_then(|one| one.take_copy(cx, host, rooms, of)) {
-                self.hot.note_taken(host, key, version);
+                self.hot.note_taken(host, from, (key, version));
                 let asker = Asker::Writer(from, self.hot.view());
                 return self.taken.push(Taken {
                     asker,
@@ -329,7 +329,7 @@ impl Replica {
         if primary_of(&mut self.slices, slice).is_some() {
             let of = (key, version);
             let is_awaited = self.taken.iter().any(|one| (one.key, one.version) == of);
-            let settled = self.hot.settled(key);
+            let settled = self.hot.settled(key, from);
             if is_awaited || version < settled {
                 return;
             }

@@ -28,7 +28,7 @@ impl HotKeys {
         keeps: impl Fn(RouteHash) -> bool,
     ) -> Vec<(RouteHash, Cas, u64, Ticket)> {
         let lost = self.members.difference(lasting);
-        self.settled.retain(|&key, _| keeps(key));
+        self.settled.retain(|&(key, _), _| keeps(key));
         self.rounds.retain(|&(key, _), round| {
             let goes_on = keeps(key);
             if !goes_on {
@@ -39,11 +39,6 @@ impl HotKeys {
         });
         let mut go_on = Vec::new();
         for (key, owned) in core::mem::take(&mut self.owned) {
-            if keeps(key) {
-                let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
-                let settled = self.settled.entry(key).or_default();
-                *settled = last.max(*settled);
-            }
             let Some((round, ticket)) = owned.round.and_then(|one| one.ticket.map(|of| (one, of)))
             else {
                 continue;

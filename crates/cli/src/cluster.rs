@@ -37,8 +37,8 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves, or the
-    /// nodes of a trial tier with their load
+    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves, or
+    /// the nodes of a trial tier with their load
     Status {
         #[command(flatten)]
         target: Target,

@@ -184,6 +184,9 @@ impl HotKeys {
                 (false, None) => HotWay::Ordinary,
             };
         }
+        // One write of an earlier view may be under way: the primary remembers only the last.
+        let mut writes = self.rounds.range((key, Cas(0))..=(key, Cas(u64::MAX)));
+        let has_round = writes.next().is_some();
         let Some(copy) = self.copies.get_mut(&key) else {
             return HotWay::Ordinary;
         };
@@ -195,7 +198,7 @@ impl HotKeys {
                 HotWay::Taken
             }
             (Access::Read, _) => self.wait(cx, host, *request, since),
-            (Access::Replace, CopyState::Valid) if cx.is_lin() => {
+            (Access::Replace, CopyState::Valid) if cx.is_lin() && !has_round => {
                 let version = host.next_version();
                 if !host.write_copy(request, version) {
                     return HotWay::Ordinary;

@@ -519,6 +519,9 @@ impl Replica {
         }
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
+        if last.is_none() {
+            self.rooms.begin(next.number);
+        }
         // In its first view it does not know who had copies of what is lost.
         let lasting = match &last {
             Some(last) => next.lasting(last),

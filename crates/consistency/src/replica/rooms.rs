@@ -8,7 +8,7 @@
 
 use alloc::collections::BTreeMap;
 
-use curtail_types::{NodeId, NodeSet};
+use curtail_types::{NodeId, NodeSet, ViewNumber};
 
 use super::{ReplicaHost, ReplicaMutant, machine::Context, message::ReplicaMessage};
 
@@ -47,6 +47,12 @@ impl Rooms {
             credits: BTreeMap::new(),
             promised: BTreeMap::new(),
         }
+    }
+
+    /// The first view that this machine follows. What a former life of the node asked for, and
+    /// arrives late, has lower numbers than what this one asks for.
+    pub(super) fn begin(&mut self, view: ViewNumber) {
+        self.asked = u64::from(view.0) << 32;
     }
 
     /// Whether node `to` has so much room promised; if not, it is asked.

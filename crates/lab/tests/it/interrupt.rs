@@ -81,7 +81,7 @@ fn a_simulation_that_is_interrupted_keeps_its_points() {
 /// takes minutes; of all models, some are left whenever the signal comes.
 #[test]
 fn a_check_that_is_interrupted_says_how_far_it_came() {
-    let (output, _) = interrupted(&["check", "lin-wide", "--threads", "1"]);
+    let (output, _) = interrupted(&["check", "slice-move-crash", "--threads", "1"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("not finished"), "{text}");
     let (_, errors) = interrupted(&["check", "all", "--deep", "--threads", "1"]);

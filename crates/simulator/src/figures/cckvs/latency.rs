@@ -1,6 +1,6 @@
 //! Fig. 13c: latency by load, where requests share packets.
 
-use super::{Setting, gamma, hit_ratios, hits_text, measured, nodes, row, simulated, value};
+use super::{Setting, gamma, hit_ratios, hits_text, measured, row, simulated, value};
 use crate::{
     figures::{Choice, Figure, Parameter, Request},
     rows::Row,
@@ -26,7 +26,10 @@ pub(in crate::figures) const FIG13C: Figure = Figure {
 const BY_LOAD: [Parameter; 7] = {
     let [requests, hardware, seed] = simulated();
     let writes = Parameter::one(Choice::Writes, (0.0, 100.0), &[1.0]).papers(&[1.0]);
-    [nodes(), gamma(), writes, value(), requests, hardware, seed]
+    // Whole nodes only: as many as a simulated cluster has at most.
+    let nodes = Parameter::each(Choice::Nodes, (2.0, 64.0), &[9.0]);
+    let nodes = nodes.whole().papers(&[9.0]);
+    [nodes, gamma(), writes, value(), requests, hardware, seed]
 };
 
 fn fig13c(request: &Request<'_>) -> Vec<Row> {

@@ -2,7 +2,8 @@
 //!
 //! Scanned keys are changes of its own stream, so they and later changes arrive in order, and the
 //! whole state of the slice is there when the last is acknowledged. From then on every change waits
-//! for it (it is *entering*), and the primary asks for a view in which it is in sync.
+//! for it (it is *entering*): so it comes closer however many clients write. When it has what was
+//! answered before, the primary asks for a view in which it is in sync.
 
 use alloc::collections::VecDeque;
 
@@ -24,6 +25,10 @@ pub(super) struct CatchUp {
     scan: Scan,
     /// Scanned keys that are not sent yet, with the bytes of their items.
     keys: VecDeque<(RouteHash, u32)>,
+    /// The last change that was sent to it alone.
+    scanned: u64,
+    /// The last change that did not wait for it, once later ones do.
+    enters_at: Option<u64>,
 }
 
 /// How far the scan is.
@@ -58,6 +63,8 @@ impl Primary {
             node,
             scan: Scan::Waits,
             keys: VecDeque::new(),
+            scanned: 0,
+            enters_at: None,
         });
         if self.gate == Gate::Open {
             self.set_gate(host, Gate::Reads);
@@ -88,7 +95,7 @@ impl Primary {
             // Later than all that was removed before, of which the node will not hear.
             let version = host.next_version();
             self.seen = self.seen.max(version);
-            self.append(cx, host, rooms, begin(version), Some(node));
+            catch_up.scanned = self.append(cx, host, rooms, begin(version), Some(node));
             host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
@@ -106,7 +113,7 @@ impl Primary {
                     version,
                     room,
                 };
-                self.append(cx, host, rooms, change, Some(node));
+                catch_up.scanned = self.append(cx, host, rooms, change, Some(node));
             }
         }
         if rooms.is_refused(node) && !self.streams.counts(node) {
@@ -119,11 +126,15 @@ impl Primary {
                 host.scan(self.slice, false);
                 catch_up.scan = Scan::Runs;
             }
-            let is_done = catch_up.scan == Scan::Done && unacknowledged == 0;
-            if is_done || (cx.has(ReplicaMutant::EntersEarly) && unacknowledged == 0) {
+            let acknowledged = self.streams.acknowledged(node);
+            let has_scan = catch_up.scan == Scan::Done || cx.has(ReplicaMutant::EntersEarly);
+            if has_scan && catch_up.enters_at.is_none() && acknowledged >= catch_up.scanned {
                 if !cx.has(ReplicaMutant::EnteringUncounted) {
                     self.streams.count(node);
                 }
+                catch_up.enters_at = Some(self.streams.last());
+            }
+            if catch_up.enters_at.is_some_and(|last| acknowledged >= last) {
                 self.wish(host, RowStep::Enter(node));
             }
         }

@@ -76,6 +76,17 @@ impl Streams {
         }
     }
 
+    /// The last change of all.
+    pub(super) const fn last(&self) -> u64 {
+        self.seq
+    }
+
+    /// A follower has applied what it was sent up to here.
+    pub(super) fn acknowledged(&self, node: NodeId) -> u64 {
+        let oldest = self.of.get(&node).and_then(|stream| stream.sent.front());
+        oldest.map_or(self.seq, |append| append.seq - 1)
+    }
+
     /// Changes to a follower that it has not acknowledged.
     pub(super) fn unacknowledged(&self, node: NodeId) -> usize {
         self.of.get(&node).map_or(0, |stream| stream.sent.len())

@@ -407,7 +407,11 @@ impl Primary {
             && !self.streams.counts(catch_up.node)
             && !rooms.has(cx, host, catch_up.node, u64::from(bytes))
         {
-            self.end_catch_up(cx, rooms);
+            // Each view begins without credit: that alone is no reason to give up.
+            match rooms.is_refused(catch_up.node) {
+                true => self.end_catch_up(cx, rooms),
+                false => has_room = false,
+            }
         }
         has_room
     }

@@ -71,6 +71,14 @@ impl Flushes {
 }
 
 impl NodeWorker {
+    /// Whether a flush that the connection in `slot` asked for is under way: what it asks for next
+    /// comes after it.
+    #[inline]
+    pub(crate) fn is_flushing(&self, slot: usize) -> bool {
+        let mut orders = self.flushes.orders.iter();
+        orders.any(|order| order.token.slot == slot)
+    }
+
     /// Has all nodes flush; the place of `token` is filled when they have.
     pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
         if !self.serves {

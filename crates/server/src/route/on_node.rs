@@ -215,7 +215,8 @@ fn run_together(worker: &mut Worker, node: &mut NodeWorker, run: &[Entry<'_>]) -
         return false;
     };
     let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
-    if node.is_under_way(first.slot, route) || operation.new_cas().is_some() {
+    let waits = node.is_under_way(first.slot, route) || node.is_flushing(first.slot);
+    if waits || operation.new_cas().is_some() {
         return false;
     }
     let way = node.way(route, operation.access());
@@ -254,7 +255,7 @@ fn run_where_placed(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_
         return execute::put_off(worker, entry);
     }
     let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
-    if node.is_under_way(entry.slot, route) {
+    if node.is_under_way(entry.slot, route) || node.is_flushing(entry.slot) {
         return execute::put_off(worker, entry);
     }
     let Some(mut way) = node.way(route, operation.access()) else {
@@ -401,7 +402,7 @@ fn await_answer(
 fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {
     let slot = entry.slot;
     // A request must not be sent to other nodes twice.
-    let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX;
+    let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX || node.is_flushing(slot);
     if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
         return execute::put_off(worker, entry);
     }

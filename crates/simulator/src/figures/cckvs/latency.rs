@@ -26,8 +26,8 @@ pub(in crate::figures) const FIG13C: Figure = Figure {
 const BY_LOAD: [Parameter; 7] = {
     let [requests, hardware, seed] = simulated();
     let writes = Parameter::one(Choice::Writes, (0.0, 100.0), &[1.0]).papers(&[1.0]);
-    // Whole nodes only: as many as a simulated cluster has at most.
-    let nodes = Parameter::each(Choice::Nodes, (2.0, 64.0), &[9.0]);
+    // Whole nodes only: each takes its time.
+    let nodes = Parameter::each(Choice::Nodes, (2.0, 16.0), &[9.0]);
     let nodes = nodes.whole().papers(&[9.0]);
     [nodes, gamma(), writes, value(), requests, hardware, seed]
 };

@@ -89,6 +89,8 @@ pub fn holds_nothing(view: &SliceView, node: NodeId) -> bool {
 struct Wanted {
     holders: NodeSet,
     primary: NodeId,
+    /// Members that stay and have a copy of the slice, or a part of one.
+    copies: NodeSet,
 }
 
 /// The placement that a view shall reach.
@@ -112,6 +114,7 @@ impl Target {
         let row = |(_, row): (SliceId, &SliceRow)| Wanted {
             holders: row.holders.intersection(nodes),
             primary: row.primary,
+            copies: row.holders.intersection(nodes),
         };
         let mut target = Self {
             nodes,
@@ -162,10 +165,12 @@ impl Target {
         }
     }
 
-    /// Moves slices from who holds the most to who holds the least, until they differ by one at
-    /// most. Who holds more has a slice that the other has not.
+    /// Makes the nodes hold the same number of slices but for one. What costs no move comes first:
+    /// of the copies that exist, others are to stay than `trim` chose. Only then does a slice move,
+    /// so the slices on their way make the plan no longer, however many they are.
     fn level_holders(&mut self) {
         loop {
+            self.level_copies();
             let held = |node: &NodeId| of(&self.held, *node);
             let most = self.nodes.into_iter().max_by_key(held);
             let least = self.nodes.into_iter().min_by_key(held);
@@ -183,9 +188,22 @@ impl Target {
             let Some(wanted) = rows.min_by_key(|wanted| wanted.primary == from) else {
                 return;
             };
-            wanted.holders = wanted.holders.without(from).with(to);
-            add(&mut self.held, from, -1);
-            add(&mut self.held, to, 1);
+            wanted.give(from, to, &mut self.held);
+        }
+    }
+
+    /// Gives slices to other nodes that have a copy, until nobody can be given one more with gain.
+    fn level_copies(&mut self) {
+        let others = |wanted: &Wanted, node| {
+            let holds = wanted.holders.contains(node);
+            holds.then(|| wanted.copies.difference(wanted.holders))
+        };
+        while let Some(path) = level_path(&self.rows, self.nodes, &self.held, others) {
+            for Pass { row, from, to } in path {
+                if let Some(wanted) = self.rows.get_mut(row) {
+                    wanted.give(from, to, &mut self.held);
+                }
+            }
         }
     }
 
@@ -208,66 +226,79 @@ impl Target {
         }
     }
 
-    /// Hands primaries over along paths of holders, from who leads the most to who leads the least,
-    /// until nobody can be given one more with gain. If everybody holds the same number of slices
-    /// but for one, everybody leads the same number but for one then.
+    /// Hands primaries over until nobody can be given one more with gain. If everybody holds the
+    /// same number of slices but for one, everybody leads the same number but for one then.
     fn level_primaries(&mut self) {
-        let mut order: Vec<NodeId> = self.nodes.into_iter().collect();
-        loop {
-            order.sort_by_key(|node| (usize::MAX - of(&self.led, *node), *node));
-            let found = order.iter().find_map(|&from| self.path(from));
-            let Some(path) = found else {
-                return;
-            };
-            for (row, heir) in path {
+        let others = |wanted: &Wanted, node| (wanted.primary == node).then_some(wanted.holders);
+        while let Some(path) = level_path(&self.rows, self.nodes, &self.led, others) {
+            for Pass { row, from, to } in path {
                 if let Some(wanted) = self.rows.get_mut(row) {
-                    add(&mut self.led, wanted.primary, -1);
-                    add(&mut self.led, heir, 1);
-                    wanted.primary = heir;
+                    wanted.primary = to;
+                    add(&mut self.led, from, -1);
+                    add(&mut self.led, to, 1);
                 }
             }
         }
     }
+}
 
-    /// Rows and their new primaries, so that `from` leads one less and a node that leads two less
-    /// leads one more.
-    fn path(&self, from: NodeId) -> Option<Vec<(usize, NodeId)>> {
-        let mut came: [Option<(usize, NodeId)>; NodeSet::NODES_MAX] = [None; NodeSet::NODES_MAX];
-        let mut seen = NodeSet::only(from);
-        let mut next = VecDeque::from([from]);
-        while let Some(node) = next.pop_front() {
-            if of(&self.led, node) + 2 <= of(&self.led, from) {
-                return Some(steps_to(&came, node, from));
+impl Wanted {
+    fn give(&mut self, from: NodeId, to: NodeId, held: &mut [usize; NodeSet::NODES_MAX]) {
+        self.holders = self.holders.without(from).with(to);
+        add(held, from, -1);
+        add(held, to, 1);
+    }
+}
+
+/// A row's place that goes from one node to another.
+#[derive(Clone, Copy)]
+struct Pass {
+    row: usize,
+    from: NodeId,
+    to: NodeId,
+}
+
+/// The passes along a path from a node to one whose load is less by two or more, of those with the
+/// most load first: every node between them gets one place and gives one. `others` says which nodes
+/// may take the place that a node has in a row, if it has one.
+fn level_path(
+    rows: &[Wanted],
+    nodes: NodeSet,
+    loads: &[usize; NodeSet::NODES_MAX],
+    others: impl Fn(&Wanted, NodeId) -> Option<NodeSet>,
+) -> Option<Vec<Pass>> {
+    let mut order: Vec<NodeId> = nodes.into_iter().collect();
+    order.sort_by_key(|node| (usize::MAX - of(loads, *node), *node));
+    order.into_iter().find_map(|start| {
+        let mut came: [Option<Pass>; NodeSet::NODES_MAX] = [None; NodeSet::NODES_MAX];
+        let mut seen = NodeSet::only(start);
+        let mut next = VecDeque::from([start]);
+        while let Some(from) = next.pop_front() {
+            if of(loads, from) + 2 <= of(loads, start) {
+                return Some(passes_to(&came, from));
             }
-            let led = self.rows.iter().enumerate();
-            for (row, wanted) in led.filter(|(_, wanted)| wanted.primary == node) {
-                for heir in wanted.holders.difference(seen) {
-                    seen = seen.with(heir);
-                    if let Some(way) = came.get_mut(usize::from(heir.0)) {
-                        *way = Some((row, node));
+            for (row, wanted) in rows.iter().enumerate() {
+                let Some(takers) = others(wanted, from) else {
+                    continue;
+                };
+                for to in takers.difference(seen) {
+                    seen = seen.with(to);
+                    if let Some(way) = came.get_mut(usize::from(to.0)) {
+                        *way = Some(Pass { row, from, to });
                     }
-                    next.push_back(heir);
+                    next.push_back(to);
                 }
             }
         }
         None
-    }
+    })
 }
 
-/// The rows of a path that ends at `to`.
-fn steps_to(
-    came: &[Option<(usize, NodeId)>],
-    mut to: NodeId,
-    from: NodeId,
-) -> Vec<(usize, NodeId)> {
-    let mut path = Vec::new();
-    while to != from
-        && let Some(&Some((row, before))) = came.get(usize::from(to.0))
-    {
-        path.push((row, to));
-        to = before;
-    }
-    path
+/// The passes that led to a node, the last one first.
+fn passes_to(came: &[Option<Pass>; NodeSet::NODES_MAX], end: NodeId) -> Vec<Pass> {
+    let before = |pass: &Pass| came.get(usize::from(pass.from.0)).copied().flatten();
+    let last = came.get(usize::from(end.0)).copied().flatten();
+    core::iter::successors(last, before).collect()
 }
 
 /// What a row lacks first.

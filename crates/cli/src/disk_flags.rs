@@ -24,15 +24,15 @@ pub(crate) struct DiskFlags {
     /// Window of --durability bounded, in milliseconds, from 10 to 60000 (default: 100)
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
-    /// Memory of the disk tier beside -m, in megabytes, from 16 to 1048576: writes that no table
-    /// has yet, and blocks that were read (default: 128)
+    /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
+    /// that are in no table (sorted file) yet, half for blocks that were read (default: 128)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_memory: Option<u64>,
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// Free space of the file system below which writes are refused, in megabytes; compaction
-    /// needs room, too (default: 256)
+    /// Refuse writes while the file system has less free space than this, in MiB, or less than the
+    /// rewriting of tables may need (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }

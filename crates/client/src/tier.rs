@@ -368,7 +368,10 @@ impl fmt::Display for TierClientError {
             }
             Self::Unanswered => f.write_str("no answer; a write may have been executed"),
             Self::WrongPartition { epoch } => {
-                write!(f, "the back end uses the map of epoch {epoch}: read the tier's file again")
+                write!(
+                    f,
+                    "the back end uses the map of epoch {epoch}: read the tier's file again"
+                )
             }
             Self::Io(error) => error.fmt(f),
         }

@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_member_items "Items of each member, as it last reported.":
         found("cluster_member:*", member_items);
     Gauge curtail_cluster_member_round_trip_seconds in Microseconds
-        "Round-trip time over the link to each member: a mean of about the last eight.":
+        "Round-trip time over the link to each member: a moving mean of about eight.":
         found("cluster_member:*", member_round_trips);
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
@@ -118,7 +118,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests that needed the replication protocol: messages to other nodes with the key.":
+        "Requests for which this node had to send messages to other nodes with the key.":
         of(ClusterProtocol);
     Counter curtail_cluster_keys_sent_total
         "Keys sent to nodes that become holders of their slices.":

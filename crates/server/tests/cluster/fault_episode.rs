@@ -121,6 +121,9 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         removed_wrongly: views.removed_wrongly(trouble.wants_removed(shape.nodes, &victims)),
         took,
     };
+    if !told.is_right() {
+        println!("wrong: {told}\n{:#?}\nviews: {views:?}", told.verdict);
+    }
     if told.is_worth_a_look() {
         println!("what nodes said:\n{}", cluster.log.text());
     }

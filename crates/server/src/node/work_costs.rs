@@ -80,6 +80,8 @@ pub(super) struct CostTally {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct CostSums {
     byte_ps: u32,
+    /// What is known, of when there was last enough to tell.
+    known: Option<HotCosts>,
     local_ns: u64,
     local_requests: u64,
     forwarded_ns: u64,
@@ -208,11 +210,17 @@ impl CostSums {
         ] {
             *sum = *sum / 2 + measured.swap(0, Relaxed);
         }
+        self.known = self.told().or(self.known);
     }
 
-    /// What is known; nothing before enough requests were forwarded. A message of which nothing is
-    /// known costs as much as it would alone in its frame.
-    pub(super) fn costs(&self) -> Option<HotCosts> {
+    /// What is known.
+    pub(super) const fn costs(&self) -> Option<HotCosts> {
+        self.known
+    }
+
+    /// Nothing unless enough requests were forwarded. A message of which nothing is known costs as
+    /// much as it would alone in its frame.
+    fn told(&self) -> Option<HotCosts> {
         if self.local_requests < KNOWN_FROM || self.forwarded_parts < KNOWN_FROM {
             return None;
         }
@@ -280,9 +288,9 @@ mod tests {
         turns.for_each(|(turn, ended_ns, requests)| turn.add_to(&tally, ended_ns, requests));
         sums.end_epoch(&tally);
         let first = sums.costs();
-        // An epoch without anything changes nothing.
-        sums.end_epoch(&tally);
-        if sums.forwarded_parts >= KNOWN_FROM {
+        // Epochs without anything change nothing.
+        for _ in 0..3 {
+            sums.end_epoch(&tally);
             assert_eq!(sums.costs(), first);
         }
         first

@@ -250,6 +250,16 @@ fn a_popular_key_becomes_hot() {
         answer == "VA 5"
     });
     assert_eq!(clients[1].line(), "other");
+    // Reads went to the key's primary before, so two nodes at least know what that costs.
+    let costs = |client: &mut Client| {
+        ["local", "forwarded", "message"]
+            .map(|of| client.stat("curtail", &format!("cluster_cost_{of}_ns")))
+    };
+    let costs: Vec<_> = clients.iter_mut().map(costs).collect();
+    let measured = costs
+        .iter()
+        .filter(|[local, forwarded, message]| 0 < *local && local < forwarded && 0 < *message);
+    assert!(measured.count() >= 2, "{costs:?}");
 }
 
 /// Reads the key so many times at once; it is there whenever the node answers.

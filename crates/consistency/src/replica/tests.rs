@@ -187,8 +187,8 @@ fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, Slice
 }
 
 /// A write waited for 5 s for the room that a slow follower did not promise, on nodes with room
-/// enough. Its client was told of a lack of memory, and the older value, which was acknowledged, was
-/// removed as after a set that found no room.
+/// enough. Its client was told of a lack of memory, and the older value, which was acknowledged,
+/// was removed as after a set that found no room.
 #[test]
 fn a_slow_follower_is_not_a_full_one() {
     let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);

@@ -252,8 +252,8 @@ fn a_popular_key_becomes_hot() {
     assert_eq!(clients[1].line(), "other");
 }
 
-/// Goal: nodes measure what requests cost that they answer themselves, that they forward, and what a
-/// message costs. Method: clients of all nodes read keys of all nodes, in short pipelines.
+/// Goal: nodes measure what requests cost that they answer themselves, that they forward, and what
+/// a message costs. Method: clients of all nodes read keys of all nodes, in short pipelines.
 #[test]
 fn nodes_measure_what_requests_cost() {
     let cluster = Cluster::with(|shape| shape.lease_ms = 10_000);

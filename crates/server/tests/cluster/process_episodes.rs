@@ -2,8 +2,8 @@
 //! trouble, as a table.
 //!
 //! ```text
-//!   seed --> shape: nodes, holders, model, where the view is --> a cluster in namespaces of its own
-//!            every trouble that can be had there, in some order --> an episode each --> judged
+//!   seed --> shape: nodes, holders, model, where the view is --> a cluster in its own namespaces
+//!            every trouble that can be had there, in some order --> episodes --> judged
 //! ```
 
 use std::{

@@ -1,5 +1,5 @@
-//! Clusters of real processes in trouble: killed, stopped, cut off, slow, with wrong clocks, removed
-//! and added; clients at all nodes, whose histories are judged, while the hot set changes.
+//! Clusters of real processes in trouble: killed, stopped, cut off, slow, with wrong clocks,
+//! removed and added; clients at all nodes, whose histories are judged, while the hot set changes.
 //!
 //! An episode is one trouble: keys of its own, the trouble, its end, until every key has its place
 //! again; then the judgement. Some keys stay hot all the time, some become hot and cease to be,

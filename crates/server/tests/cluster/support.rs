@@ -65,7 +65,8 @@ impl Shape {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// The file of a cluster, with a path, the table of its view store, and the address of each node.
+    /// The file of a cluster, with a path, the entries of its view store, and the address of each
+    /// node.
     pub(crate) fn text(
         &self,
         name: &str,

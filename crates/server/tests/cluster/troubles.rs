@@ -29,7 +29,7 @@ listed_enum! {
         Lossy,
         /// A node's clock gains 1 % and its wall clock jumps by 1000 s; another's loses 1 %.
         Clocks,
-        /// The keys that were hot all the time become hot and cease to be, too, in quick succession.
+        /// The keys that were hot all the time become hot and cease to be, too, again and again.
         Churn,
         /// A node is removed in order, ends, and is added again.
         Leave,

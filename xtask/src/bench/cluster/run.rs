@@ -139,8 +139,8 @@ impl Driver<'_> {
         middle(tries, |run| run.cpu_ns).context("a run that was not run")
     }
 
-    /// Offers the load until the hot set is what it will be, and then measures. The hot set begins as
-    /// the run before left it.
+    /// Offers the load until the hot set is what it will be, and then measures. The hot set begins
+    /// as the run before left it.
     pub(super) fn run_settled(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
         let mut command = self.command(cluster, job.popularity);
         command

@@ -97,6 +97,14 @@ pub(super) const TABLE: &[Family] = families! {
         number("cluster_became_hot");
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
+    Gauge curtail_cluster_cost_seconds in Nanoseconds
+        "Processor time that this node measured, of all nodes together: of a request that is \
+         answered where it arrives (local), of one that another node answers (forwarded), of a \
+         message of the replication protocol (message). 0 if it is not known. Which keys are hot \
+         depends on it.":
+        {of="local"} number("cluster_cost_local_ns"),
+        {of="forwarded"} number("cluster_cost_forwarded_ns"),
+        {of="message"} number("cluster_cost_message_ns");
     Gauge curtail_cluster_clock_error_seconds in Microseconds
         "Maximum error of the cluster's time at this node.":
         number("cluster_clock_error_us");

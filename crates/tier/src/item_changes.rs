@@ -122,7 +122,9 @@ fn count(
         return ItemChange::Refused(status);
     }
     let number = arithmetic.next(old);
-    let touched = arithmetic.touch.map(|exptime| exptime.expiry(now).to_bits());
+    let touched = arithmetic
+        .touch
+        .map(|exptime| exptime.expiry(now).to_bits());
     let mut value = number.to_string().into_bytes();
     // As memcached does: over the old digits where the new ones fit.
     value.resize(value.len().max(found.value.len()), b' ');
@@ -254,7 +256,11 @@ mod tests {
         assert_eq!(value_of(&counted), b"14");
         for text in ["", "x", "1x", "-1", "99999999999999999999"] {
             let refused = changed(Some(&item(text.as_bytes())), up, b"");
-            assert_eq!(refused, ItemChange::Refused(TieredStatus::NotANumber), "{text}");
+            assert_eq!(
+                refused,
+                ItemChange::Refused(TieredStatus::NotANumber),
+                "{text}"
+            );
         }
         let missing = changed(None, up, b"");
         assert_eq!(missing, ItemChange::Refused(TieredStatus::NotFound));
@@ -284,9 +290,17 @@ mod tests {
 
     #[test]
     fn what_is_removed_may_have_to_have_a_version() {
-        let delete = |compare| Operation::Delete(Delete { compare, ..Delete::default() });
+        let delete = |compare| {
+            Operation::Delete(Delete {
+                compare,
+                ..Delete::default()
+            })
+        };
         let old = item(b"old");
-        assert_eq!(changed(Some(&old), delete(Some(Cas(3))), b""), ItemChange::Removed);
+        assert_eq!(
+            changed(Some(&old), delete(Some(Cas(3))), b""),
+            ItemChange::Removed
+        );
         let refused = changed(Some(&old), delete(Some(Cas(4))), b"");
         assert_eq!(refused, ItemChange::Refused(TieredStatus::Exists));
         let missing = changed(None, delete(None), b"");

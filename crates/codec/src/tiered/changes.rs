@@ -9,9 +9,7 @@ pub fn is_tier_change(operation: &Operation) -> bool {
         return false;
     }
     match operation {
-        Operation::Get(get) => {
-            get.touch.is_some() && get.vivify.is_none() && get.recache.is_none()
-        }
+        Operation::Get(get) => get.touch.is_some() && get.vivify.is_none() && get.recache.is_none(),
         Operation::Set(set) => {
             let joins = matches!(set.mode, SetMode::Append | SetMode::Prepend);
             !set.invalidate && (joins || set.vivify.is_none())

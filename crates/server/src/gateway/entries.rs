@@ -1,9 +1,7 @@
 //! The requests that are under way: a table whose memory is allocated once. The number of an entry
 //! stands in the low bits of its request's sequence, so a reply finds it without a search.
 
-use curtail_codec::tiered::{
-    BODY_BYTES_MAX, TierAddress, TierRequests, TieredHead, TieredOpcode,
-};
+use curtail_codec::tiered::{BODY_BYTES_MAX, TierAddress, TierRequests, TieredHead, TieredOpcode};
 use curtail_types::{Failure, Key, KeyAddress, Operation};
 
 use crate::{completion::Token, gateway::PATIENCE_NS};
@@ -91,7 +89,9 @@ impl Entries {
         self.turn += 1;
         head.sequence = self.turn << NUMBER_BITS | number as u64;
         let (key, start) = (key.bytes(), number * BODY_BYTES_MAX);
-        let body = self.bodies.get_mut(start..start + key.len() + value.len())?;
+        let body = self
+            .bodies
+            .get_mut(start..start + key.len() + value.len())?;
         let (key_room, value_room) = body.split_at_mut_checked(key.len())?;
         key_room.copy_from_slice(key);
         value_room.copy_from_slice(value);

@@ -30,10 +30,7 @@ use curtail_runtime::{
 };
 use curtail_types::{BackEndId, Failure, Key, Now, Operation};
 
-use crate::{
-    completion::Token,
-    gateway::entries::Entries,
-};
+use crate::{completion::Token, gateway::entries::Entries};
 
 pub(crate) use answers::outcome_of;
 
@@ -93,7 +90,8 @@ impl GatewayWorker {
             ..DatagramOptions::default()
         };
         let here = own_address(&target)?;
-        let socket = bind_udp(here, options).map_err(|error| io::Error::other(error.to_string()))?;
+        let socket =
+            bind_udp(here, options).map_err(|error| io::Error::other(error.to_string()))?;
         let own = socket.address().unwrap_or(here);
         // The first numbers are those of cache nodes.
         let sender = (random as u32).max(256);
@@ -161,7 +159,9 @@ impl GatewayWorker {
         if key.bytes().len() + value.len() > BODY_BYTES_MAX {
             return Err(NotBegun::TooLarge);
         }
-        let number = self.entries.begin((token, operation), head, (key, value), now_ns);
+        let number = self
+            .entries
+            .begin((token, operation), head, (key, value), now_ns);
         let number = number.ok_or(NotBegun::Full)?;
         if self.turn.slot != token.slot {
             self.turn.slot = token.slot;
@@ -189,7 +189,8 @@ impl GatewayWorker {
             key: Some(key),
             value,
         };
-        self.outbox.push(to, |room| datagram.encode(room, None).ok());
+        self.outbox
+            .push(to, |room| datagram.encode(room, None).ok());
     }
 
     /// Sends what was gathered. What the kernel does not take is lost, as on any network.

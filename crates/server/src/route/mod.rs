@@ -54,7 +54,9 @@ pub(crate) enum Route {
 /// Whether every request of this turn runs here, but for the policy.
 #[inline]
 pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
-    worker.node.is_none() && worker.native.is_none() && worker.tier.is_none()
+    worker.node.is_none()
+        && worker.native.is_none()
+        && worker.tier.is_none()
         && worker.gateway.is_none()
 }
 

@@ -195,7 +195,14 @@ fn run_item(
     let mut scratch = KeyScratch::default();
     let name = key.resolve(&mut scratch);
     let form_kept = (Awaited::of(form), Some(OwnedForm::new(key, form)));
-    let asked = ask(worker, gateway, slot, (name, hash), (operation, value), form_kept);
+    let asked = ask(
+        worker,
+        gateway,
+        slot,
+        (name, hash),
+        (operation, value),
+        form_kept,
+    );
     if asked == Err(NotBegun::TooLarge) {
         worker.cx.counts.add(Count::StoreTooLarge, 1);
         worker.replies.refuse(slot, form, Refusal::TooLarge);
@@ -273,7 +280,8 @@ fn ask(
                 value,
             };
             let bytes = request.encode_without_key(&mut room);
-            room.get(..bytes.ok_or(NotBegun::TooLarge)?).unwrap_or_default()
+            room.get(..bytes.ok_or(NotBegun::TooLarge)?)
+                .unwrap_or_default()
         }
         _ => &[],
     };
@@ -284,7 +292,12 @@ fn ask(
     let Some(token) = token else {
         return Ok(());
     };
-    gateway.begin((token, Some(*operation)), head, (key, body, Some(hash)), now.instant.ns)
+    gateway.begin(
+        (token, Some(*operation)),
+        head,
+        (key, body, Some(hash)),
+        now.instant.ns,
+    )
 }
 
 /// Has every back end remove its items.
@@ -305,7 +318,9 @@ fn flush(
     };
     if let Some(refusal) = refusal {
         if !noreply {
-            worker.replies.write(slot, |sink| sink.push(refusal.reply()));
+            worker
+                .replies
+                .write(slot, |sink| sink.push(refusal.reply()));
         }
         return;
     }

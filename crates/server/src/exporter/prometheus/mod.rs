@@ -48,6 +48,7 @@ macro_rules! families {
 
 mod cluster;
 mod disk;
+mod gateway;
 mod native;
 mod sources;
 mod table;
@@ -122,6 +123,8 @@ enum Source {
     Native(fn(&NativeLook) -> u64),
     /// A counter of the workers of a server with a disk tier.
     DiskCount(Count),
+    /// A counter of the workers of a gateway to a cache tier.
+    GatewayCount(Count),
     /// A number of the disk tier, if there is one.
     Disk(fn(&StorageGauges) -> u64),
     /// One of each worker.
@@ -209,6 +212,7 @@ impl Source {
             Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
             Self::Native(read) => native.map(read),
             Self::DiskCount(count) => disk.map(|_| look.counts.get(count)),
+            Self::GatewayCount(count) => look.is_gateway.then(|| look.counts.get(count)),
             Self::Disk(read) => disk.map(read),
             Self::Each(_) | Self::Stage(_) | Self::Found(_) => None,
         }

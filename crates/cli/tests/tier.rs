@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -108,7 +108,9 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 /// The first of so many UDP ports that nobody has.
 fn free_ports(count: u16) -> String {
     let id = std::process::id();
-    let starts = (0..1000_u32).map(|n| 20_000 + ((id * 31 + n * 17) % 5000) as u16);
+    // Tests of one process run beside each other: each looks elsewhere first.
+    let test = TESTS.fetch_add(1, Relaxed) * 613;
+    let starts = (0..1000_u32).map(|n| 20_000 + ((id * 31 + test + n * 17) % 5000) as u16);
     let is_free =
         |start: &u16| (0..count).all(|n| UdpSocket::bind(("127.0.0.1", start + n)).is_ok());
     starts.into_iter().find(is_free).unwrap().to_string()
@@ -394,7 +396,7 @@ fn several_cache_nodes() {
     for key in &keys {
         client.put(key.as_bytes(), b"1", 0, None).unwrap();
     }
-    let mut from_caches = |client: &mut TierSession| {
+    let from_caches = |client: &mut TierSession| {
         let found = keys
             .iter()
             .map(|key| client.get(key.as_bytes()).unwrap().unwrap());
@@ -445,8 +447,8 @@ struct Gateway {
 
 impl Gateway {
     fn before(tier: &TrialTier) -> Self {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port().to_string();
+        // Not one that the system gives to clients: one that waits could connect to itself.
+        let port = free_ports(1);
         let mut command = curtail();
         command.args([
             "serve",
@@ -463,8 +465,9 @@ impl Gateway {
             process: EndsWithTest(command.spawn().unwrap()),
             port,
         };
-        eventually("a gateway listens", || {
-            std::net::TcpStream::connect(gateway.address()).is_ok()
+        eventually("a gateway answers", || {
+            let connected = Connection::to(gateway.address(), Duration::from_secs(1));
+            connected.is_ok_and(|mut client| client.ask("version\r\n").is_ok())
         });
         gateway
     }
@@ -659,3 +662,4 @@ fn ask(
 }
 
 const CLIENTS: u32 = 4;
+static TESTS: AtomicU32 = AtomicU32::new(0);

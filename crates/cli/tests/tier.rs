@@ -353,19 +353,9 @@ fn memcached_clients_at_a_gateway() {
 #[test]
 fn several_cache_nodes() {
     let port: u16 = free_ports(6).parse().unwrap();
-    let at = |number: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port + number));
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tier.toml");
-    let file = TierFile {
-        secret: "0123456789abcdef0123456789abcdef".to_string(),
-        epoch: 1,
-        lease_ms: 500,
-        period_ms: 100,
-        network: curtail_tier::TierFileNetwork::Forwarder(at(0)),
-        control: at(1),
-        caches: vec![at(2), at(3)],
-        back_ends: vec![at(4), at(5)],
-    };
+    let file = file_with_two_caches(port);
     file.save(&path).unwrap();
     let start = |words: &[&str]| {
         let mut command = curtail();
@@ -405,8 +395,8 @@ fn several_cache_nodes() {
     eventually("caches answer for every key", || {
         from_caches(&mut client) == keys.len()
     });
-    assert!(status(at(2), "hits") > 0 && status(at(3), "hits") > 0);
-    let copies = status(at(2), "copies") + status(at(3), "copies");
+    assert!(status(file.caches[0], "hits") > 0 && status(file.caches[1], "hits") > 0);
+    let copies = status(file.caches[0], "copies") + status(file.caches[1], "copies");
     assert_eq!(copies, keys.len() as u64, "a key is in one cache");
     for (number, key) in keys.iter().enumerate() {
         client
@@ -428,6 +418,20 @@ fn several_cache_nodes() {
             began.elapsed() < Duration::from_millis(20)
         },
     );
+}
+
+fn file_with_two_caches(port: u16) -> TierFile {
+    let at = |number: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port + number));
+    TierFile {
+        secret: "0123456789abcdef0123456789abcdef".to_string(),
+        epoch: 1,
+        lease_ms: 500,
+        period_ms: 100,
+        network: curtail_tier::TierFileNetwork::Forwarder(at(0)),
+        control: at(1),
+        caches: vec![at(2), at(3)],
+        back_ends: vec![at(4), at(5)],
+    }
 }
 
 struct EndsWithTest(Child);

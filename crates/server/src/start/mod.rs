@@ -136,7 +136,6 @@ impl Server {
         let io_poller = io_poller.map_err(StartError::System)?;
         let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
-        let handles = handles_of(&worker_pollers);
         store.account(bytes_of_writers(config.workers).cast_signed());
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
@@ -147,7 +146,7 @@ impl Server {
             clock,
             started,
             registry: Registry::default(),
-            workers: handles.map_err(StartError::System)?,
+            workers: handles_of(&worker_pollers).map_err(StartError::System)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
             snapshots: snapshots_of(&config),
             control: ControlHandle::default(),

@@ -387,7 +387,8 @@ the rows of [`stats`](stats.md) with the same number; if a metric has labels, ea
 the labels to which it belongs. `*` stands for any text. `stats reset` changes one metric,
 `curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md). Metrics that begin with
 `curtail_cluster_` exist only on nodes of a cluster, those that begin with `curtail_native_` only
-with `--native`, and those that begin with `curtail_disk_` only with `--tier disk`.
+with `--native`, those that begin with `curtail_disk_` only with `--tier disk`, and those that
+begin with `curtail_tier_` only with `--tier-file`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

@@ -262,6 +262,7 @@ const BAD_VALUES: [(&str, &[&str]); 44] = [
     ("leave-seconds", &["-1", "x"]),
     ("end-with-parent", &["x"]),
     ("tier", &["tape", ""]),
+    ("tier-file", &["/no/such/file"]),
     ("data", &[]),
     ("durability", &["always", ""]),
     ("loss-window-ms", &["9", "60001", "-1", "x"]),

@@ -363,7 +363,8 @@ impl CacheNode {
         {
             desk.sender.add(desk.map.address(key), is_install);
         }
-        desk.sender.send(&mut desk.outbox, now);
+        let is_all = desk.rules.is_idle();
+        desk.sender.send(&mut desk.outbox, is_all, now);
     }
 
     fn end_period(&mut self, now: Instant) {

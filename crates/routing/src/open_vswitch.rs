@@ -95,7 +95,7 @@ impl OpenVswitch {
     pub fn start(options: OpenVswitchOptions) -> io::Result<Self> {
         std::fs::create_dir_all(&options.directory)?;
         let database_file = options.directory.join("conf.db");
-        let _ = std::fs::remove_file(&database_file);
+        remove_files(&options.directory);
         let mut create = Command::new("ovsdb-tool");
         run(create.arg("create").arg(&database_file).arg(SCHEMA))?;
         let socket = options.directory.join("db.sock");
@@ -338,12 +338,17 @@ impl Drop for OpenVswitch {
         self.switch = None;
         let _ = self.database.child.kill();
         let _ = self.database.child.wait();
-        let directory = &self.options.directory;
-        for file in FILES {
-            let _ = std::fs::remove_file(directory.join(file));
-        }
+        remove_files(&self.options.directory);
         // If nobody else has put something there.
-        let _ = std::fs::remove_dir(directory);
+        let _ = std::fs::remove_dir(&self.options.directory);
+    }
+}
+
+/// Removes what daemons leave, or have left that were killed: a socket that is there is taken for
+/// one that somebody listens at.
+fn remove_files(directory: &Path) {
+    for file in FILES {
+        let _ = std::fs::remove_file(directory.join(file));
     }
 }
 

@@ -2,6 +2,7 @@
 //! (`docs/guide/tier.md`).
 
 mod load;
+mod load_series;
 mod status;
 
 use std::{

@@ -32,6 +32,7 @@ mod load_value;
 mod node_loop;
 mod outbox;
 mod rate_limit;
+mod rule_lags;
 mod rule_sender;
 mod status;
 mod switch;

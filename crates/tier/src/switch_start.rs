@@ -141,7 +141,7 @@ impl SwitchNode {
     }
 }
 
-fn numbered(ports: &[TierPort]) -> Vec<SwitchPort> {
+pub(crate) fn numbered(ports: &[TierPort]) -> Vec<SwitchPort> {
     let all = ports.iter().zip(1..);
     let number = |port: &TierPort, number| port.interface.parse().unwrap_or(number);
     all.map(|(port, at)| port.at(number(port, at))).collect()

@@ -177,15 +177,15 @@ struct SwitchFlags {
     /// what is behind it, as INTERFACE=back-end0, =cache0 or =host300. Repeat it. Needs root
     #[arg(long, value_name = "PORT", group = "ports")]
     xdp_port: Vec<TierPort>,
-    /// Start an Open vSwitch that forwards between interfaces of this network namespace, and control
-    /// it over OpenFlow 1.3; named as for --xdp-port. Repeat it. Needs root and openvswitch-switch
+    /// Start an Open vSwitch that forwards between interfaces of this network namespace, and
+    /// control it over OpenFlow 1.3; named as for --xdp-port. Repeat it. Needs root and openvswitch-switch
     #[arg(long, value_name = "PORT", group = "ports", requires = "ovs_dir")]
     ovs_port: Vec<TierPort>,
     /// Directory for the sockets and the database of --ovs-port, which are removed at the end
     #[arg(long, value_name = "DIR", requires = "ovs_port")]
     ovs_dir: Option<PathBuf>,
-    /// Control a switch that others run, over OpenFlow 1.3, at unix:PATH or tcp:IP:PORT; with a p in
-    /// front of that the switch connects to it (punix:PATH, ptcp:IP:PORT)
+    /// Control a switch that others run, over OpenFlow 1.3, at unix:PATH or tcp:IP:PORT; with a p
+    /// in front of that the switch connects to it (punix:PATH, ptcp:IP:PORT)
     #[arg(long, value_name = "SWITCH", requires = "openflow_port")]
     openflow: Option<Endpoint>,
     /// A port of --openflow by its number there, with what is behind it, as 7=back-end0. Repeat it

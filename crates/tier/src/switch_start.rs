@@ -113,8 +113,8 @@ impl SwitchNode {
         Ok(node.with_daemons(Daemons::OpenVswitch(daemons)))
     }
 
-    /// Controls a switch that others run. Ports whose name is a number have that number there; others
-    /// are numbered from 1.
+    /// Controls a switch that others run. Ports whose name is a number have that number there;
+    /// others are numbered from 1.
     ///
     /// # Errors
     /// The endpoint cannot be had; that no switch is there yet is none.

@@ -186,8 +186,8 @@ fn a_cache_that_dies_costs_a_lease_at_most(kind: SwitchKind) {
     assert_eq!(client.get(b"hot").unwrap().unwrap().value, b"other");
 }
 
-/// Goal: a key that bursts at a loaded back end is cached at once, and its report is not repeated. Method: a period
-/// of reports that is longer than the test.
+/// Goal: a key that bursts at a loaded back end is cached at once, and its report is not repeated.
+/// Method: a period of reports that is longer than the test.
 fn a_burst_is_cached_before_the_period_ends(kind: SwitchKind) {
     let options = TestOptions {
         // Any machine makes a back end of this rate busy.

@@ -1,5 +1,5 @@
-//! `curtail cluster up --tiered`: a trial cache tier of processes: back ends whose rate is limited, a
-//! cache node, and the switch. With the switch in user space all are on loopback, and it needs no
+//! `curtail cluster up --tiered`: a trial cache tier of processes: back ends whose rate is limited,
+//! a cache node, and the switch. With the switch in user space all are on loopback, and it needs no
 //! privilege; with XDP or Open vSwitch each is in a network namespace.
 
 use std::{

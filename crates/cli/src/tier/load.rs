@@ -53,8 +53,8 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: Option<u32>,
     /// What changes during the measurement, and how often: hot-in@N/TIME (the N coldest keys become
-    /// the hottest), hot-out@N/TIME (the N hottest become the coldest) or random@NofK/TIME (N of the
-    /// K hottest are replaced by cold ones), as hot-in@10/10s
+    /// the hottest), hot-out@N/TIME (the N hottest become the coldest) or random@NofK/TIME (N of
+    /// the K hottest are replaced by cold ones), as hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
     /// Do not store the keys first: they are there

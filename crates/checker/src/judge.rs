@@ -6,6 +6,8 @@
 //! An answer leaves the ways that explain it; if none is left, no order does. It is exact, and
 //! small: a way is looked for only when an answer asks for it.
 
+use std::fmt;
+
 use crate::requests::{Kind, Label};
 
 /// The writes that led to a value: a set starts with itself, an append adds itself to what was
@@ -39,6 +41,23 @@ impl Written {
             Kind::Delete if self == Self::NOTHING => (self, self),
             Kind::Delete => (Self::NOTHING, Self::GONE),
         }
+    }
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NOTHING {
+            return f.write_str("no item");
+        }
+        // The writes, the first one first; an append to nothing begins with itself.
+        let places = (0..u64::BITS).step_by(4).rev();
+        let labels = places.map(|place| self.0 >> place & 0xf);
+        let mut writes = labels.filter(|label| *label != 0 && *label != Self::NOTHING.0);
+        let Some(first) = writes.next() else {
+            return f.write_str("the first value");
+        };
+        write!(f, "the value of request {first}")?;
+        writes.try_for_each(|next| write!(f, " and {next}"))
     }
 }
 

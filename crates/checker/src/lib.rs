@@ -18,6 +18,7 @@ mod judge;
 mod requests;
 mod search;
 mod slices;
+mod step_notes;
 mod tiered;
 
 pub use curtail_consistency::replica::ReplicaMutant;

@@ -1,5 +1,9 @@
 //! What clients ask of a model, and what their requests are called.
 
+use std::fmt;
+
+use crate::judge::Written;
+
 /// What a client asks.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Kind {
@@ -26,6 +30,33 @@ impl Label {
 
     /// Of a `flush_all`.
     pub(crate) const FLUSH: Self = Self(13);
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Get => "get",
+            Self::Set => "set",
+            Self::Append => "append",
+            Self::Delete => "delete",
+        })
+    }
+}
+
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0 + 1)
+    }
+}
+
+/// An answer as a person reads it.
+pub(crate) fn answer_in_words(label: Label, kind: Kind, value: Written) -> String {
+    match (kind, value) {
+        (Kind::Delete, Written::NOTHING) => format!("{label} is answered: there was no item"),
+        (Kind::Delete, _) => format!("{label} is answered: deleted"),
+        (Kind::Get, _) => format!("{label} is answered: {value}"),
+        (Kind::Set | Kind::Append, _) => format!("{label} is answered: stored"),
+    }
 }
 
 /// A name in words with dashes.

@@ -186,8 +186,8 @@ fn add(
                 add(arguments, name, value)?;
             }
         }
-        DeValue::Table(_) => bail!("a table is no value of a flag"),
-        DeValue::Datetime(_) => bail!("a date is no value of a flag"),
+        DeValue::Table(_) => bail!("the value of a flag cannot be a table"),
+        DeValue::Datetime(_) => bail!("the value of a flag cannot be a date"),
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ impl DiskFlags {
             return Ok(None);
         }
         let Some(dir) = self.data.clone() else {
-            bail!("--tier disk: it needs --data DIR: where is the data?");
+            bail!("--tier disk: give --data DIR, too: the directory of the items");
         };
         let window_ms = self.loss_window_ms.unwrap_or(WINDOW_MS);
         ranged_numbers::check(window_ms, 10..=60_000)
@@ -95,7 +95,7 @@ impl DiskFlags {
             .with_context(|| format!("--disk-reserve {reserve}"))?;
         let durability = match self.durability {
             Some(Promise::Sync) if self.loss_window_ms.is_some() => {
-                bail!("--loss-window-ms: --durability sync has no window")
+                bail!("--loss-window-ms: it can only be given with --durability bounded")
             }
             Some(Promise::Sync) => Durability::Sync,
             Some(Promise::Bounded) | None => Durability::Bounded(Duration::from_millis(window_ms)),

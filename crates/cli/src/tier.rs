@@ -60,7 +60,7 @@ enum TierCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Load a tier with as many requests as it serves, and show which nodes served them
+    /// Send as many requests as a tier serves, and show which nodes answered them
     Load {
         #[command(flatten)]
         at: TierPlace,
@@ -113,8 +113,8 @@ struct BackEndFlags {
     /// Number of the back end in the file
     #[arg(long, value_name = "NUM")]
     id: u16,
-    /// Directory for the items; without it, they are in memory alone, and a full memory refuses
-    /// writes
+    /// Directory for the items; without it, items are kept in memory only, and writes are refused
+    /// when that is full
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What an answered write promises with --data: sync (it is on stable storage) or bounded (a
@@ -128,11 +128,12 @@ struct BackEndFlags {
     /// Requests served in a second; those beyond are refused. 0: no limit
     #[arg(long, value_name = "NUM", default_value_t = 0)]
     limit: u64,
-    /// Number of its hottest keys that it reports to the cache node in each period
+    /// Number of hottest keys that the back end reports to the cache node in each period
     #[arg(long, value_name = "NUM", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=100))]
     reported: u16,
-    /// Do not report a key that bursts before the period ends
+    /// Report keys only at the end of each period; without this flag a key whose load rises
+    /// suddenly is reported at once
     #[arg(long)]
     no_bursts: bool,
     #[command(flatten)]
@@ -152,13 +153,14 @@ struct CacheFlags {
     /// Number of the cache node in the file
     #[arg(long, value_name = "NUM", default_value_t = 0)]
     id: u8,
-    /// Maximum number of keys that it holds
+    /// Maximum number of keys of which the cache node holds copies
     #[arg(long, value_name = "NUM", default_value_t = 10_000)]
     keys: usize,
-    /// Maximum number of rules that it changes in a second; 0: no limit
+    /// Maximum number of rules that the cache node changes in a second; 0: no limit
     #[arg(long, value_name = "NUM", default_value_t = 2000)]
     rule_changes: u64,
-    /// Maximum time that an eviction waits for admissions, in milliseconds
+    /// Maximum time for which an eviction waits while rules of new keys are installed, in
+    /// milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
@@ -170,15 +172,17 @@ struct CacheFlags {
 struct SwitchFlags {
     #[command(flatten)]
     at: TierPlace,
-    /// Maximum number of rules of keys
+    /// Maximum number of rules; each rule is for one key
     #[arg(long, value_name = "NUM", default_value_t = 131_072)]
     rules: usize,
-    /// Forward in the kernel (XDP) between interfaces of this network namespace; each is named with
-    /// what is behind it, as INTERFACE=back-end0, =cache0 or =host300. Repeat it. Needs root
+    /// Forward in the kernel (XDP): an interface of this network namespace and the node behind it,
+    /// as INTERFACE=back-end0, INTERFACE=cache0 or INTERFACE=host300; repeat the flag for each
+    /// interface. Needs root
     #[arg(long, value_name = "PORT", group = "ports")]
     xdp_port: Vec<TierPort>,
     /// Start an Open vSwitch that forwards between interfaces of this network namespace, and
-    /// control it over OpenFlow 1.3; named as for --xdp-port. Repeat it. Needs root and openvswitch-switch
+    /// control it over OpenFlow 1.3; repeat the flag as with
+    /// --xdp-port. Needs root and the package openvswitch-switch
     #[arg(long, value_name = "PORT", group = "ports", requires = "ovs_dir")]
     ovs_port: Vec<TierPort>,
     /// Directory for the sockets and the database of --ovs-port, which are removed at the end
@@ -192,7 +196,8 @@ struct SwitchFlags {
     #[arg(long, value_name = "PORT", group = "ports", requires = "openflow")]
     #[arg(value_parser = numbered_port)]
     openflow_port: Vec<TierPort>,
-    /// File of the network namespace in which the controller receives, if it is another one
+    /// File of the network namespace in which the switch's process receives changes of rules, if
+    /// it is another one
     #[arg(long, value_name = "FILE", requires = "ports")]
     control_namespace: Option<PathBuf>,
     #[command(flatten)]
@@ -268,7 +273,7 @@ impl TierPlace {
         };
         // Unlike every other that runs now.
         let number = std::process::id().saturating_add(FIRST_CLIENT);
-        TierSession::open(target, number).context("the way to the tier")
+        TierSession::open(target, number).context("cannot open a socket to the tier")
     }
 }
 

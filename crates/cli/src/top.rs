@@ -90,8 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn once(target: &Target, options: &Options) -> Result<ExitCode> {
-    let report =
-        observe(target, options).with_context(|| format!("looking at {}", target.address))?;
+    let report = observe(target, options)
+        .with_context(|| format!("reading the statistics of {}", target.address))?;
     let text = match options.json {
         true => report.json()?,
         false => report.text(),

@@ -60,7 +60,7 @@ pub enum TierClientError {
     Busy,
     /// The store refused the write: it is full, or its disk fails. Nothing was changed.
     Refused,
-    /// No answer. A write may have been carried out, or may not.
+    /// No answer. A write may have been executed, or may not.
     Unanswered,
     /// The back end has another map than this client.
     WrongPartition {
@@ -363,10 +363,15 @@ impl fmt::Display for TierClientError {
         match self {
             Self::TooLong => f.write_str("key and value do not fit into a datagram"),
             Self::Busy => f.write_str("the back end is busy; nothing was changed"),
-            Self::Refused => f.write_str("the back end's store is full; nothing was changed"),
-            Self::Unanswered => f.write_str("no answer; a write may have been carried out"),
+            Self::Refused => {
+                f.write_str("the back end's store is full or has failed; nothing was changed")
+            }
+            Self::Unanswered => f.write_str("no answer; a write may have been executed"),
             Self::WrongPartition { epoch } => {
-                write!(f, "the back end has partition map {epoch}; take that")
+                write!(
+                    f,
+                    "the back end uses the map of epoch {epoch}: read the tier's file again"
+                )
             }
             Self::Io(error) => error.fmt(f),
         }

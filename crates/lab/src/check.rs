@@ -77,7 +77,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         };
         print(&text)?;
         if stop.load(Ordering::Relaxed) {
-            eprintln!("PARTIAL: ended early; {left} further models were not begun");
+            eprintln!("PARTIAL: ended early; {left} more models were not searched");
             return Ok(ExitCode::from(interrupt::INTERRUPTED));
         }
     }
@@ -140,7 +140,7 @@ fn show(name: &str, progress: Progress, took: Duration) {
     let speed = states as f64 / seconds.max(0.001);
     eprint!(
         "\r\x1b[K{name}: {states} states, {speed:.0} a second, {depth} steps deep, {frontier} \
-         ahead, {seconds:.0} s"
+         to expand, {seconds:.0} s"
     );
     // Progress that cannot be shown is no reason to stop.
     let _ = stderr().flush();
@@ -155,8 +155,8 @@ fn verdict(model: &Checked, outcome: &Outcome) -> &'static str {
         (Some(_), _) => "FAULT",
         (None, false) => "not finished",
         (None, true) if model.unseen(outcome).is_empty() && outcome.ends => "right",
-        (None, true) if model.unseen(outcome).is_empty() => "right, ends not judged",
-        (None, true) => "right, but it saw too little",
+        (None, true) if model.unseen(outcome).is_empty() => "right, ends not checked",
+        (None, true) => "right, but not every situation was reached",
     }
 }
 
@@ -174,10 +174,10 @@ fn as_text(model: &Checked, outcome: &Outcome) -> String {
         outcome.took.as_secs_f64(),
     );
     for witness in model.unseen(outcome) {
-        text += &format!("  never seen: {witness}\n");
+        text += &format!("  never reached: {witness}\n");
     }
     if let Some(found) = &outcome.fault {
-        text += &format!("  {}; this led to it:\n", found.fault);
+        text += &format!("  {}. The steps that led to it:\n", found.fault);
         for (number, step) in found.steps.iter().enumerate() {
             text += &format!(
                 "  {:>3}. {}\n",

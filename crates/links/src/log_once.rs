@@ -46,7 +46,7 @@ impl Complaints {
             RefusalReason::NotMe => {
                 "this node expected another node at that address; compare the cluster files"
             }
-            RefusalReason::Unknown => "one of them does not know the other",
+            RefusalReason::Unknown => "one of the two nodes does not know the other (yet)",
         };
         Some(match here {
             true => format!("this node refused a node at {address}: {advice}"),

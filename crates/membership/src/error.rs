@@ -36,7 +36,7 @@ pub enum ClusterError {
         reason: String,
     },
     /// A thread could not be started.
-    #[error("no thread for the membership: {0}")]
+    #[error("cannot start the thread that keeps the membership: {0}")]
     Thread(io::Error),
     /// The system has no randomness to give.
     #[error("/dev/urandom: {0}")]

@@ -77,13 +77,13 @@ pub enum RosterError {
     #[error("no valid view of a cluster: {0}")]
     Malformed(String),
     /// A newer curtail wrote it.
-    #[error("in form {0}, and this curtail reads form {FORM}: upgrade this node")]
+    #[error("in format {0}, but this curtail reads format {FORM}: upgrade this node")]
     Newer(u32),
     /// An older curtail wrote it.
     #[error(
-        "in form {0}, of an older curtail, whose nodes this one cannot join: stop all nodes, \
-         remove the view from the store (their contents are gone then), and start them again with \
-         one version"
+        "in format {0}, which an older curtail wrote, and this node cannot join a cluster of older \
+         nodes: stop all nodes (their contents are lost), remove the view from the store, and \
+         start all nodes with one version"
     )]
     Older(u32),
 }

@@ -123,7 +123,7 @@ pub(crate) fn answer(outbox: &mut TierOutbox, head: &TieredHead, counters: &[(&s
 impl fmt::Display for StatusError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Silent(at) => write!(f, "nobody answers at {at}"),
+            Self::Silent(at) => write!(f, "there is no answer from {at}"),
             Self::Io(error) => error.fmt(f),
         }
     }

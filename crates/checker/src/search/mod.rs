@@ -53,8 +53,8 @@ pub trait Model: Sync {
     /// A bit for each of the things worth seeing that were seen in the step to `state`.
     fn witnesses(&self, state: &Self::State) -> u32;
 
-    /// `action` as a person reads it, and what came of it.
-    fn describe(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> String;
+    /// `action` as a person reads it, and what comes of it in state `before`.
+    fn describe(&self, before: &Self::State, action: &Self::Action) -> String;
 
     /// `state` in little memory.
     fn pack(&self, state: Self::State, pool: &Self::Pool) -> Self::Packed;
@@ -369,7 +369,7 @@ impl<'a, M: Model> Search<'a, M> {
             self.model.actions(&state, &mut actions);
             let action = actions.get(usize::from(index))?;
             let next = self.model.next(&state, action, &self.pool);
-            steps.push(self.model.describe(&state, action, &next));
+            steps.push(self.model.describe(&state, action));
             state = next;
         }
         Some(Counterexample { fault, steps })

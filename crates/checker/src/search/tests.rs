@@ -53,7 +53,7 @@ impl Model for Counting {
         u32::from(*state == 50)
     }
 
-    fn describe(&self, _before: &u8, action: &u8, _after: &u8) -> String {
+    fn describe(&self, _before: &u8, action: &u8) -> String {
         action.to_string()
     }
 

@@ -257,6 +257,10 @@ impl Stepper<'_> {
                 self.world.seen.0 |= super::LOST;
             }
         }
+        let number = next.number.0;
+        self.world
+            .notes
+            .add(|| format!("view {number} is in the view store"));
         *self.world.view.edit() = next;
     }
 

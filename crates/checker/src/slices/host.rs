@@ -9,6 +9,7 @@ use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, WriterId};
 
 use super::SliceSetup;
+use super::in_words::named;
 use super::world::{Load, SliceNode, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
 use crate::requests::Kind;
@@ -68,6 +69,9 @@ impl ModelHost<'_> {
         let key = *keys.find(|key| may_evict(slice_of(**key, slices)))?;
         self.world.left.evictions -= 1;
         self.edit().items.remove(&key);
+        let (node, named_key) = (named(self.me), self.setup.key(key));
+        let notes = &mut self.world.notes;
+        notes.add(|| format!("{node} evicts {named_key}"));
         self.note_evicted(key);
         Some(key)
     }
@@ -206,7 +210,7 @@ impl ReplicaHost for ModelHost<'_> {
         let promised = node.promised.get(&from).copied().unwrap_or(0);
         if is_accounted && promised < u64::from(change.room) {
             if self.counts_here(from) {
-                self.world.fail("a change for which there is no room");
+                self.world.fail("a change for which no room was promised");
             }
             return false;
         }
@@ -218,7 +222,8 @@ impl ReplicaHost for ModelHost<'_> {
         };
         let items = self.node().items.len() as u64;
         if is_accounted && items > self.setup.capacity {
-            self.world.fail("more than there is room for");
+            self.world
+                .fail("a store has more items than it has room for");
         }
         true
     }

@@ -2,6 +2,7 @@
 
 mod actions;
 mod host;
+mod in_words;
 mod models;
 mod packed;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::judge::{Linearizable, Written};
 use crate::requests::Kind;
 use crate::requests::in_words;
 use crate::search::{Model, Outcome};
+use crate::step_notes::StepNotes;
 
 /// A bounded cluster of slices.
 #[derive(Clone, Copy, Debug)]
@@ -146,11 +148,12 @@ impl SliceSetup {
             format!("{replicas} in sync at first"),
         ];
         let kinds = self.operations.iter();
-        parts.extend(kinds.map(|(kind, key)| format!("{kind:?} {key}").to_lowercase()));
+        parts.extend(kinds.map(|(kind, key)| format!("{kind} key {key}")));
         if self.is_accounted() {
             parts.push(format!("room for {}", self.capacity));
         }
-        parts.extend(self.wants.iter().map(|(_, step)| format!("{step:?}")));
+        let wants = self.wants.iter();
+        parts.extend(wants.map(|(slice, step)| in_words::row_step_in_words(*slice, *step)));
         let counts = [
             (faults.losses, "losses"),
             (faults.duplicates, "duplicates"),
@@ -169,13 +172,13 @@ impl SliceSetup {
     /// What must be seen and was not.
     pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
         let names = [
-            (ANSWERED, "Answered"),
-            (LOST, "Lost"),
-            (ENTERED, "Entered"),
-            (TOOK_OVER, "TookOver"),
-            (EVICTED, "Evicted"),
-            (EXITED, "Exited"),
-            (SHARED, "Shared"),
+            (ANSWERED, "every request is answered"),
+            (LOST, "a slice is lost"),
+            (ENTERED, "a node enters an in-sync set"),
+            (TOOK_OVER, "another node takes over as primary"),
+            (EVICTED, "an item is evicted"),
+            (EXITED, "a node that runs leaves an in-sync set"),
+            (SHARED, "a copy of a hot key can be read"),
         ];
         let unseen = self.sees & !outcome.witnesses;
         let unseen = names.iter().filter(|(bit, _)| unseen & bit != 0);
@@ -420,6 +423,7 @@ impl Model for SliceSetup {
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
             seen: Seen::default(),
+            notes: StepNotes::default(),
             fault: None,
         };
         let mut stepper = self.stepper(&mut world);
@@ -463,18 +467,8 @@ impl Model for SliceSetup {
         world.seen.0
     }
 
-    fn describe(&self, before: &SliceWorld, action: &SliceAction, after: &SliceWorld) -> String {
-        let what = match *action {
-            SliceAction::Deliver(index, _) | SliceAction::Lose(index) => {
-                format!("{action:?} {:?}", before.parcels[index])
-            }
-            _ => format!("{action:?}"),
-        };
-        let answers = before.operations.iter().zip(&after.operations).enumerate();
-        let changed = answers.filter(|(_, (before, after))| before != after);
-        changed.fold(what, |what, (label, (_, stage))| {
-            format!("{what}; {label}: {stage:?}")
-        })
+    fn describe(&self, before: &SliceWorld, action: &SliceAction) -> String {
+        self.step_in_words(before, action)
     }
 
     fn pack(&self, world: SliceWorld, pool: &SlicePool) -> PackedSlices {

@@ -73,6 +73,10 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-deletes", 2, 2)
     },
     SliceSetup {
+        operations: DELETES,
+        ..model("slice-deletes-three", 3, 3)
+    },
+    SliceSetup {
         operations: UPDATES,
         faults: SliceFaults {
             losses: 1,
@@ -272,12 +276,34 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults {
+            cools: 1,
+            losses: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED,
+        ..model("copies-cools-loss", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
         faults: SliceFaults {
             crashes: 1,
             ..HEATS
         },
         sees: ANSWERED | SHARED | TOOK_OVER,
         ..model("copies-crash", 3, 2)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Get, 0)],
+        suspects: false,
+        faults: SliceFaults {
+            crashes: 1,
+            restarts: 1,
+            ..HEATS
+        },
+        sees: ANSWERED | SHARED | LOST,
+        ..model("copies-restart", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
@@ -325,6 +351,15 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         },
         sees: ANSWERED | SHARED,
         ..model("copies-again", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Set, 0)],
+        asked: 7,
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        is_deep: true,
+        ..model("copies-three-writers", 3, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0), (Get, 0)],

@@ -9,6 +9,7 @@ use super::SliceFaults;
 use super::world::{Seen, SliceNode, SliceParcel, SliceWorld, Stage};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::Linearizable;
+use crate::step_notes::StepNotes;
 
 /// A state in little memory.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ impl PackedSlices {
             view: self.view.clone(),
             wants: self.wants,
             seen: Seen::default(),
+            notes: StepNotes::default(),
             fault: None,
         }
     }

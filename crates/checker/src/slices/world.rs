@@ -11,10 +11,11 @@ use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
 use curtail_types::{Cas, NodeId, RouteHash};
 
 use super::SliceFaults;
+use super::in_words::refusal_in_words;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::requests::Kind;
-use crate::requests::Label;
+use crate::requests::{Kind, Label, answer_in_words};
+use crate::step_notes::StepNotes;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -35,6 +36,7 @@ pub struct SliceWorld {
     pub(super) wants: u8,
     /// What was seen in the last step; not part of the state.
     pub(super) seen: Seen,
+    pub(super) notes: StepNotes,
     pub(super) fault: Option<String>,
 }
 
@@ -196,6 +198,7 @@ impl SliceWorld {
     ) {
         let stage = &mut self.operations[usize::from(label.0)];
         *stage = Stage::Answered;
+        self.notes.add(|| answer_in_words(label, kind, value));
         if let Some(sessions) = &mut self.sessions {
             // All that is asked of a node is one session, which never goes back. Of a key that is
             // not hot and has no item nobody knows which write left it so.
@@ -208,7 +211,7 @@ impl SliceWorld {
             let is_right = version > *last || (shows_last && version == *last);
             *last = version;
             if !is_right {
-                self.fail("a session goes back");
+                self.fail("a client reads an older value than before");
             }
             return;
         }
@@ -227,13 +230,15 @@ impl SliceWorld {
     /// A flush is answered: what was there before is gone.
     pub(super) fn flushed(&mut self, mut keys: impl Iterator<Item = usize>) {
         if !keys.all(|key| self.judges.edit()[key].took_effect(Label::FLUSH)) {
-            self.fail("a flush that removed nothing");
+            self.fail("an answer to a flush that no order of the requests explains");
         }
     }
 
     /// A request ended without an answer.
     pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: ReplicaRefusal) {
         let stage = &mut self.operations[usize::from(label.0)];
+        let why = refusal_in_words(refusal);
+        self.notes.add(|| format!("{label} ends: {why}"));
         if refusal == ReplicaRefusal::Unknown {
             *stage = Stage::Unknown;
             return;

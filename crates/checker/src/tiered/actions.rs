@@ -228,6 +228,8 @@ impl Stepper<'_> {
             }
             None => {
                 self.world.seen.0 |= DETOUR;
+                let notes = &mut self.world.notes;
+                notes.add(|| format!("the cache node passes {label} on to the back end"));
                 self.send_to_back_end(label);
             }
         }

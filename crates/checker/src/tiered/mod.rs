@@ -7,6 +7,7 @@
 
 mod actions;
 mod host;
+mod in_words;
 mod models;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use crate::judge::{Linearizable, Written};
 use crate::requests::Kind;
 use crate::requests::in_words;
 use crate::search::{Model, Outcome};
+use crate::step_notes::StepNotes;
 
 /// A bounded tier.
 #[derive(Clone, Copy, Debug)]
@@ -121,14 +123,17 @@ pub(crate) const DROPPED: u32 = 64;
 pub(crate) const SECOND: u32 = 128;
 
 const WITNESSES: [(u32, &str); 8] = [
-    (ANSWERED, "Answered"),
-    (HIT, "Hit"),
-    (DETOUR, "Detour"),
-    (WAITED, "Waited"),
-    (ENDED, "Ended"),
-    (REFUSED, "Refused"),
-    (DROPPED, "Dropped"),
-    (SECOND, "Second"),
+    (ANSWERED, "every request is answered"),
+    (HIT, "a cache node answers a read"),
+    (
+        DETOUR,
+        "a cache node does not answer with a copy that it has",
+    ),
+    (WAITED, "a request waits for the cache node"),
+    (ENDED, "the back end ends a session"),
+    (REFUSED, "a request is refused after a restart"),
+    (DROPPED, "a key leaves the cached-key set"),
+    (SECOND, "the other cache node answers a read"),
 ];
 
 impl TierSetup {
@@ -175,7 +180,7 @@ impl TierSetup {
         let faults = &self.faults;
         let mut parts = vec![format!("{} cache nodes", self.caches)];
         let kinds = self.operations.iter();
-        parts.extend(kinds.map(|(kind, key)| format!("{kind:?} {key}").to_lowercase()));
+        parts.extend(kinds.map(|(kind, key)| format!("{kind} key {key}")));
         if self.entries_max < self.keys.len() {
             parts.push(format!("{} keys cached", self.entries_max));
         }
@@ -352,7 +357,7 @@ impl TierSetup {
                 let session = cache.look(BACK_END, key)?;
                 let shown = world.cache(id).copies.get(&key);
                 if cache.shows(BACK_END, session, now) && shown != world.back_end.items.get(&key) {
-                    return Some("the cache shows something else for ever");
+                    return Some("a copy differs from the item for ever");
                 }
             }
         }
@@ -392,6 +397,7 @@ impl Model for TierSetup {
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
             seen: Seen::default(),
+            notes: StepNotes::default(),
             fault: None,
         };
         let mut stepper = self.stepper(&mut world);
@@ -440,18 +446,8 @@ impl Model for TierSetup {
         world.seen.0
     }
 
-    fn describe(&self, before: &TierWorld, action: &TierAction, after: &TierWorld) -> String {
-        let what = match *action {
-            TierAction::Deliver(index, _) | TierAction::Lose(index) => {
-                format!("{action:?} {:?}", before.parcels[index])
-            }
-            _ => format!("{action:?}"),
-        };
-        let answers = before.operations.iter().zip(&after.operations).enumerate();
-        let changed = answers.filter(|(_, (before, after))| before != after);
-        changed.fold(what, |what, (label, (_, stage))| {
-            format!("{what}; {label}: {stage:?}")
-        })
+    fn describe(&self, before: &TierWorld, action: &TierAction) -> String {
+        self.step_in_words(before, action)
     }
 
     fn pack(&self, world: TierWorld, pool: &TierPool) -> TierWorld {

@@ -9,11 +9,12 @@ use curtail_consistency::tiered::{
 };
 use curtail_types::RouteHash;
 
+use super::in_words::refusal_in_words;
 use super::{ANSWERED, DROPPED, ENDED, REFUSED, TierFaults, WAITED};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
-use crate::requests::Kind;
-use crate::requests::Label;
+use crate::requests::{Kind, Label, answer_in_words};
+use crate::step_notes::StepNotes;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -31,6 +32,7 @@ pub struct TierWorld {
     pub(super) left: TierFaults,
     /// What was seen in the last step; not part of the state.
     pub(super) seen: Seen,
+    pub(super) notes: StepNotes,
     pub(super) fault: Option<String>,
 }
 
@@ -144,6 +146,7 @@ impl TierWorld {
     /// A request is answered with `value`, which its client reads, or has left there.
     pub(super) fn answer(&mut self, key: usize, (label, kind): (Label, Kind), value: Written) {
         self.operations[usize::from(label.0)] = Stage::Answered;
+        self.notes.add(|| answer_in_words(label, kind, value));
         if !self.judges.edit()[key].answered(label, kind, value) {
             self.fail("an answer that no order of the requests explains");
         }
@@ -152,6 +155,8 @@ impl TierWorld {
     /// A request ended without an effect.
     pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: Option<TierRefusal>) {
         self.operations[usize::from(label.0)] = Stage::Answered;
+        let why = refusal_in_words(refusal);
+        self.notes.add(|| format!("{label} is refused: {why}"));
         if refusal == Some(TierRefusal::Restarted) {
             self.seen.0 |= REFUSED;
         }

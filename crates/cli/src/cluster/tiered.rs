@@ -48,7 +48,7 @@ pub(super) struct TieredOptions {
     /// Interval at which the back ends of a tier report their hottest keys, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     report_ms: u64,
-    /// Keep the items of a tier's back ends on disk, in the folder, until the tier ends
+    /// Keep the items of a tier's back ends on disk, in the folder of --dir, until the tier ends
     #[arg(long, requires = "tiered")]
     on_disk: bool,
     /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs

@@ -31,18 +31,18 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "NUM", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     keys: u64,
-    /// Exponent of Zipf's law, by which the keys are asked for
+    /// Zipf exponent of key popularity; 0 is uniform
     #[arg(long, value_name = "NUM", default_value_t = 0.99)]
     zipf: f64,
     /// Length of the values in bytes
     #[arg(long, value_name = "NUM", default_value_t = 128)]
     #[arg(value_parser = clap::value_parser!(u16).range(0..=1024))]
     value_bytes: u16,
-    /// Share of the requests that write, in percent
+    /// Share of writes, in percent
     #[arg(long, value_name = "NUM", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
     writes: u8,
-    /// Seconds before the measurement, in which the rate and the cache's keys settle
+    /// Seconds before the measurement, in which the rate and the set of cached keys become stable
     #[arg(long, value_name = "NUM", default_value_t = 15)]
     warm_up: u64,
     /// Seconds of the measurement
@@ -57,7 +57,7 @@ pub(super) struct LoadOptions {
     /// the K hottest are replaced by cold ones), as hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
-    /// Do not store the keys first: they are there
+    /// Do not store the keys first, because they are stored already
     #[arg(long)]
     no_preload: bool,
     /// Seed of all random choices
@@ -143,7 +143,7 @@ impl<'a> TierLoad<'a> {
             network: file.network(),
             map: file.map(),
         };
-        let socket = target.bind().context("the way to the tier")?;
+        let socket = target.bind().context("cannot open a socket to the tier")?;
         socket.set_nonblocking(true)?;
         let own: SocketAddr = socket.local_addr()?;
         let number = std::process::id().saturating_add(super::FIRST_CLIENT);
@@ -334,7 +334,7 @@ impl<'a> TierLoad<'a> {
         let _ = writeln!(
             text,
             "{:.0} requests a second, {:.1} % of them from the cache; {:.2} % refused or lost\n\
-             the most loaded back end has {:.2} of the mean\n\n\
+             the most loaded back end has {:.2} times the mean\n\n\
              | back end | requests/s |\n|---|---|",
             total / seconds,
             100.0 * counts.from_cache as f64 / total.max(1.0),

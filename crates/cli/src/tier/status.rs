@@ -126,8 +126,8 @@ fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::
     let waiting = now.get("rule_installs_waiting") + now.get("rule_withdrawals_waiting");
     writeln!(
         text,
-        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on; {} keys, {} leases; rules: {} a second at \
-         most, {waiting} changes waiting ({} ms)",
+        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on; {} keys, {} leases; rules: at most {} \
+         changes a second, {waiting} changes wait (the oldest {} ms)",
         rates.of("hits"),
         rates.of("passed_on"),
         now.get("copies"),
@@ -173,7 +173,7 @@ fn describe_back_ends(
     let ratio = if mean > 0.0 { most / mean } else { 1.0 };
     writeln!(
         text,
-        "all         {sum:>8.0}  the most loaded has {ratio:.2} of the mean"
+        "all         {sum:>8.0}  the most loaded one has {ratio:.2} times the mean"
     )
 }
 

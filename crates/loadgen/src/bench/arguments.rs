@@ -131,7 +131,7 @@ pub struct LoadArgs {
     #[arg(long, help_heading = "Driver")]
     pub pipeline: Option<usize>,
     /// Prepare this many requests for each thread in advance, and count replies by their bytes, so
-    /// that sending is faster than the server (closed loop only).
+    /// that the load generator is faster than the server (closed loop only).
     #[arg(
         long,
         value_name = "REQUESTS",

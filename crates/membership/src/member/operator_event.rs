@@ -140,13 +140,13 @@ impl fmt::Display for MemberEvent {
             Self::StoreSlow { asked, took } => {
                 let what = match asked {
                     StoreAsked::Reading => "answer",
-                    StoreAsked::Change => "change",
+                    StoreAsked::Change => "change the view",
                 };
                 let ms = took.as_millis();
                 write!(
                     f,
-                    "the view store took {ms} ms to {what}: failover can take longer than \
-                     a lease; move the store off a busy disk or machine, or raise lease_ms"
+                    "the view store took {ms} ms to {what}, so failover can take longer than a \
+                     lease: move the store to a less busy disk or machine, or raise lease_ms"
                 )
             }
             Self::StoreAnswers => f.write_str("the view store answers again"),
@@ -161,7 +161,9 @@ impl fmt::Display for Told<'_> {
         match self.0 {
             RecordChange::Join(_) => f.write_str("this node joins"),
             RecordChange::Form => f.write_str("the waiting nodes form the cluster"),
-            RecordChange::Rows(changes) => write!(f, "{} steps of moving slices", changes.len()),
+            RecordChange::Rows(changes) => {
+                write!(f, "{} changes of the holders of slices", changes.len())
+            }
             RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
             RecordChange::Depart => f.write_str("this node has left"),
             RecordChange::Detach => f.write_str(

@@ -85,20 +85,28 @@ fn of(shared: &Shared, count: Count) -> u64 {
 }
 
 impl Alarms {
-    /// Begins with what is counted now.
+    /// Begins with nothing, since a worker can count before the control loop begins.
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {
             looked_at: shared.now().unix_seconds().into(),
-            counted: ALARMS.map(|alarm| (alarm.count)(shared)),
+            counted: [0; ALARMS.len()],
         }
     }
 
     /// Reports what has grown since the last look, once a second at most.
     pub(crate) fn look(&mut self, shared: &Shared) {
         let seconds = u64::from(shared.now().unix_seconds());
-        if seconds == self.looked_at {
-            return;
+        if seconds != self.looked_at {
+            self.report(shared, seconds);
         }
+    }
+
+    /// Reports what has grown since then, when the server stops.
+    pub(crate) fn end(&mut self, shared: &Shared) {
+        self.report(shared, u64::from(shared.now().unix_seconds()) + 1);
+    }
+
+    fn report(&mut self, shared: &Shared, seconds: u64) {
         let within_s = seconds.saturating_sub(self.looked_at);
         self.looked_at = seconds;
         for (alarm, counted) in ALARMS.iter().zip(&mut self.counted) {

@@ -57,6 +57,7 @@ pub(crate) fn run(shared: &Shared) {
     loop {
         shared.control.sleep(epoch.saturating_sub(begun.elapsed()));
         if shared.stopping.load(Relaxed) {
+            alarms.end(shared);
             return;
         }
         if boost.look(shared) {

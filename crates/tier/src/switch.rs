@@ -2,9 +2,9 @@
 //!
 //! It deletes all rules of a cache node that is silent, whose link is down, or that begins again
 //! (SW-40): requests then go to back ends. A switch that comes back, or that another controller
-//! had before, may have any rules. It tells which by their cookies (SW-43): the *life* of every cache's
-//! rules rises, which tells the cache to name them all again; what it names is kept, and when it has
-//! named all, the rest is deleted.
+//! had before, may have any rules. It tells which by their cookies (SW-43): the *life* of every
+//! cache's rules rises, which tells the cache to name them all again; what it names is kept, and
+//! when it has named all, the rest is deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -107,7 +107,8 @@ impl fmt::Display for LoadSeries {
         writeln!(
             f,
             "after {recovered} of {} changes {:.0} % of what was served before the first were \
-             served again before the next, within {slowest:.2} s; in the worst {} ms {:.1} % were served\n",
+             served again before the next, within {slowest:.2} s; in the worst {} ms {:.1} % were \
+             served\n",
             dips.len(),
             100.0 * NORMAL,
             SLICE.as_millis(),

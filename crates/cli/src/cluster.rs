@@ -11,7 +11,6 @@ mod child;
 mod control_socket;
 mod node_stats;
 mod report;
-mod tier_namespaces;
 mod tiered;
 mod trial_folder;
 mod up;

@@ -2,6 +2,7 @@
 //! (`docs/guide/tier.md`).
 
 mod load;
+mod load_series;
 mod status;
 
 use std::{
@@ -10,6 +11,7 @@ use std::{
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -24,8 +26,8 @@ use curtail_client::tier::{TierSession, TierTarget};
 use curtail_runtime::{ControlEvent, Controls};
 use curtail_storage::Durability;
 use curtail_tier::{
-    BackEndNode, BackEndOptions, CacheNode, CacheOptions, RuleBudget, StoreOptions, StorePlace,
-    SwitchNode, SwitchOptions, TierFile, TierNode, XdpPort,
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, ControllerEndpoint, RuleBudget,
+    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort,
 };
 use curtail_types::{BackEndId, CacheId};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -47,7 +49,8 @@ enum TierCommand {
     BackEnd(BackEndFlags),
     /// Run a cache node: it holds the hottest keys in memory
     Cache(CacheFlags),
-    /// Run the switch: a forwarder in user space, and the controller of its rules
+    /// Run the switch: a forwarder in user space, XDP or Open vSwitch, and the controller of its
+    /// rules
     Switch(SwitchFlags),
     /// Show the nodes of a tier with their load, the cache's hits, and the rules
     Status {
@@ -180,11 +183,27 @@ struct SwitchFlags {
     /// Forward in the kernel (XDP): an interface of this network namespace and the node behind it,
     /// as INTERFACE=back-end0, INTERFACE=cache0 or INTERFACE=host300; repeat the flag for each
     /// interface. Needs root
-    #[arg(long, value_name = "PORT")]
-    xdp_port: Vec<XdpPort>,
-    /// With --xdp-port: file of the network namespace in which the switch's process receives
-    /// changes of rules
-    #[arg(long, value_name = "FILE", requires = "xdp_port")]
+    #[arg(long, value_name = "PORT", group = "ports")]
+    xdp_port: Vec<TierPort>,
+    /// Start an Open vSwitch that forwards between interfaces of this network namespace, and
+    /// control it over OpenFlow 1.3; repeat the flag as with
+    /// --xdp-port. Needs root and the package openvswitch-switch
+    #[arg(long, value_name = "PORT", group = "ports", requires = "ovs_dir")]
+    ovs_port: Vec<TierPort>,
+    /// Directory for the sockets and the database of --ovs-port, which are removed at the end
+    #[arg(long, value_name = "DIR", requires = "ovs_port")]
+    ovs_dir: Option<PathBuf>,
+    /// Control a switch that others run, over OpenFlow 1.3, at unix:PATH or tcp:IP:PORT; with a p
+    /// in front of that the switch connects to it (punix:PATH, ptcp:IP:PORT)
+    #[arg(long, value_name = "SWITCH", requires = "openflow_port")]
+    openflow: Option<Endpoint>,
+    /// A port of --openflow by its number there, with what is behind it, as 7=back-end0. Repeat it
+    #[arg(long, value_name = "PORT", group = "ports", requires = "openflow")]
+    #[arg(value_parser = numbered_port)]
+    openflow_port: Vec<TierPort>,
+    /// File of the network namespace in which the switch's process receives changes of rules, if
+    /// it is another one
+    #[arg(long, value_name = "FILE", requires = "ports")]
     control_namespace: Option<PathBuf>,
     #[command(flatten)]
     parent: Parent,
@@ -325,18 +344,61 @@ fn run_switch(flags: &SwitchFlags) -> anyhow::Result<ExitCode> {
         capacity: flags.rules,
     };
     let file = flags.at.load()?;
+    let enter = || match &flags.control_namespace {
+        None => Ok(()),
+        Some(path) => enter_network(path),
+    };
     run_node(&flags.parent, || {
-        if flags.xdp_port.is_empty() {
-            return Ok(SwitchNode::start(&file, &options)?);
-        }
-        let moves = || match &flags.control_namespace {
-            None => Ok(()),
-            Some(path) => enter_network(path),
-        };
-        let started = SwitchNode::start_xdp(&file, &options, &flags.xdp_port, moves);
-        Ok(started?)
+        Ok(match (&flags.openflow, &flags.ovs_dir) {
+            (Some(Endpoint(at)), _) => {
+                let ports = (&flags.openflow_port[..], at.clone());
+                SwitchNode::start_openflow(&file, &options, ports, &enter)?
+            }
+            (None, Some(directory)) => {
+                let ports = (&flags.ovs_port[..], directory.as_path());
+                SwitchNode::start_open_vswitch(&file, &options, ports, &enter)?
+            }
+            _ if !flags.xdp_port.is_empty() => {
+                SwitchNode::start_xdp(&file, &options, &flags.xdp_port, &enter)?
+            }
+            _ => SwitchNode::start(&file, &options)?,
+        })
     })
 }
+
+/// Where a switch is that speaks OpenFlow, as Open vSwitch writes it.
+#[derive(Clone, Debug)]
+struct Endpoint(ControllerEndpoint);
+
+impl FromStr for Endpoint {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        use ControllerEndpoint as At;
+        let wrong = || format!("\"{text}\" is not [p]unix:PATH or [p]tcp:IP:PORT");
+        let (kind, place) = text.split_once(':').ok_or_else(wrong)?;
+        let address = || place.parse().map_err(|_| wrong());
+        Ok(Self(match kind {
+            _ if place.is_empty() => return Err(wrong()),
+            "unix" => At::ConnectUnix(place.into()),
+            "punix" => At::ListenUnix(place.into()),
+            "tcp" => At::ConnectTcp(address()?),
+            "ptcp" => At::ListenTcp(address()?),
+            _ => return Err(wrong()),
+        }))
+    }
+}
+
+fn numbered_port(text: &str) -> Result<TierPort, String> {
+    let port: TierPort = text.parse()?;
+    let number = port.interface.parse::<u32>();
+    let is_number = number.is_ok_and(|number| (1..OPENFLOW_PORTS_END).contains(&number));
+    let wrong = || format!("\"{text}\": give the port's number, as 7=back-end0");
+    is_number.then_some(port).ok_or_else(wrong)
+}
+
+/// OpenFlow's numbers from here on mean something else than ports.
+const OPENFLOW_PORTS_END: u32 = 0xffff_ff00;
 
 /// This thread is in another network namespace from now on.
 fn enter_network(path: &Path) -> io::Result<()> {

@@ -539,10 +539,20 @@ fn run_memcached_client(number: u32, mut client: Connection, shared: &Shared) {
     shared.history.lock().unwrap().extend(own);
 }
 
-/// Goal: the same with the switch in the kernel, between network namespaces, of which none is left.
-/// Without root it is skipped, and says so.
 #[test]
-fn a_tier_in_network_namespaces() {
+fn a_tier_in_network_namespaces_with_xdp() {
+    in_network_namespaces("--xdp");
+}
+
+#[test]
+fn a_tier_in_network_namespaces_with_open_vswitch() {
+    in_network_namespaces("--ovs");
+}
+
+/// Goal: a tier with another switch, between network namespaces; it lives through the death of the
+/// switch's process, and no namespace, process or file is left. Without root it is skipped, and
+/// says so.
+fn in_network_namespaces(switch: &str) {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root || std::env::var_os("CURTAIL_WITHOUT_XDP").is_some() {
         let _ = std::io::stderr().write_all(b"SKIPPED: no namespaces and no XDP here\n");
@@ -555,7 +565,7 @@ fn a_tier_in_network_namespaces() {
             "cluster",
             "up",
             "--tiered",
-            "--xdp",
+            switch,
             "--back-ends",
             "2",
             "--report-ms",
@@ -588,6 +598,16 @@ fn a_tier_in_network_namespaces() {
     });
     call(&["put", "a", "c"]);
     assert_eq!(call(&["get", "a"]).0, "c\n");
+    for order in ["kill", "add"] {
+        let mut command = curtail();
+        command.args(["cluster", order, "switch", "--dir"]);
+        let output = command.arg(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    eventually("the cache answers again", || {
+        let (value, by) = call(&["get", "a"]);
+        value == "c\n" && by.contains("cache node")
+    });
     let mut status = curtail();
     status.args(["cluster", "status", "--dir"]).arg(dir.path());
     let status = status.output().unwrap();
@@ -600,6 +620,13 @@ fn a_tier_in_network_namespaces() {
     let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
     let left = String::from_utf8(left.stdout).unwrap();
     assert!(!left.contains(&format!("curtail-{port}-")), "{left}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    let path = dir.path().to_str().unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let named = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    let mut named = named.map(|words| String::from_utf8_lossy(&words).into_owned());
+    let daemon = named.find(|words| words.contains(path));
+    assert_eq!(daemon, None, "it has outlived its tier");
 }
 
 #[derive(Default)]

@@ -41,6 +41,9 @@ pub struct OpenVswitchOptions {
     pub calls_controller: bool,
     /// Flows that a table takes; without, as many as there is memory for.
     pub flows_max: Option<u32>,
+    /// The daemons are killed when the thread ends that started them, however it ends; needs
+    /// `setpriv` (util-linux).
+    pub ends_with_thread: bool,
 }
 
 /// The daemons.
@@ -59,6 +62,16 @@ struct Daemon {
 
 const BRIDGE: &str = "tier";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+/// What its daemons leave in the directory.
+const FILES: [&str; 7] = [
+    "conf.db",
+    ".conf.db.~lock~",
+    "db.sock",
+    "db.ctl",
+    "switch.ctl",
+    "tier.mgmt",
+    "tier.snoop",
+];
 /// How long a daemon may take to start.
 const START_MAX: Duration = Duration::from_secs(60);
 /// Until a controller that does not answer is taken for dead, in milliseconds.
@@ -82,7 +95,7 @@ impl OpenVswitch {
     pub fn start(options: OpenVswitchOptions) -> io::Result<Self> {
         std::fs::create_dir_all(&options.directory)?;
         let database_file = options.directory.join("conf.db");
-        let _ = std::fs::remove_file(&database_file);
+        remove_files(&options.directory);
         let mut create = Command::new("ovsdb-tool");
         run(create.arg("create").arg(&database_file).arg(SCHEMA))?;
         let socket = options.directory.join("db.sock");
@@ -94,7 +107,7 @@ impl OpenVswitch {
                 "--unixctl={}",
                 options.directory.join("db.ctl").display()
             ));
-        let database = Daemon::start(server)?;
+        let database = Daemon::start(server, options.ends_with_thread)?;
         wait_for(&socket)?;
         let mut this = Self {
             options,
@@ -119,9 +132,18 @@ impl OpenVswitch {
 
     /// Ends the switch and starts it again: it comes back without a flow.
     pub fn restart(&mut self) -> io::Result<()> {
+        if !matches!(self.database.child.try_wait(), Ok(None)) {
+            return Err(io::Error::other("its database has ended"));
+        }
         self.switch = None;
         let _ = std::fs::remove_file(self.management_socket());
         self.start_switch()
+    }
+
+    /// Whether its daemons run.
+    pub fn runs(&mut self) -> bool {
+        let runs = |daemon: &mut Daemon| matches!(daemon.child.try_wait(), Ok(None));
+        runs(&mut self.database) && self.switch.as_mut().is_some_and(runs)
     }
 
     /// The process numbers of its daemons.
@@ -153,7 +175,7 @@ impl OpenVswitch {
                 directory.join("switch.ctl").display()
             ));
         let _ = std::fs::remove_file(directory.join("switch.ctl"));
-        self.switch = Some(Daemon::start(switch)?);
+        self.switch = Some(Daemon::start(switch, self.options.ends_with_thread)?);
         wait_for(&self.management_socket())?;
         self.check_ports()
     }
@@ -161,19 +183,29 @@ impl OpenVswitch {
     /// Every port has the number that was asked for; Open vSwitch itself says nothing of those that
     /// it could not attach to.
     fn check_ports(&self) -> io::Result<()> {
+        let (mut touch, mut look) = (Vec::new(), Vec::new());
         for port in &self.options.ports {
-            let name = &port.interface;
+            let name = port.interface.as_str();
             // `ovs-vsctl` waits until the switch has done what was configured, if it changes
             // something.
-            let touch = ["set", "interface", name, "external_ids:curtail=port"];
-            self.database(&touch)?;
-            let number = self.database(&["get", "interface", name, "ofport"])?;
+            let external = "external_ids:curtail=port";
+            touch.extend(["--", "set", "interface", name, external]);
+            look.extend(["--", "get", "interface", name, "ofport"]);
+        }
+        if touch.is_empty() {
+            return Ok(());
+        }
+        self.database(&touch)?;
+        let numbers = self.database(&look)?;
+        for (port, number) in self.options.ports.iter().zip(numbers.lines()) {
             if number.trim() != port.number.0.to_string() {
+                let name = &port.interface;
                 let error = self.database(&["get", "interface", name, "error"])?;
-                let (number, error) = (number.trim(), error.trim());
                 return Err(io::Error::other(format!(
-                    "Open vSwitch cannot attach to {name} as port {}: {error} (port {number})",
-                    port.number.0
+                    "Open vSwitch cannot attach to {name} as port {}: {} (port {})",
+                    port.number.0,
+                    error.trim(),
+                    number.trim(),
                 )));
             }
         }
@@ -278,7 +310,11 @@ impl OpenVswitch {
 
 impl Daemon {
     /// Its output goes to where this process's standard error goes only if it is an emergency.
-    fn start(mut command: Command) -> io::Result<Self> {
+    fn start(daemon: Command, ends_with_thread: bool) -> io::Result<Self> {
+        let mut command = match ends_with_thread {
+            true => ending_with_thread(&daemon),
+            false => daemon,
+        };
         let quiet = ["-vconsole:emer", "-vsyslog:off"];
         command
             .args(quiet)
@@ -300,7 +336,33 @@ impl Drop for OpenVswitch {
     fn drop(&mut self) {
         // The switch before its database, so that it does not wait for that.
         self.switch = None;
+        let _ = self.database.child.kill();
+        let _ = self.database.child.wait();
+        remove_files(&self.options.directory);
+        // If nobody else has put something there.
+        let _ = std::fs::remove_dir(&self.options.directory);
     }
+}
+
+/// Removes what daemons leave, or have left that were killed: a socket that is there is taken for
+/// one that somebody listens at.
+fn remove_files(directory: &Path) {
+    for file in FILES {
+        let _ = std::fs::remove_file(directory.join(file));
+    }
+}
+
+/// The same command, killed at the end of the thread that starts it.
+fn ending_with_thread(daemon: &Command) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]);
+    command.arg(daemon.get_program()).args(daemon.get_args());
+    for (name, value) in daemon.get_envs() {
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    command
 }
 
 /// A program of Open vSwitch that keeps its files in `directory`.

@@ -171,6 +171,7 @@ fn open_vswitch_says_what_is_wrong() {
             datapath: 1,
             calls_controller: false,
             flows_max: None,
+            ends_with_thread: false,
         };
         let error = OpenVswitch::start(options).unwrap_err().to_string();
         assert!(error.contains("nowhere as port 3"), "{error}");

@@ -465,7 +465,7 @@ fn key_hash(key: &[u8]) -> KeyHash {
 }
 
 /// What an item takes beside key and value: places in maps.
-const ITEM_BYTES: usize = 128;
+pub(crate) const ITEM_BYTES: usize = 128;
 /// Reads of the disk under way.
 const READS_MAX: usize = 4096;
 /// Memory of the tree: blocks, and what is not flushed.

@@ -19,6 +19,7 @@ use crate::{
     incarnation, load_value,
     node_loop::{NodeError, TierInbox, TierNode},
     outbox::{TierOutbox, client_of, reply_address},
+    rule_lags::RuleLags,
     rule_sender::{RuleSender, RulesAnswer, SWITCH_PEER},
     status,
     tier_file::TierFile,
@@ -53,6 +54,7 @@ struct CacheDesk {
     admission: Admission,
     rules: RuleQueue,
     sender: RuleSender,
+    lags: RuleLags,
     /// The keys that were asked for and have not come, by their hashes.
     wanted: HashMap<RouteHash, Box<[u8]>>,
     /// The key of the message that came, and its item.
@@ -136,6 +138,7 @@ impl CacheNode {
                 admission: Admission::new(admission, clock.now().instant),
                 rules: RuleQueue::new(options.rules),
                 sender: RuleSender::new(file.control, incarnation),
+                lags: RuleLags::default(),
                 wanted: HashMap::new(),
                 incoming: None,
                 parting: None,
@@ -175,6 +178,8 @@ impl CacheNode {
         }
         self.desk.counts.gets += 1;
         let route = PartitionMap::route(key);
+        let clock = self.desk.clock;
+        self.desk.lags.arrive(route, || clock.now().instant);
         let Some(hits) = self.reply_from_copy(&head, route, key) else {
             self.desk.counts.passed_on += 1;
             return self.desk.outbox.pass_on(head.passed_on(), key);
@@ -341,8 +346,13 @@ impl CacheNode {
             self.desk.counts.strays += 1;
             return;
         }
-        if self.desk.sender.take(head) == RulesAnswer::Lost {
-            let now = self.desk.now();
+        let answer = self.desk.sender.take(head);
+        let now = self.desk.now();
+        if answer == RulesAnswer::Taken {
+            self.desk.lags.confirm(now);
+        }
+        if answer == RulesAnswer::Lost {
+            self.desk.lags.forget_all();
             let held: Vec<RouteHash> = self.desk.copies.keys().collect();
             for key in held {
                 // What does not fit into the queue has no rule until it is admitted again.
@@ -362,8 +372,13 @@ impl CacheNode {
             && let Some((key, is_install)) = desk.rules.take(now)
         {
             desk.sender.add(desk.map.address(key), is_install);
+            match is_install {
+                true => desk.lags.send(key),
+                false => desk.lags.forget(key),
+            }
         }
-        desk.sender.send(&mut desk.outbox, now);
+        let is_all = desk.rules.is_idle();
+        desk.sender.send(&mut desk.outbox, is_all, now);
     }
 
     fn end_period(&mut self, now: Instant) {
@@ -379,6 +394,7 @@ impl CacheNode {
         let count = |number: usize| number as u64;
         let (installs, withdrawals) = desk.rules.lengths();
         let (_, refused) = desk.rules.counts();
+        let [p50, p90, max] = desk.lags.quantiles_us();
         let all = (0..desk.map.back_ends).map(BackEndId);
         let leases = all.filter(|id| self.machine.lease_end(*id).is_some());
         vec![
@@ -406,6 +422,10 @@ impl CacheNode {
             ("rule_age_ms", desk.rules.age_ns(now) / 1_000_000),
             ("rule_queue_refused", refused),
             ("switch_answers", u64::from(desk.sender.is_connected(now))),
+            ("rule_lags", desk.lags.count),
+            ("rule_lag_us_p50", p50),
+            ("rule_lag_us_p90", p90),
+            ("rule_lag_us_max", max),
         ]
     }
 }
@@ -604,6 +624,7 @@ impl CacheHost for CacheDesk {
 
     fn remove(&mut self, _: BackEndId, key: RouteHash) {
         self.admission.remove(key);
+        self.lags.forget(key);
         if let Some(copy) = self.copies.remove(key) {
             self.parting = Some((key, copy.key));
         }

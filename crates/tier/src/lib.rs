@@ -33,19 +33,31 @@ mod load_value;
 mod node_loop;
 mod outbox;
 mod rate_limit;
+mod rule_lags;
 mod rule_sender;
 mod status;
 mod switch;
+mod switch_ports;
+mod switch_start;
 #[cfg(test)]
 mod tests;
 mod tier_file;
+mod trial_namespaces;
 
 pub use curtail_consistency::tiered::RuleBudget;
+pub use curtail_routing::ControllerEndpoint;
 
 pub use back_end::{BackEndNode, BackEndOptions};
 pub use back_end_store::{StoreOptions, StorePlace};
 pub use cache::{CacheNode, CacheOptions};
 pub use node_loop::{NodeError, NodeThread, TierNode, run};
 pub use status::{NodeStatus, StatusError, ask_status};
-pub use switch::{SwitchNode, SwitchOptions, XdpPort};
+pub use switch::{SwitchNode, SwitchOptions};
+pub use switch_ports::TierPort;
+/// Whether the programs of Open vSwitch are installed.
+pub fn is_open_vswitch_installed() -> bool {
+    curtail_routing::OpenVswitch::is_installed()
+}
+
 pub use tier_file::{TierFile, TierFileError, TierFileNetwork};
+pub use trial_namespaces::TrialNamespaces;

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use curtail_codec::tiered::{
     HostId, TierAddress, TieredDatagram, TieredHead, TieredOpcode, TieredStatus,
 };
-use curtail_types::{Instant, KeyAddress};
+use curtail_types::{Cas, Instant, KeyAddress};
 
 use crate::outbox::TierOutbox;
 
@@ -27,6 +27,8 @@ pub(crate) struct RuleSender {
     sent: Instant,
     /// The life that the switch named last; 0 before it has named one.
     life: u64,
+    /// Whether all rules were named in this life, up to the message that is under way.
+    has_named_all: bool,
     pub(crate) counts: RuleCounts,
 }
 
@@ -60,6 +62,7 @@ impl RuleSender {
             is_under_way: false,
             sent: Instant { ns: 0 },
             life: 0,
+            has_named_all: false,
             counts: RuleCounts {
                 installed: 0,
                 withdrawn: 0,
@@ -97,8 +100,8 @@ impl RuleSender {
         self.value.len() >= CHANGES_MAX * ADDRESS_BYTES
     }
 
-    /// Sends what is to be sent now.
-    pub(crate) fn send(&mut self, outbox: &mut TierOutbox, now: Instant) {
+    /// Sends what is to be sent now; `is_all` says that no install waits behind it.
+    pub(crate) fn send(&mut self, outbox: &mut TierOutbox, is_all: bool, now: Instant) {
         let waited_ns = now.ns.saturating_sub(self.sent.ns);
         let is_due = match self.is_under_way {
             true => waited_ns >= REPEAT_NS,
@@ -110,11 +113,15 @@ impl RuleSender {
         if !self.is_under_way {
             self.number += 1;
             self.is_under_way = true;
+            self.has_named_all = is_all;
         }
         self.sent = now;
         let mut head = TieredHead::new(TieredOpcode::Rules, TierAddress::host(HostId(u32::MAX)));
         head.generation = u64::from(self.generation);
         head.number = self.number;
+        if self.has_named_all {
+            head.version = Cas(self.life);
+        }
         let message = TieredDatagram {
             head,
             key: None,

@@ -1,21 +1,23 @@
 //! The switch's process: it owns the table of rules, and takes the changes of cache nodes (SW-18).
 //!
-//! It deletes all rules of a cache node that is silent, or begins again (SW-40): requests then go
-//! to back ends. Each time that a cache's rules were lost its *life* rises, which tells the cache
-//! to install them again. What an earlier controller left in the switch is deleted at the start.
+//! It deletes all rules of a cache node that is silent, whose link is down, or that begins again
+//! (SW-40): requests then go to back ends. A switch that comes back, or that another controller
+//! had before, may have any rules. It tells which by their cookies (SW-43): the *life* of every
+//! cache's rules rises, which tells the cache to name them all again; what it names is kept, and
+//! when it has named all, the rest is deleted.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    time::Duration,
+};
 
 use curtail_codec::tiered::{
     AddressClass, HostId, TierAddress, TieredDatagram, TieredHead, TieredOpcode, TieredStatus,
 };
-use curtail_routing::{
-    Destination, Encoding, PortNumber, Switch, SwitchPort, UserForwarder, XdpTable, XdpTableOptions,
-};
-use curtail_runtime::{Attach, Clock};
-use curtail_types::{
-    BackEndId, CacheId, Cas, Instant, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, SwitchEvent,
-};
+use curtail_routing::{Destination, OpenVswitch, Switch, UserForwarder};
+use curtail_runtime::Clock;
+use curtail_types::{CacheId, Cas, Instant, KeyAddress, Rule, RuleCookie, RuleError, SwitchEvent};
 
 use crate::{
     incarnation,
@@ -23,7 +25,7 @@ use crate::{
     outbox::TierOutbox,
     rule_sender::{ADDRESS_BYTES, CHANGES_MAX},
     status,
-    tier_file::{TierFile, TierFileNetwork},
+    tier_file::TierFile,
 };
 
 /// What a switch's process is started with.
@@ -33,27 +35,29 @@ pub struct SwitchOptions {
     pub capacity: usize,
 }
 
-/// An interface that is a port of a switch in the kernel.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct XdpPort {
-    /// Its name.
-    pub interface: String,
-    /// What is there. Its interface has the MAC address that its address gives.
-    pub destination: Destination,
-}
-
 /// The switch's process.
 pub struct SwitchNode {
     inbox: TierInbox,
     outbox: TierOutbox,
     clock: Clock,
     table: Box<dyn Switch + Send>,
-    /// In user space.
-    _forwarder: Option<UserForwarder>,
+    daemons: Daemons,
+    /// Rules that were in the switch when it was found, and that no cache has named since.
+    found: BTreeMap<KeyAddress, RuleCookie>,
+    is_connected: bool,
+    revived: Instant,
     caches: BTreeMap<CacheId, RulesOfCache>,
     caches_max: usize,
     lives: u64,
     counts: SwitchNodeCounts,
+}
+
+/// What forwards and ends with this process.
+pub(crate) enum Daemons {
+    /// XDP ends with its table; others run the switch.
+    None,
+    UserSpace(#[expect(dead_code, reason = "it is held")] UserForwarder),
+    OpenVswitch(OpenVswitch),
 }
 
 /// What is known of a cache node.
@@ -78,119 +82,57 @@ struct SwitchNodeCounts {
     strays: u64,
     malformed: u64,
     failed: u64,
-}
-
-impl std::str::FromStr for XdpPort {
-    type Err = String;
-
-    /// `INTERFACE=back-end3`, `INTERFACE=cache0` or `INTERFACE=host300`.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("\"{text}\" is not INTERFACE=back-end0, =cache0 or =host300");
-        let (interface, place) = text.split_once('=').ok_or_else(wrong)?;
-        let number = |kind: &str| place.strip_prefix(kind)?.parse::<u32>().ok();
-        let destination = if let Some(id) = number("back-end") {
-            let id = u16::try_from(id).ok().filter(|id| *id < BackEndId::END);
-            Destination::BackEnd(BackEndId(id.ok_or_else(wrong)?))
-        } else if let Some(host) = number("cache").or_else(|| number("host")) {
-            Destination::Host(HostId(host))
-        } else {
-            return Err(wrong());
-        };
-        Ok(Self {
-            interface: interface.to_string(),
-            destination,
-        })
-    }
+    switch_restarts: u64,
+    kept: u64,
+    stale: u64,
+    revivals: u64,
+    change_us: u64,
+    change_us_max: u64,
 }
 
 impl SwitchNode {
-    /// Starts a forwarder in user space, with the nodes of the file as its ports.
-    ///
-    /// # Errors
-    /// Each says what is in the way.
-    pub fn start(file: &TierFile, options: &SwitchOptions) -> Result<Self, NodeError> {
-        let TierFileNetwork::Forwarder(address) = file.network else {
-            let why = "the file is for a switch in the kernel: name its interfaces";
-            return Err(NodeError::Refused(why.to_string()));
-        };
-        let forwarder = UserForwarder::start(address, options.capacity)
-            .map_err(|error| NodeError::Refused(format!("cannot forward at {address}: {error}")))?;
-        let mut table = forwarder.table();
-        let back_ends = file.back_ends.iter().enumerate();
-        let back_ends = back_ends.map(|(id, at)| (back_end(id), *at));
-        let caches = file.caches.iter().enumerate();
-        let caches = caches.map(|(id, at)| (cache(id), *at));
-        for ((destination, address), port) in back_ends.chain(caches).zip(1..) {
-            forwarder.add_port(PortNumber(port), address);
-            let connected = table.connect(destination, Some(PortNumber(port)));
-            connected.map_err(|error| NodeError::Refused(error.to_string()))?;
-        }
-        Self::control(file, Box::new(table), Some(forwarder))
-    }
-
-    /// Loads the XDP switch into these interfaces of this process's network namespace. The
-    /// controller's socket is bound after `moves`, which may enter another namespace.
-    ///
-    /// # Errors
-    /// Each says what is in the way.
-    pub fn start_xdp(
+    /// Controls a switch from this socket on.
+    pub(crate) fn control(
         file: &TierFile,
-        options: &SwitchOptions,
-        ports: &[XdpPort],
-        moves: impl FnOnce() -> io::Result<()>,
-    ) -> Result<Self, NodeError> {
-        let TierFileNetwork::Ipv6 { cluster, .. } = file.network else {
-            let why = "the file is for a forwarder in user space";
-            return Err(NodeError::Refused(why.to_string()));
-        };
-        let switch_ports = ports.iter().zip(1..).map(|(port, number)| SwitchPort {
-            number: PortNumber(number),
-            interface: port.interface.clone(),
-            mac: Some(own_address(port.destination).to_mac()),
-        });
-        let xdp = XdpTableOptions {
-            encoding: Encoding::Ipv6 { cluster },
-            capacity: u32::try_from(options.capacity).unwrap_or(u32::MAX),
-            ports: switch_ports.collect(),
-            attach: Attach::Any,
-            pins: None,
-        };
-        let refused = |error: &dyn std::fmt::Display| NodeError::Refused(error.to_string());
-        let mut table = XdpTable::start(&xdp).map_err(|error| refused(&error))?;
-        for (port, number) in ports.iter().zip(1..) {
-            let connected = table.connect(port.destination, Some(PortNumber(number)));
-            connected.map_err(|error| refused(&error))?;
-        }
-        moves().map_err(|error| NodeError::Io("the controller's namespace", error))?;
-        Self::control(file, Box::new(table), None)
-    }
-
-    fn control(
-        file: &TierFile,
+        inbox: TierInbox,
         table: Box<dyn Switch + Send>,
-        forwarder: Option<UserForwarder>,
+        daemons: Daemons,
     ) -> Result<Self, NodeError> {
-        let inbox = TierInbox::bind(file.bound(file.control))?;
         let incarnation =
             incarnation::next(None).map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
         let outbox = TierOutbox::new(inbox.socket(), ways, u32::MAX, incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
-        let mut node = Self {
+        Ok(Self {
             inbox,
             outbox,
             clock: Clock::start(),
             table,
-            _forwarder: forwarder,
+            daemons,
+            found: BTreeMap::new(),
+            is_connected: false,
+            revived: Instant { ns: 0 },
             caches: BTreeMap::new(),
             caches_max: file.caches.len(),
             lives: u64::from(incarnation) << 32,
             counts: SwitchNodeCounts::default(),
-        };
-        node.table
-            .replace_all(&[])
-            .map_err(|error| NodeError::Refused(error.to_string()))?;
-        Ok(node)
+        })
+    }
+
+    pub(crate) fn with_daemons(mut self, daemons: Daemons) -> Self {
+        self.daemons = daemons;
+        self
+    }
+
+    /// The same with another table in front of its own.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn behind(
+        mut self,
+        other: impl FnOnce(Box<dyn Switch + Send>) -> Box<dyn Switch + Send>,
+    ) -> Self {
+        self.table = other(self.table);
+        self
     }
 
     fn now(&self) -> Instant {
@@ -215,7 +157,6 @@ impl SwitchNode {
             self.counts.strays += 1;
             return;
         }
-        let now = self.now();
         let begins = match self.caches.get(&id) {
             Some(known) if generation < known.generation => {
                 self.counts.strays += 1;
@@ -225,84 +166,148 @@ impl SwitchNode {
             None => true,
         };
         if begins {
-            self.begin_again(id, generation, now);
+            self.begin_again(id, generation);
         }
         let Some(mut known) = self.caches.get(&id).copied() else {
             return;
         };
-        known.heard = now;
         if head.number > known.number {
-            let status = self.apply(id, generation, datagram.value);
+            let cookie = RuleCookie {
+                cache: id,
+                generation,
+            };
+            let status = self.apply(cookie, datagram.value);
             // A switch that does not answer has taken nothing: the cache sends it again.
             if status != TieredStatus::Busy {
                 known.number = head.number;
             }
             known.status = status;
+            let has_named_all = head.version.0 == known.life;
+            if has_named_all && status == TieredStatus::Done {
+                self.delete_unnamed(id);
+            }
         }
+        // After the changes: a switch that is slow does not make a cache silent.
+        known.heard = self.now();
         self.caches.insert(id, known);
         self.answer(from, id, &head, &known);
     }
 
     /// The cache node has no rules from now on, and is told so.
-    fn begin_again(&mut self, id: CacheId, generation: u32, now: Instant) {
-        let life = self.next_life();
+    fn begin_again(&mut self, id: CacheId, generation: u32) {
         self.counts.restarts += 1;
-        // Rules that stay cost detours.
-        let deleted = self.table.delete_cache(id);
-        self.counts.failed += u64::from(deleted.is_err());
+        self.delete_rules_of(id);
         let cache = RulesOfCache {
             generation,
             number: 0,
             status: TieredStatus::Done,
-            life,
-            heard: now,
+            life: self.next_life(),
+            heard: self.now(),
             is_silent: false,
         };
         self.caches.insert(id, cache);
     }
 
-    fn apply(&mut self, id: CacheId, generation: u32, value: &[u8]) -> TieredStatus {
+    /// Rules that stay cost detours.
+    fn delete_rules_of(&mut self, id: CacheId) {
+        let deleted = self.table.delete_cache(id);
+        self.counts.failed += u64::from(deleted.is_err());
+        self.found.retain(|_, cookie| cookie.cache != id);
+    }
+
+    fn apply(&mut self, cookie: RuleCookie, value: &[u8]) -> TieredStatus {
         let (words, rest) = value.as_chunks::<ADDRESS_BYTES>();
         if !rest.is_empty() || words.len() > CHANGES_MAX {
             self.counts.malformed += 1;
             return TieredStatus::Done;
         }
-        let cookie = RuleCookie {
-            cache: id,
-            generation,
-        };
         // In order: of two changes of one rule the later counts. There are no two in a message,
         // because the cache's queue has one change of a key at a time; deletes go first, for room.
-        let (mut installs, mut deletes) = (Vec::new(), Vec::<KeyAddress>::new());
+        let (mut installs, mut deletes) = (BTreeSet::new(), BTreeSet::<KeyAddress>::new());
         for word in words {
             match TierAddress::from_word(u64::from_le_bytes(*word)) {
                 Some(address) if address.class == AddressClass::CachedGet => {
-                    let key = address.key;
-                    deletes.retain(|deleted| *deleted != key);
-                    installs.push(Rule { key, cookie });
+                    deletes.remove(&address.key);
+                    installs.insert(address.key);
                 }
                 Some(address) if address.class == AddressClass::BackEnd => {
-                    installs.retain(|rule| rule.key != address.key);
-                    deletes.push(address.key);
+                    installs.remove(&address.key);
+                    deletes.insert(address.key);
                 }
                 _ => self.counts.malformed += 1,
             }
         }
-        let done = self
-            .table
-            .delete(&deletes)
-            .and_then(|()| self.table.install(&installs));
+        let before = installs.len();
+        installs.retain(|key| self.found.get(key) != Some(&cookie));
+        let kept = before - installs.len();
+        let began = self.now();
+        let mut done = self.change(cookie, &installs, &deletes);
+        if matches!(done, Err(RuleError::Full { .. })) && !self.found.is_empty() {
+            self.delete_unnamed(cookie.cache);
+            done = self.change(cookie, &installs, &deletes);
+        }
         match done {
             Ok(()) => {
+                if !installs.is_empty() || !deletes.is_empty() {
+                    self.counts.change_us = (self.now().ns - began.ns) / 1000;
+                    self.counts.change_us_max =
+                        self.counts.change_us_max.max(self.counts.change_us);
+                }
                 self.counts.installed += installs.len() as u64;
                 self.counts.deleted += deletes.len() as u64;
+                self.counts.kept += kept as u64;
+                self.name(words);
                 TieredStatus::Done
             }
             Err(RuleError::Disconnected) => TieredStatus::Busy,
             Err(_) => {
                 self.counts.failed += 1;
+                self.name(words);
                 TieredStatus::Refused
             }
+        }
+    }
+
+    fn change(
+        &mut self,
+        cookie: RuleCookie,
+        installs: &BTreeSet<KeyAddress>,
+        deletes: &BTreeSet<KeyAddress>,
+    ) -> Result<(), RuleError> {
+        let rules = installs.iter().map(|key| Rule { key: *key, cookie });
+        let rules: Vec<Rule> = rules.collect();
+        let deletes: Vec<KeyAddress> = deletes.iter().copied().collect();
+        self.table.delete(&deletes)?;
+        self.table.install(&rules)
+    }
+
+    /// These are as a cache wants them.
+    fn name(&mut self, words: &[[u8; ADDRESS_BYTES]]) {
+        for word in words {
+            if let Some(address) = TierAddress::from_word(u64::from_le_bytes(*word)) {
+                self.found.remove(&address.key);
+            }
+        }
+    }
+
+    /// Deletes what was found of a cache's rules and the cache does not want.
+    fn delete_unnamed(&mut self, id: CacheId) {
+        let unnamed = self.found.iter().filter(|(_, cookie)| cookie.cache == id);
+        let unnamed: Vec<KeyAddress> = unnamed.map(|(key, _)| *key).collect();
+        self.delete_stale(&unnamed);
+    }
+
+    fn delete_stale(&mut self, keys: &[KeyAddress]) {
+        if keys.is_empty() {
+            return;
+        }
+        match self.table.delete(keys) {
+            Ok(()) => self.counts.stale += keys.len() as u64,
+            // With its next connection the switch is looked at again.
+            Err(_) => self.counts.failed += 1,
+        }
+        for key in keys {
+            self.found.remove(key);
         }
     }
 
@@ -327,34 +332,93 @@ impl SwitchNode {
         let late = caches.filter(|(_, known)| !known.is_silent && is_late(known));
         let late: Vec<CacheId> = late.map(|(id, _)| *id).collect();
         for id in late {
-            self.counts.silences += 1;
-            let deleted = self.table.delete_cache(id);
-            self.counts.failed += u64::from(deleted.is_err());
-            if let Some(known) = self.caches.get_mut(&id) {
-                known.is_silent = true;
-            }
+            self.silence(id);
+        }
+    }
+
+    fn silence(&mut self, id: CacheId) {
+        self.counts.silences += 1;
+        self.delete_rules_of(id);
+        if let Some(known) = self.caches.get_mut(&id) {
+            known.is_silent = true;
         }
     }
 
     /// What the switch itself has to say.
     fn take_events(&mut self) {
         for _ in 0..EVENTS_MAX {
-            match self.table.poll() {
-                Ok(Some(SwitchEvent::Restarted)) => {
-                    let (mut caches, mut lives) = (std::mem::take(&mut self.caches), Vec::new());
-                    lives.resize_with(caches.len(), || self.next_life());
-                    for (known, life) in caches.values_mut().zip(lives) {
-                        known.life = life;
-                    }
-                    self.caches = caches;
-                    // Caches install theirs again as soon as they hear of the new life.
-                    let cleared = self.table.replace_all(&[]);
-                    self.counts.failed += u64::from(cleared.is_err());
-                }
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => return,
+            let event = self.table.poll();
+            self.is_connected = event.is_ok();
+            match event {
+                Ok(Some(SwitchEvent::Restarted)) => self.reconcile(),
+                Ok(Some(SwitchEvent::CacheDown(id))) => self.silence(id),
+                Ok(Some(SwitchEvent::CacheUp(_))) => {}
+                Ok(None) | Err(_) => break,
             }
         }
+        self.revive();
+    }
+
+    /// Starts an Open vSwitch again that has died.
+    fn revive(&mut self) {
+        let now = self.now();
+        let Daemons::OpenVswitch(daemons) = &mut self.daemons else {
+            return;
+        };
+        let is_early = now.ns.saturating_sub(self.revived.ns) < REVIVE_EVERY_NS;
+        if self.is_connected || is_early || daemons.runs() {
+            return;
+        }
+        self.revived = now;
+        self.counts.revivals += 1;
+        let revived = daemons.restart();
+        self.counts.failed += u64::from(revived.is_err());
+    }
+
+    /// The switch has been found, or has come back: nothing is known of its rules but what it says.
+    fn reconcile(&mut self) {
+        self.counts.switch_restarts += 1;
+        let Ok(rules) = self.table.dump() else {
+            // The connection is lost; the next one brings this event again.
+            self.counts.failed += 1;
+            return;
+        };
+        let rules = rules.iter().map(|counted| counted.rule);
+        self.found = rules.map(|rule| (rule.key, rule.cookie)).collect();
+        let (now, known) = (self.now(), self.caches.keys().copied());
+        let mut lives: Vec<CacheId> = known.collect();
+        for cookie in self.found.values() {
+            if usize::from(cookie.cache.0) >= self.caches_max {
+                continue;
+            }
+            // A cache node that says nothing from now on is silent.
+            let cache = RulesOfCache {
+                generation: cookie.generation,
+                number: 0,
+                status: TieredStatus::Done,
+                life: 0,
+                heard: now,
+                is_silent: false,
+            };
+            let known = self.caches.entry(cookie.cache).or_insert(cache);
+            known.generation = known.generation.max(cookie.generation);
+            lives.push(cookie.cache);
+        }
+        for id in lives {
+            let life = self.next_life();
+            if let Some(known) = self.caches.get_mut(&id) {
+                known.life = life;
+            }
+        }
+        // Of a cache node that is no more, is silent, or was started again since.
+        let caches = &self.caches;
+        let is_old = |cookie: &RuleCookie| {
+            let known = caches.get(&cookie.cache);
+            known.is_none_or(|known| known.is_silent || known.generation != cookie.generation)
+        };
+        let old = self.found.iter().filter(|(_, cookie)| is_old(cookie));
+        let old: Vec<KeyAddress> = old.map(|(key, _)| *key).collect();
+        self.delete_stale(&old);
     }
 
     fn counters(&mut self) -> Vec<(&'static str, u64)> {
@@ -384,6 +448,14 @@ impl SwitchNode {
             ("strays", self.counts.strays),
             ("malformed", self.counts.malformed),
             ("failed", self.counts.failed),
+            ("switch_answers", u64::from(self.is_connected)),
+            ("switch_restarts", self.counts.switch_restarts),
+            ("switch_revivals", self.counts.revivals),
+            ("rules_kept", self.counts.kept),
+            ("rules_stale", self.counts.stale),
+            ("rules_unnamed", self.found.len() as u64),
+            ("change_us", self.counts.change_us),
+            ("change_us_max", self.counts.change_us_max),
         ]
     }
 }
@@ -418,26 +490,9 @@ impl TierNode for SwitchNode {
     }
 }
 
-/// A machine's own address: a host's, or a back end's with tag 0.
-const fn own_address(destination: Destination) -> TierAddress {
-    match destination {
-        Destination::Host(host) => TierAddress::host(host),
-        Destination::BackEnd(back_end) => TierAddress::back_end(KeyAddress {
-            back_end,
-            tag: KeyTag::from_bits(0),
-        }),
-    }
-}
-
-fn back_end(id: usize) -> Destination {
-    Destination::BackEnd(BackEndId(u16::try_from(id).unwrap_or(BackEndId::END)))
-}
-
-fn cache(id: usize) -> Destination {
-    Destination::Host(HostId(u32::try_from(id).unwrap_or(u32::MAX)))
-}
-
 /// After how long without a message the rules of a cache node are deleted.
 const SILENCE_NS: u64 = 500_000_000;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const EVENTS_MAX: usize = 64;
+/// How often a switch is started again that does not stay.
+const REVIVE_EVERY_NS: u64 = 1_000_000_000;

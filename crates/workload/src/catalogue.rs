@@ -350,6 +350,15 @@ fn change(given: &str) -> Result<Option<Change>, String> {
     Ok(Some(Change { pattern, period }))
 }
 
+impl std::str::FromStr for Change {
+    type Err = String;
+
+    /// As in a workload: `hot-in@200/10s`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        change(text)?.ok_or_else(|| "none is no change".to_string())
+    }
+}
+
 fn arrivals(given: &str) -> Result<Arrivals, String> {
     match given {
         "poisson" => Ok(Arrivals::Poisson),

@@ -1,5 +1,6 @@
-//! `curtail cluster up --tiered`: a trial cache tier of processes on loopback: back ends whose rate
-//! is limited, a cache node, and the switch in user space. It needs no privilege.
+//! `curtail cluster up --tiered`: a trial cache tier of processes: back ends whose rate is limited,
+//! a cache node, and the switch. With the switch in user space all are on loopback, and it needs no
+//! privilege; with XDP or Open vSwitch each is in a network namespace.
 
 use std::{
     io::{Read as _, Write as _},
@@ -13,12 +14,11 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use curtail_runtime::Controls;
-use curtail_tier::{TierFile, TierFileNetwork};
+use curtail_tier::{TierFile, TierFileNetwork, TrialNamespaces};
 
 use super::{
     child::{NodeProcess, say},
     control_socket::{self, Request},
-    tier_namespaces::{self, CLIENTS, CLUSTER, CONTROL, TierNamespaces, socket_of},
     trial_folder::Folder,
     up::{Event, listen, wait_for_signal},
 };
@@ -53,8 +53,33 @@ pub(super) struct TieredOptions {
     on_disk: bool,
     /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs
     /// root, iproute2 and ethtool
-    #[arg(long, requires = "tiered")]
+    #[arg(long, requires = "tiered", conflicts_with = "ovs")]
     xdp: bool,
+    /// Forward by an Open vSwitch in user space, which is started for the tier and controlled over
+    /// OpenFlow 1.3, between network namespaces as with --xdp; needs openvswitch-switch as well
+    #[arg(long, requires = "tiered")]
+    ovs: bool,
+}
+
+impl TieredOptions {
+    /// Whether nodes have network namespaces of their own.
+    const fn has_namespaces(&self) -> bool {
+        self.xdp || self.ovs
+    }
+
+    /// What is missing is said before anything is started.
+    fn check(&self) -> anyhow::Result<()> {
+        let flag = if self.ovs { "--ovs" } else { "--xdp" };
+        ensure!(
+            !self.has_namespaces() || curtail_runtime::is_root(),
+            "{flag}: it needs root; without it the switch forwards in user space"
+        );
+        ensure!(
+            !self.ovs || curtail_tier::is_open_vswitch_installed(),
+            "--ovs: Open vSwitch is not installed (Debian: openvswitch-switch)"
+        );
+        Ok(())
+    }
 }
 
 /// Runs a trial tier until it is interrupted.
@@ -64,6 +89,7 @@ pub(super) fn run(
     port: u16,
     controls: Controls,
 ) -> anyhow::Result<ExitCode> {
+    options.check()?;
     let folder = Folder::find(dir, port);
     if std::os::unix::net::UnixStream::connect(folder.control()).is_ok() {
         let path = folder.path().display();
@@ -83,9 +109,9 @@ fn run_in(
 ) -> anyhow::Result<ExitCode> {
     let file = plan(options, port)?;
     file.save(&folder.tier_file())?;
-    let namespaces = match options.xdp {
+    let namespaces = match options.has_namespaces() {
         false => None,
-        true => Some(TierNamespaces::make(port, &hosts(&file))?),
+        true => Some(TrialNamespaces::make(&prefix(port), &hosts(&file))?),
     };
     let mut trial = TieredTrial {
         namespaces,
@@ -111,8 +137,8 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
     let last =
         last.with_context(|| format!("--port {port}: too high for {back_ends} back ends"))?;
     let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    if options.xdp {
-        return plan_xdp(options, port);
+    if options.has_namespaces() {
+        return plan_namespaces(options, port);
     }
     for port in port..=last {
         UdpSocket::bind(at(port))
@@ -135,12 +161,12 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
 }
 
 /// The plan of a tier whose nodes have network namespaces of their own.
-fn plan_xdp(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
+fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
     let back_ends = 0..options.back_ends;
-    let back_ends = back_ends.map(|id| socket_of(&format!("back-end{id}"), port));
+    let back_ends = back_ends.map(|id| TrialNamespaces::socket_of(&format!("back-end{id}"), port));
     let caches = match options.cached_keys {
         0 => Vec::new(),
-        _ => vec![socket_of("cache0", port)?],
+        _ => vec![TrialNamespaces::socket_of("cache0", port)?],
     };
     Ok(TierFile {
         secret: secret()?,
@@ -148,12 +174,12 @@ fn plan_xdp(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
         lease_ms: 500,
         period_ms: options.report_ms,
         network: TierFileNetwork::Ipv6 {
-            cluster: CLUSTER,
+            cluster: TrialNamespaces::CLUSTER,
             port,
         },
-        control: socket_of(CONTROL, port)?,
+        control: TrialNamespaces::socket_of(TrialNamespaces::CONTROL, port)?,
         caches,
-        back_ends: back_ends.collect::<anyhow::Result<_>>()?,
+        back_ends: back_ends.collect::<std::io::Result<_>>()?,
     })
 }
 
@@ -163,7 +189,7 @@ pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
         return crate::tier::show_status(path, is_json);
     };
     let mut command = Command::new("ip");
-    let clients = tier_namespaces::name(port, CLIENTS);
+    let clients = TrialNamespaces::name(&prefix(port), TrialNamespaces::CLIENTS);
     command.args(["netns", "exec", &clients]);
     command.arg(std::env::current_exe()?);
     command.args(["tier", "status", "--file"]).arg(path);
@@ -176,13 +202,13 @@ pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
 fn hosts(file: &TierFile) -> Vec<String> {
     let back_ends = (0..file.back_ends.len()).map(|id| format!("back-end{id}"));
     let caches = (0..file.caches.len()).map(|id| format!("cache{id}"));
-    let others = [CONTROL, CLIENTS].map(str::to_owned);
+    let others = [TrialNamespaces::CONTROL, TrialNamespaces::CLIENTS].map(str::to_owned);
     back_ends.chain(caches).chain(others).collect()
 }
 
 /// A tier that runs.
 struct TieredTrial<'a> {
-    namespaces: Option<TierNamespaces>,
+    namespaces: Option<TrialNamespaces>,
     folder: &'a Folder,
     options: &'a TieredOptions,
     file: TierFile,
@@ -228,11 +254,18 @@ impl TieredTrial<'_> {
         let options = self.options;
         if name == "switch" {
             command.arg("switch");
-            for port in self.namespaces.iter().flat_map(|all| &all.switch_ports) {
-                command.args(["--xdp-port", port]);
-            }
             if let Some(namespaces) = &self.namespaces {
-                let path = Path::new(NAMESPACES).join(namespaces.name(CONTROL));
+                let flag = if options.ovs {
+                    command.arg("--ovs-dir").arg(self.folder.open_vswitch());
+                    "--ovs-port"
+                } else {
+                    "--xdp-port"
+                };
+                for port in namespaces.ports() {
+                    command.args([flag, &port.to_string()]);
+                }
+                let control = namespaces.name_of(TrialNamespaces::CONTROL);
+                let path = Path::new(NAMESPACES).join(control);
                 command.arg("--control-namespace").arg(path);
             }
         } else if let Some(id) = number("back-end", self.file.back_ends.len()) {
@@ -261,14 +294,14 @@ impl TieredTrial<'_> {
             return Ok(Command::new(program));
         };
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &namespaces.name(node)]);
+        command.args(["netns", "exec", &namespaces.name_of(node)]);
         command.arg(program);
         Ok(command)
     }
 
     /// Whether every node answers and every back end has granted its lease, by `tier status`.
     fn is_whole(&self) -> anyhow::Result<bool> {
-        let mut command = self.inside(CLIENTS)?;
+        let mut command = self.inside(TrialNamespaces::CLIENTS)?;
         command.args(["tier", "status", "--json", "--file"]);
         let output = command.arg(self.folder.tier_file()).output()?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
@@ -325,7 +358,7 @@ impl TieredTrial<'_> {
         let path = path.display();
         let (inside, at) = match (&self.namespaces, self.file.network) {
             (Some(all), _) => {
-                let inside = format!("ip netns exec {} ", all.name(CLIENTS));
+                let inside = format!("ip netns exec {} ", all.name_of(TrialNamespaces::CLIENTS));
                 (inside, "in that namespace".to_string())
             }
             (None, TierFileNetwork::Forwarder(at)) => (String::new(), format!("at UDP {at}")),
@@ -379,6 +412,11 @@ impl TieredTrial<'_> {
     }
 }
 
+/// What the names of a trial tier's network namespaces begin with.
+fn prefix(port: u16) -> String {
+    format!("curtail-{port}")
+}
+
 /// A secret that nobody can guess.
 fn secret() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
@@ -391,5 +429,5 @@ const NAMESPACES: &str = "/run/netns";
 /// Forwarder, control and cache node have the ports before.
 const FIRST_BACK_END: u16 = 3;
 const GLANCE: Duration = Duration::from_millis(100);
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_PATIENCE: Duration = Duration::from_secs(60);
 const END_PATIENCE: Duration = Duration::from_secs(5);

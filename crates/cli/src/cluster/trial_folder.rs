@@ -67,6 +67,11 @@ impl Folder {
         self.path.join(format!("back-end{back_end}"))
     }
 
+    /// Where the Open vSwitch of a trial tier keeps its files.
+    pub(super) fn open_vswitch(&self) -> PathBuf {
+        self.path.join("ovs")
+    }
+
     pub(super) fn control(&self) -> PathBuf {
         self.path.join("control")
     }
@@ -106,6 +111,7 @@ impl Folder {
         for back_end in 0..curtail_tier::TierFile::BACK_ENDS_MAX {
             let _ = fs::remove_dir_all(self.data(back_end));
         }
+        let _ = fs::remove_dir_all(self.open_vswitch());
     }
 
     /// Leaves nothing behind.

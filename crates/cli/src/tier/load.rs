@@ -1,7 +1,8 @@
 //! `curtail tier load`: as many requests as a tier serves, and which node served them.
 //!
 //! An open loop whose rate follows the loss, as the paper's client does (section 2.4): while more
-//! than 1 % of the requests are refused or lost it falls, below 0.5 % it rises.
+//! than 1 % of the requests are refused or lost it falls, below 0.5 % it rises. With `--rate` it is
+//! constant. With `--change` other keys become hot while it runs, and each second is shown.
 
 use std::{
     collections::HashMap,
@@ -11,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use curtail_client::tier::{TierClientError, TierSession, bind_towards};
 use curtail_codec::tiered::{
@@ -20,7 +21,9 @@ use curtail_codec::tiered::{
 };
 use curtail_tier::TierFile;
 use curtail_types::{BackEndId, Key};
-use curtail_workload::{Popularity, Random, Ranks, Scramble};
+use curtail_workload::{Change, HotSet, Popularity, Random, Ranks, Scramble};
+
+use super::load_series::LoadSeries;
 
 /// What load.
 #[derive(Args, Debug)]
@@ -47,6 +50,14 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "NUM", default_value_t = 15)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
+    /// Requests a second; without, as many as the tier serves with 1 % refused or lost
+    #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rate: Option<u32>,
+    /// What changes during the measurement, and how often: hot-in@N/TIME (the N coldest keys become
+    /// the hottest), hot-out@N/TIME (the N hottest become the coldest) or random@NofK/TIME (N of
+    /// the K hottest are replaced by cold ones), as hot-in@10/10s
+    #[arg(long, value_name = "CHANGE")]
+    change: Option<Change>,
     /// Do not store the keys first, because they are stored already
     #[arg(long)]
     no_preload: bool,
@@ -62,15 +73,25 @@ pub(super) fn run(file: &TierFile, options: &LoadOptions) -> anyhow::Result<()> 
         "--zipf {}: give 0 to 5",
         options.zipf
     );
+    if let Some(change) = options.change {
+        let checked = change.check(options.keys);
+        checked.map_err(|why| anyhow!("--change {change}: {why}"))?;
+    }
     let mut load = TierLoad::new(file, options)?;
     if !options.no_preload {
         load.preload()?;
     }
     load.run_for(Duration::from_secs(options.warm_up));
     load.counts = LoadCounts::new(file.back_ends.len());
-    let began = Instant::now();
+    let (seed, keys) = (options.seed, options.keys);
+    load.hot_set = options.change.map(|one| HotSet::new(one, keys, seed));
+    load.series = options.change.map(|_| LoadSeries::default());
+    load.began = Instant::now();
     load.run_for(Duration::from_secs(options.seconds));
-    print!("{}", load.describe(began.elapsed().as_secs_f64()));
+    print!("{}", load.describe(load.began.elapsed().as_secs_f64()));
+    if let Some(series) = &load.series {
+        print!("\n{series}");
+    }
     Ok(())
 }
 
@@ -89,6 +110,11 @@ struct TierLoad<'a> {
     open: HashMap<u64, (Instant, BackEndId)>,
     per_s: f64,
     counts: LoadCounts,
+    /// Which keys are hot now.
+    hot_set: Option<HotSet>,
+    series: Option<LoadSeries>,
+    /// The measurement.
+    began: Instant,
     /// Of the interval: sent, and refused or lost.
     sent: u64,
     lost: u64,
@@ -136,8 +162,11 @@ impl<'a> TierLoad<'a> {
             value: vec![b'v'; options.value_bytes.into()],
             room: vec![0; DATAGRAM_BYTES_MAX + 1].into_boxed_slice(),
             open: HashMap::new(),
-            per_s: FIRST_PER_S,
+            per_s: options.rate.map_or(FIRST_PER_S, f64::from),
             counts: LoadCounts::new(file.back_ends.len()),
+            hot_set: None,
+            series: None,
+            began: Instant::now(),
             sent: 0,
             lost: 0,
         })
@@ -179,6 +208,7 @@ impl<'a> TierLoad<'a> {
         let (mut last, mut due) = (began, 0.0);
         while began.elapsed() < time {
             let now = Instant::now();
+            self.change(now);
             due += now.duration_since(last).as_secs_f64() * self.per_s;
             last = now;
             // What a pause of this process has held up is not sent at once.
@@ -196,8 +226,21 @@ impl<'a> TierLoad<'a> {
         }
     }
 
+    /// Makes the changes of popularity that are due.
+    fn change(&mut self, now: Instant) {
+        let (Some(hot_set), Some(series)) = (&mut self.hot_set, &mut self.series) else {
+            return;
+        };
+        let at = now.duration_since(self.began);
+        series.go_to(at);
+        let ns = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+        series.now().changes += hot_set.advance(ns, self.counts.sent + self.sent);
+    }
+
     fn send(&mut self) {
-        let key = self.scramble.key(self.ranks.rank(&mut self.random));
+        let rank = self.ranks.rank(&mut self.random);
+        let place = self.hot_set.as_ref().map_or(rank, |set| set.place(rank));
+        let key = self.scramble.key(place);
         let name = name_of(key);
         let Ok(key) = Key::new(name.as_bytes()) else {
             return;
@@ -221,6 +264,9 @@ impl<'a> TierLoad<'a> {
         let back_end = head.address.key.back_end;
         self.open.insert(head.sequence, (Instant::now(), back_end));
         self.sent += 1;
+        if let Some(series) = &mut self.series {
+            series.now().sent += 1;
+        }
     }
 
     fn receive(&mut self) {
@@ -240,6 +286,11 @@ impl<'a> TierLoad<'a> {
                 reply.head.status,
                 TieredStatus::Done | TieredStatus::NotFound
             );
+            if let Some(series) = &mut self.series {
+                let from_cache = reply.head.flags.has(TieredFlags::FROM_CACHE);
+                series.now().served += u64::from(is_served);
+                series.now().from_cache += u64::from(is_served && from_cache);
+            }
             if !is_served {
                 self.lost += 1;
             } else if reply.head.flags.has(TieredFlags::FROM_CACHE) {
@@ -256,15 +307,21 @@ impl<'a> TierLoad<'a> {
             .retain(|_, (sent, _)| now.duration_since(*sent) < LOST_AFTER);
         self.lost += (before - self.open.len()) as u64;
         let loss = self.lost as f64 / self.sent.max(1) as f64;
+        if self.options.rate.is_none() {
+            self.adapt(loss);
+        }
+        self.counts.sent += self.sent;
+        self.counts.lost += self.lost;
+        (self.sent, self.lost) = (0, 0);
+    }
+
+    fn adapt(&mut self, loss: f64) {
         if loss > LOSS_MAX {
             self.per_s *= (1.0 - loss).max(0.5);
         } else if loss < LOSS_MIN {
             self.per_s *= 1.0 + 4.0 * (LOSS_MAX - loss);
         }
         self.per_s = self.per_s.max(10.0);
-        self.counts.sent += self.sent;
-        self.counts.lost += self.lost;
-        (self.sent, self.lost) = (0, 0);
     }
 
     fn describe(&self, seconds: f64) -> String {

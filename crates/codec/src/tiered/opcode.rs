@@ -38,7 +38,8 @@ numbered_enum! {
         Report = 23,
         /// A cache node shall have no copy of the key any more.
         Revoke = 24,
-        /// A cache node's rules that are to be installed and withdrawn, as the value.
+        /// A cache node's rules that are to be installed and withdrawn, as the value; the version's
+        /// place has the life of its rules, once it has named them all in that.
         Rules = 25,
         /// The switch has done that; the version's place has the life of the cache's rules.
         RulesTaken = 26,
@@ -140,7 +141,7 @@ impl TieredOpcode {
             Self::Renew => F::GENERATION | F::NUMBER,
             Self::Lease => F::GENERATION | F::NUMBER | F::VERSION,
             Self::Report => F::VALUE | F::GENERATION | F::NUMBER,
-            Self::Rules => F::VALUE | F::GENERATION | F::NUMBER,
+            Self::Rules => F::VALUE | F::GENERATION | F::NUMBER | F::VERSION,
             Self::RulesTaken => F::GENERATION | F::NUMBER | F::VERSION | F::STATUS,
             Self::Status => F::CLIENT,
             Self::StatusText => F::VALUE,

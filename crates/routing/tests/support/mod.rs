@@ -362,6 +362,7 @@ pub(crate) fn start_daemons(
         datapath: DATAPATH,
         calls_controller: calls_controller(encoding),
         flows_max,
+        ends_with_thread: false,
     };
     topology.at_switch(|| OpenVswitch::start(options)).unwrap()
 }

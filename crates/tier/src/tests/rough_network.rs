@@ -1,7 +1,9 @@
-//! A link that loses, doubles and delays datagrams.
+//! A network that loses, doubles and delays: links between sockets, and wires of frames between a
+//! node's interface and the switch.
 
 use std::{
     collections::BTreeMap,
+    io,
     net::{SocketAddr, UdpSocket},
     sync::{
         Arc,
@@ -11,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use curtail_runtime::FrameSocket;
 use curtail_workload::Random;
+
+use crate::TrialNamespaces;
 
 /// How rough it is, each of 1000 datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +30,20 @@ pub(crate) struct Roughness {
 /// Receives at an address of its own, and sends on.
 pub(crate) struct RoughLink {
     address: SocketAddr,
+    _thread: Forwarding,
+}
+
+/// Both directions between a node's interface and the switch's, in the node's namespace:
+///
+/// ```text
+///   node's sockets -- eth0 = wire1 -- threads -- wire0 = port of the switch
+/// ```
+pub(crate) struct RoughWire {
+    _threads: [Forwarding; 2],
+}
+
+/// A thread that forwards until this ends.
+struct Forwarding {
     stops: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -33,15 +52,15 @@ impl RoughLink {
     pub(crate) fn start(to: SocketAddr, roughness: Roughness, seed: u64) -> Self {
         let socket = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        let stops = Arc::new(AtomicBool::new(false));
-        let its = Arc::clone(&stops);
-        let thread = Some(thread::spawn(move || {
-            forward(&socket, to, roughness, seed, &its);
-        }));
+        let out = socket.try_clone().unwrap();
+        let receive = move |room: &mut [u8], wait| {
+            socket.set_read_timeout(Some(wait)).unwrap();
+            socket.recv(room).ok()
+        };
+        let send = move |datagram: &[u8]| _ = out.send_to(datagram, to);
         Self {
             address,
-            stops,
-            thread,
+            _thread: Forwarding::start(roughness, seed, receive, send),
         }
     }
 
@@ -50,14 +69,72 @@ impl RoughLink {
     }
 }
 
-impl Drop for RoughLink {
+impl RoughWire {
+    /// Puts the wire's ends between a node's interface and the switch; nothing passes yet.
+    pub(crate) fn lay(all: &TrialNamespaces, node: &str) -> io::Result<()> {
+        all.inside(node, &["ip", "link", "set", "eth0", "name", "wire0"])?;
+        let pair = [
+            "ip", "link", "add", "wire1", "type", "veth", "peer", "name", "eth0",
+        ];
+        all.inside(node, &pair)?;
+        for wire in ["wire0", "wire1"] {
+            all.without_ipv6(node, wire)?;
+            all.bring_up(node, wire)?;
+        }
+        Ok(())
+    }
+
+    /// Forwards from now on; in the node's namespace.
+    pub(crate) fn start(roughness: Roughness, seed: u64) -> Self {
+        let open = |name| Arc::new(FrameSocket::bind(name, ETHERTYPE_IPV6).unwrap());
+        let (one, other) = (open("wire0"), open("wire1"));
+        let forward = |from: &Arc<FrameSocket>, to: &Arc<FrameSocket>, seed| {
+            let (from, to) = (Arc::clone(from), Arc::clone(to));
+            let receive = move |room: &mut [u8], wait| {
+                from.set_wait(Some(wait)).unwrap();
+                from.receive(room).ok()
+            };
+            let send = move |frame: &[u8]| _ = to.send(frame);
+            Forwarding::start(roughness, seed, receive, send)
+        };
+        let threads = [
+            forward(&one, &other, 2 * seed),
+            forward(&other, &one, 2 * seed + 1),
+        ];
+        Self { _threads: threads }
+    }
+}
+
+impl Forwarding {
+    fn start(
+        how: Roughness,
+        seed: u64,
+        receive: impl FnMut(&mut [u8], Duration) -> Option<usize> + Send + 'static,
+        send: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let its = Arc::clone(&stops);
+        let thread = thread::spawn(move || forward(receive, send, (how, seed), &its));
+        Self {
+            stops,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Forwarding {
     fn drop(&mut self) {
         self.stops.store(true, Relaxed);
         self.thread.take().unwrap().join().unwrap();
     }
 }
 
-fn forward(socket: &UdpSocket, to: SocketAddr, how: Roughness, seed: u64, stops: &AtomicBool) {
+fn forward(
+    mut receive: impl FnMut(&mut [u8], Duration) -> Option<usize>,
+    mut send: impl FnMut(&[u8]),
+    (how, seed): (Roughness, u64),
+    stops: &AtomicBool,
+) {
     let mut random = Random::new(seed);
     let mut late: BTreeMap<(Instant, u64), Vec<u8>> = BTreeMap::new();
     let (mut room, mut number) = ([0; 2048], 0);
@@ -66,7 +143,7 @@ fn forward(socket: &UdpSocket, to: SocketAddr, how: Roughness, seed: u64, stops:
         while let Some(first) = late.first_entry()
             && first.key().0 <= now
         {
-            let _ = socket.send_to(&first.remove(), to);
+            send(&first.remove());
         }
         let wait = late
             .first_key_value()
@@ -74,8 +151,7 @@ fn forward(socket: &UdpSocket, to: SocketAddr, how: Roughness, seed: u64, stops:
         let wait = wait
             .unwrap_or(Duration::from_millis(50))
             .max(Duration::from_micros(100));
-        socket.set_read_timeout(Some(wait)).unwrap();
-        let Ok(bytes) = socket.recv(&mut room) else {
+        let Some(bytes) = receive(&mut room, wait) else {
             continue;
         };
         if random.below(1000) < how.lost {
@@ -88,8 +164,10 @@ fn forward(socket: &UdpSocket, to: SocketAddr, how: Roughness, seed: u64, stops:
                 let delay = Duration::from_micros(random.below(how.delay_ms_max * 1000));
                 late.insert((Instant::now() + delay, number), room[..bytes].to_vec());
             } else {
-                let _ = socket.send_to(&room[..bytes], to);
+                send(&room[..bytes]);
             }
         }
     }
 }
+
+const ETHERTYPE_IPV6: u16 = 0x86dd;

@@ -1,0 +1,461 @@
+//! A whole tier on a switch of any kind, its nodes as threads of this process: on loopback with the
+//! switch in user space, else each in a network namespace.
+
+use std::{
+    fs::File,
+    io::Write as _,
+    net::{SocketAddr, UdpSocket},
+    os::fd::AsFd as _,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use curtail_client::tier::{TierSession, TierTarget};
+use curtail_consistency::tiered::{BackEndId, CacheId, RuleBudget, TierMutant};
+use curtail_routing::{ControllerEndpoint, Encoding, OpenVswitch, OpenVswitchOptions, PortType};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::{
+    eventually,
+    gate::{Gate, GatedSwitch},
+    patient_client::PatientClient,
+    rough_network::{RoughLink, RoughWire, Roughness},
+};
+use crate::{
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeStatus, NodeThread, StoreOptions,
+    StorePlace, SwitchNode, SwitchOptions, TierFile, TierFileNetwork, TrialNamespaces, ask_status,
+    switch_start::numbered,
+};
+
+/// What forwards.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum SwitchKind {
+    UserSpace,
+    Xdp,
+    OpenVswitch,
+}
+
+/// The nodes of a tier. Fields end in this order: nodes before what they run on.
+pub(crate) struct TestTier {
+    pub(crate) kind: SwitchKind,
+    pub(crate) file: TierFile,
+    /// As the switch in user space sees it: a link may be rough.
+    switch_file: TierFile,
+    pub(crate) gate: Arc<Gate>,
+    switch: Option<NodeThread>,
+    caches: Vec<Option<NodeThread>>,
+    back_ends: Vec<Option<NodeThread>>,
+    options: TestOptions,
+    pub(crate) daemons: Option<OpenVswitch>,
+    _links: Vec<RoughLink>,
+    _wires: Vec<RoughWire>,
+    namespaces: Option<TrialNamespaces>,
+    /// Directories of back ends on disk, and of Open vSwitch.
+    disks: Vec<tempfile::TempDir>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TestOptions {
+    pub(crate) back_ends: usize,
+    pub(crate) limit_per_s: u64,
+    pub(crate) is_on_disk: bool,
+    pub(crate) memory_bytes: usize,
+    pub(crate) lease_ms: u64,
+    pub(crate) period_ms: u64,
+    /// Hottest keys that a back end reports.
+    pub(crate) reported: usize,
+    pub(crate) sends_bursts: bool,
+    pub(crate) capacity: usize,
+    pub(crate) rules: RuleBudget,
+    pub(crate) roughness: Option<Roughness>,
+    pub(crate) mutant: Option<TierMutant>,
+}
+
+impl Default for TestOptions {
+    fn default() -> Self {
+        Self {
+            back_ends: 2,
+            limit_per_s: 0,
+            is_on_disk: false,
+            memory_bytes: 8 << 20,
+            lease_ms: 500,
+            period_ms: 100,
+            reported: 5,
+            sends_bursts: true,
+            capacity: 16,
+            rules: RuleBudget {
+                per_s: 1000,
+                burst: 10,
+                queue_max: 1000,
+                delay_max_ns: 50_000_000,
+            },
+            roughness: None,
+            mutant: None,
+        }
+    }
+}
+
+impl SwitchKind {
+    /// Whether tests on this kind are skipped here; then it is said on standard error, which the
+    /// test harness does not capture. As root they fail where it cannot be had.
+    pub(crate) fn is_skipped(self) -> bool {
+        let why = match std::env::var_os("CURTAIL_WITHOUT_XDP") {
+            _ if self == Self::UserSpace => return false,
+            Some(_) => "CURTAIL_WITHOUT_XDP is set",
+            None if !curtail_runtime::is_root() => "not root",
+            None => return false,
+        };
+        let name = thread::current().name().unwrap_or("a test").to_owned();
+        let line = format!("SKIPPED: {name}: no namespaces and no XDP here: {why}\n");
+        let _ = std::io::stderr().write_all(line.as_bytes());
+        true
+    }
+}
+
+impl TestTier {
+    pub(crate) fn start(kind: SwitchKind, options: TestOptions) -> Self {
+        let (file, namespaces, wires) = match kind {
+            SwitchKind::UserSpace => (file_on_loopback(&options), None, Vec::new()),
+            _ => file_in_namespaces(&options),
+        };
+        let (mut file, mut switch_file, mut links) = (file.clone(), file, Vec::new());
+        if kind == SwitchKind::UserSpace
+            && let Some(roughness) = options.roughness
+        {
+            roughen(&mut file, &mut switch_file, &mut links, roughness);
+        }
+        let count = options.back_ends;
+        let mut tier = Self {
+            kind,
+            switch_file,
+            gate: Arc::default(),
+            switch: None,
+            caches: vec![None],
+            back_ends: (0..count).map(|_| None).collect(),
+            daemons: None,
+            disks: (0..=count).map(|_| tempfile::tempdir().unwrap()).collect(),
+            namespaces,
+            file,
+            options,
+            _links: links,
+            _wires: wires,
+        };
+        tier.start_switch();
+        if kind == SwitchKind::OpenVswitch {
+            tier.daemons = Some(tier.open_vswitch());
+        }
+        (0..count).for_each(|id| tier.start_back_end(id));
+        tier.start_cache();
+        // Back ends refuse requests for a lease after their start; a client waits for less.
+        eventually("the cache has its leases", || {
+            tier.cache_status().get("leases") == count as u64
+        });
+        let mut client = tier.client(99);
+        for number in 0..8 * count {
+            let key = format!("probe {number}");
+            eventually("back ends answer", || client.get(key.as_bytes()).is_ok());
+        }
+        tier
+    }
+
+    fn open_vswitch(&self) -> OpenVswitch {
+        assert!(
+            OpenVswitch::is_installed(),
+            "Open vSwitch is missing: `cargo xtask test packages` installs openvswitch-switch"
+        );
+        let options = OpenVswitchOptions {
+            directory: self.open_vswitch_directory(),
+            ports: numbered(self.namespaces.as_ref().unwrap().ports()),
+            port_type: PortType::System,
+            encoding: Encoding::Ipv6 {
+                cluster: TrialNamespaces::CLUSTER,
+            },
+            datapath: 1,
+            calls_controller: true,
+            flows_max: None,
+            // The threads that start it end early.
+            ends_with_thread: false,
+        };
+        let started = self.at(TrialNamespaces::SWITCH, || OpenVswitch::start(options));
+        started.unwrap()
+    }
+
+    fn open_vswitch_directory(&self) -> std::path::PathBuf {
+        let directory = self.disks.last().unwrap();
+        directory.path().join("ovs")
+    }
+
+    /// Runs this in the network namespace of a node, if nodes have any.
+    pub(crate) fn at<T: Send>(&self, node: &str, does: impl FnOnce() -> T + Send) -> T {
+        match &self.namespaces {
+            None => does(),
+            Some(all) => inside(&all.name_of(node), does),
+        }
+    }
+
+    /// The switch's process; with Open vSwitch, its controller.
+    pub(crate) fn start_switch(&mut self) {
+        let options = SwitchOptions { capacity: 1000 };
+        let gate = Arc::clone(&self.gate);
+        let starts = || {
+            let ports = self.namespaces.as_ref().map(TrialNamespaces::ports);
+            let ports = ports.unwrap_or_default();
+            let control = self.namespaces.as_ref();
+            let control = control.map(|all| all.name_of(TrialNamespaces::CONTROL));
+            let enter = || control.as_ref().map_or(Ok(()), |name| enter(name));
+            let node = match self.kind {
+                SwitchKind::UserSpace => SwitchNode::start(&self.switch_file, &options),
+                SwitchKind::Xdp => SwitchNode::start_xdp(&self.file, &options, ports, &enter),
+                SwitchKind::OpenVswitch => {
+                    let directory = self.open_vswitch_directory();
+                    std::fs::create_dir_all(&directory).unwrap();
+                    let socket = OpenVswitch::controller_socket(&directory);
+                    let at = ControllerEndpoint::ListenUnix(socket);
+                    SwitchNode::start_openflow(&self.file, &options, (ports, at), &enter)
+                }
+            };
+            let node = node
+                .unwrap()
+                .behind(|table| Box::new(GatedSwitch { table, gate }));
+            NodeThread::start("switch", node).unwrap()
+        };
+        self.switch = Some(self.at(TrialNamespaces::SWITCH, starts));
+    }
+
+    pub(crate) fn stop_switch(&mut self) {
+        self.gate.open();
+        self.switch = None;
+    }
+
+    /// The switch loses its rules. Open vSwitch does so while its controller lives.
+    pub(crate) fn forget_rules(&mut self) {
+        match self.daemons.take() {
+            None => {
+                self.stop_switch();
+                self.start_switch();
+            }
+            Some(mut daemons) => {
+                let restarted = self.at(TrialNamespaces::SWITCH, || daemons.restart());
+                restarted.unwrap();
+                self.daemons = Some(daemons);
+            }
+        }
+    }
+
+    pub(crate) fn start_cache(&mut self) {
+        let options = CacheOptions {
+            id: CacheId(0),
+            capacity: self.options.capacity,
+            rules: self.options.rules,
+        };
+        let started = self.at("cache0", || CacheNode::start(&self.file, &options));
+        let mut node = started.unwrap();
+        if let Some(mutant) = self.options.mutant {
+            node = node.with_mutant(mutant);
+        }
+        self.caches[0] = Some(NodeThread::start("cache", node).unwrap());
+    }
+
+    pub(crate) fn stop_cache(&mut self) {
+        self.caches[0] = None;
+    }
+
+    pub(crate) fn start_back_end(&mut self, id: usize) {
+        let place = match self.options.is_on_disk {
+            true => StorePlace::Disk {
+                directory: self.disks[id].path().join("data"),
+                durability: curtail_storage::Durability::Sync,
+            },
+            false => StorePlace::Memory,
+        };
+        let options = BackEndOptions {
+            id: BackEndId(id as u16),
+            store: StoreOptions {
+                place,
+                memory_bytes: self.options.memory_bytes,
+            },
+            limit_per_s: self.options.limit_per_s,
+            reported: self.options.reported,
+            sends_bursts: self.options.sends_bursts,
+        };
+        let name = format!("back-end{id}");
+        let started = self.at(&name, || BackEndNode::start(&self.file, &options));
+        let mut node = started.unwrap();
+        if let Some(mutant) = self.options.mutant {
+            node = node.with_mutant(mutant);
+        }
+        self.back_ends[id] = Some(NodeThread::start(&name, node).unwrap());
+    }
+
+    pub(crate) fn stop_back_end(&mut self, id: usize) {
+        self.back_ends[id] = None;
+    }
+
+    /// Takes the link of a node down.
+    pub(crate) fn cut(&self, node: &str) {
+        let all = self.namespaces.as_ref().unwrap();
+        all.inside(node, &["ip", "link", "set", "eth0", "down"])
+            .unwrap();
+    }
+
+    pub(crate) fn target(&self) -> TierTarget {
+        TierTarget {
+            network: self.file.network(),
+            map: self.file.map(),
+        }
+    }
+
+    pub(crate) fn client(&self, number: u32) -> TierSession {
+        let opens = || TierSession::open(self.target(), 256 + number);
+        self.at(TrialNamespaces::CLIENTS, opens).unwrap()
+    }
+
+    /// A client that sends everything once.
+    pub(crate) fn patient(&self, number: u32) -> PatientClient {
+        let opens = || PatientClient::open(self.target(), 256 + number);
+        let client = self.at(TrialNamespaces::CLIENTS, opens);
+        client.on_switch_that_loses(self.kind == SwitchKind::OpenVswitch)
+    }
+
+    fn status_of(&self, at: SocketAddr) -> NodeStatus {
+        let asks = || ask_status(at, &self.file.secret());
+        // Of a machine that is busy.
+        let mut tries = (0..20).filter_map(|_| self.at(TrialNamespaces::CLIENTS, asks).ok());
+        tries
+            .next()
+            .unwrap_or_else(|| panic!("{at} does not answer"))
+    }
+
+    pub(crate) fn cache_status(&self) -> NodeStatus {
+        self.status_of(self.file.caches[0])
+    }
+
+    pub(crate) fn back_end_status(&self, id: usize) -> NodeStatus {
+        self.status_of(self.file.back_ends[id])
+    }
+
+    /// A counter of all back ends.
+    pub(crate) fn back_ends_count(&self, name: &str) -> u64 {
+        let all = 0..self.back_ends.len();
+        all.map(|id| self.back_end_status(id).get(name)).sum()
+    }
+
+    pub(crate) fn switch_status(&self) -> NodeStatus {
+        self.status_of(self.file.control)
+    }
+}
+
+impl Drop for TestTier {
+    fn drop(&mut self) {
+        self.gate.open();
+    }
+}
+
+fn file_on_loopback(options: &TestOptions) -> TierFile {
+    let any = (std::net::Ipv4Addr::LOCALHOST, 0);
+    let count = options.back_ends + 3;
+    let sockets: Vec<_> = (0..count).map(|_| UdpSocket::bind(any).unwrap()).collect();
+    let ports = sockets.iter().map(|socket| socket.local_addr().unwrap());
+    let ports: Vec<SocketAddr> = ports.collect();
+    TierFile {
+        secret: SECRET.to_string(),
+        epoch: 1,
+        lease_ms: options.lease_ms,
+        period_ms: options.period_ms,
+        network: TierFileNetwork::Forwarder(ports[0]),
+        control: ports[1],
+        caches: vec![ports[2]],
+        back_ends: ports[3..].to_vec(),
+    }
+}
+
+fn file_in_namespaces(
+    options: &TestOptions,
+) -> (TierFile, Option<TrialNamespaces>, Vec<RoughWire>) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let prefix = format!("curtail-test-{}-{number}", std::process::id());
+    let mut nodes = vec!["cache0".to_string()];
+    nodes.extend((0..options.back_ends).map(|id| format!("back-end{id}")));
+    let rough: Vec<String> = match options.roughness {
+        Some(_) => nodes.clone(),
+        None => Vec::new(),
+    };
+    nodes.extend([TrialNamespaces::CONTROL, TrialNamespaces::CLIENTS].map(String::from));
+    let made = TrialNamespaces::make_with(&prefix, &nodes, |all, node| {
+        match rough.iter().any(|one| one == node) {
+            true => RoughWire::lay(all, node),
+            false => Ok(()),
+        }
+    });
+    let made = made.unwrap_or_else(|error| {
+        panic!("{error}; CURTAIL_WITHOUT_XDP=1 skips what needs namespaces")
+    });
+    let at = |node: &str| TrialNamespaces::socket_of(node, PORT).unwrap();
+    let file = TierFile {
+        secret: SECRET.to_string(),
+        epoch: 1,
+        lease_ms: options.lease_ms,
+        period_ms: options.period_ms,
+        network: TierFileNetwork::Ipv6 {
+            cluster: TrialNamespaces::CLUSTER,
+            port: PORT,
+        },
+        control: at(TrialNamespaces::CONTROL),
+        caches: vec![at("cache0")],
+        back_ends: (0..options.back_ends)
+            .map(|id| at(&format!("back-end{id}")))
+            .collect(),
+    };
+    let wires = rough.iter().zip(1..).map(|(node, seed)| {
+        let starts = || RoughWire::start(options.roughness.unwrap(), seed);
+        inside(&made.name_of(node), starts)
+    });
+    let wires = wires.collect();
+    (file, Some(made), wires)
+}
+
+/// Puts links that are rough before the switch and before all nodes.
+fn roughen(
+    file: &mut TierFile,
+    switch_file: &mut TierFile,
+    links: &mut Vec<RoughLink>,
+    roughness: Roughness,
+) {
+    let mut rough = |to: SocketAddr| {
+        let seed = links.len() as u64 + 1;
+        let link = RoughLink::start(to, roughness, seed);
+        let address = link.address();
+        links.push(link);
+        address
+    };
+    if let TierFileNetwork::Forwarder(at) = file.network {
+        file.network = TierFileNetwork::Forwarder(rough(at));
+    }
+    let caches = switch_file.caches.iter_mut();
+    caches
+        .chain(&mut switch_file.back_ends)
+        .for_each(|at| *at = rough(*at));
+}
+
+/// This thread is in the network namespace from now on.
+fn enter(name: &str) -> std::io::Result<()> {
+    let file = File::open(format!("/run/netns/{name}"))?;
+    let kind = Some(LinkNameSpaceType::Network);
+    Ok(move_into_link_name_space(file.as_fd(), kind)?)
+}
+
+fn inside<T: Send>(name: &str, does: impl FnOnce() -> T + Send) -> T {
+    let moved = || {
+        enter(name).unwrap();
+        does()
+    };
+    let done = thread::scope(|scope| scope.spawn(moved).join());
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+const SECRET: &str = "0123456789abcdeffedcba9876543210";
+const PORT: u16 = 11_300;

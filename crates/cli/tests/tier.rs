@@ -278,8 +278,8 @@ fn linearizable_through_gateways_while_processes_are_killed() {
     assert!(from_cache > 100, "{from_cache} of {}", entries.len());
 }
 
-/// Goal: what memcached's clients ask for is done by the tier, in the order of each connection; what
-/// it does not offer is refused with its reason. Method: one pipeline, and requests by themselves.
+/// Goal: the tier does what memcached's clients ask for, in the order of each connection; what
+/// it does not offer is refused with its reason. Method: one pipeline, and single requests.
 #[test]
 fn memcached_clients_at_a_gateway() {
     let tier = TrialTier::up(&["--back-ends", "3", "--report-ms", "200"]);
@@ -349,7 +349,7 @@ fn memcached_clients_at_a_gateway() {
 }
 
 /// Goal: several cache nodes, each for its own back ends (SW-65): both answer, a key has one cache,
-/// and one that is killed costs the other nothing. Method: a tier that this test writes the file of.
+/// and one that is killed costs the other nothing. Method: a tier whose file this test writes.
 #[test]
 fn several_cache_nodes() {
     let port: u16 = free_ports(6).parse().unwrap();

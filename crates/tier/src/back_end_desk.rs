@@ -25,7 +25,7 @@ use crate::{
     back_end_requests::{OpenRequests, RequestAnswer},
     back_end_store::{BackEndStore, StoreRefused, StoredItem},
     hot_key_reports::HotKeyReports,
-    item_changes::{self, ItemChange},
+    item_changes::{self, ChangedItem},
     outbox::{TierOutbox, reply_address},
     rate_limit::RateLimit,
 };
@@ -346,16 +346,16 @@ impl BackEndDesk {
         let (found, place) = self.store.get(&open.key, now_s);
         let changed = item_changes::change(found, &request, now, version);
         let (item, number) = match changed {
-            ItemChange::Refused(status) => {
+            ChangedItem::Refused(status) => {
                 return RequestAnswer {
                     status,
                     place,
                     ..RequestAnswer::default()
                 };
             }
-            ItemChange::Removed => return wrote(self.store.delete(&open.key), version),
-            ItemChange::Stored(item) => (item, None),
-            ItemChange::Counted(item, number) => (item, Some(number)),
+            ChangedItem::Removed => return wrote(self.store.delete(&open.key), version),
+            ChangedItem::Stored(item) => (item, None),
+            ChangedItem::Counted(item, number) => (item, Some(number)),
         };
         let done = wrote(self.store.put(&open.key, &item, now_s), item.version);
         match done.status {

@@ -11,7 +11,7 @@ use crate::back_end_store::StoredItem;
 
 /// What becomes of an item.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum ItemChange {
+pub(crate) enum ChangedItem {
     /// It is this from now on.
     Stored(StoredItem),
     /// The same; it is the number that arithmetic came to.
@@ -28,7 +28,7 @@ pub(crate) fn change(
     request: &ItemRequest<'_>,
     now: Now,
     version: Cas,
-) -> ItemChange {
+) -> ChangedItem {
     let changed = match &request.operation {
         Operation::Get(get) => touch(found, get, now),
         Operation::Set(set) => store(found, set, request.value, (now, version)),
@@ -37,21 +37,21 @@ pub(crate) fn change(
     };
     match changed {
         // No more than a datagram has room for: a read could not show it.
-        ItemChange::Stored(item) | ItemChange::Counted(item, _)
+        ChangedItem::Stored(item) | ChangedItem::Counted(item, _)
             if request.key.bytes().len() + item.value.len() > BODY_BYTES_MAX =>
         {
-            ItemChange::Refused(TieredStatus::TooLarge)
+            ChangedItem::Refused(TieredStatus::TooLarge)
         }
         changed => changed,
     }
 }
 
-fn touch(found: Option<&StoredItem>, get: &Get, now: Now) -> ItemChange {
+fn touch(found: Option<&StoredItem>, get: &Get, now: Now) -> ChangedItem {
     let Some(found) = found else {
-        return ItemChange::Refused(TieredStatus::NotFound);
+        return ChangedItem::Refused(TieredStatus::NotFound);
     };
     let touched = get.touch.unwrap_or_default();
-    ItemChange::Stored(StoredItem {
+    ChangedItem::Stored(StoredItem {
         expiry: touched.expiry(now).to_bits(),
         ..found.clone()
     })
@@ -62,9 +62,9 @@ fn store(
     set: &Set,
     value: &[u8],
     (now, version): (Now, Cas),
-) -> ItemChange {
+) -> ChangedItem {
     if let Err(status) = compare(found, set.compare) {
-        return ItemChange::Refused(status);
+        return ChangedItem::Refused(status);
     }
     let item = |exptime: Exptime| StoredItem {
         version,
@@ -86,15 +86,15 @@ fn store(
         (SetMode::Prepend, Some(found)) => Some(joined(found, [value, &found.value])),
         (SetMode::Append | SetMode::Prepend, None) => set.vivify.map(item),
     };
-    let refused = ItemChange::Refused(TieredStatus::NotStored);
-    stored.map_or(refused, ItemChange::Stored)
+    let refused = ChangedItem::Refused(TieredStatus::NotStored);
+    stored.map_or(refused, ChangedItem::Stored)
 }
 
-fn remove(found: Option<&StoredItem>, delete: &Delete) -> ItemChange {
+fn remove(found: Option<&StoredItem>, delete: &Delete) -> ChangedItem {
     match (found, compare(found, delete.compare)) {
-        (None, _) => ItemChange::Refused(TieredStatus::NotFound),
-        (_, Err(status)) => ItemChange::Refused(status),
-        (Some(_), Ok(())) => ItemChange::Removed,
+        (None, _) => ChangedItem::Refused(TieredStatus::NotFound),
+        (_, Err(status)) => ChangedItem::Refused(status),
+        (Some(_), Ok(())) => ChangedItem::Removed,
     }
 }
 
@@ -102,10 +102,10 @@ fn count(
     found: Option<&StoredItem>,
     arithmetic: &Arithmetic,
     (now, version): (Now, Cas),
-) -> ItemChange {
+) -> ChangedItem {
     let Some(found) = found else {
         let Some(exptime) = arithmetic.vivify else {
-            return ItemChange::Refused(TieredStatus::NotFound);
+            return ChangedItem::Refused(TieredStatus::NotFound);
         };
         let item = StoredItem {
             version,
@@ -113,13 +113,13 @@ fn count(
             expiry: exptime.expiry(now).to_bits(),
             value: arithmetic.initial.to_string().into_bytes(),
         };
-        return ItemChange::Counted(item, arithmetic.initial);
+        return ChangedItem::Counted(item, arithmetic.initial);
     };
     let Some(old) = number_in(&found.value) else {
-        return ItemChange::Refused(TieredStatus::NotANumber);
+        return ChangedItem::Refused(TieredStatus::NotANumber);
     };
     if let Err(status) = compare(Some(found), arithmetic.compare) {
-        return ItemChange::Refused(status);
+        return ChangedItem::Refused(status);
     }
     let number = arithmetic.next(old);
     let touched = arithmetic
@@ -134,7 +134,7 @@ fn count(
         expiry: touched.unwrap_or(found.expiry),
         value,
     };
-    ItemChange::Counted(item, number)
+    ChangedItem::Counted(item, number)
 }
 
 fn compare(found: Option<&StoredItem>, version: Option<Cas>) -> Result<(), TieredStatus> {
@@ -167,7 +167,7 @@ mod tests {
         unix_ns: 1_800_000_000_000_000_000,
     };
 
-    fn changed(found: Option<&StoredItem>, operation: Operation, value: &[u8]) -> ItemChange {
+    fn changed(found: Option<&StoredItem>, operation: Operation, value: &[u8]) -> ChangedItem {
         let request = ItemRequest {
             key: Key::new(b"key").unwrap(),
             operation,
@@ -196,9 +196,9 @@ mod tests {
         }
     }
 
-    fn value_of(changed: &ItemChange) -> &[u8] {
+    fn value_of(changed: &ChangedItem) -> &[u8] {
         match changed {
-            ItemChange::Stored(item) | ItemChange::Counted(item, _) => &item.value,
+            ChangedItem::Stored(item) | ChangedItem::Counted(item, _) => &item.value,
             _ => b"(none)",
         }
     }
@@ -211,7 +211,7 @@ mod tests {
             let changed = changed(found, set(mode, compare), b"new");
             match expected {
                 Ok(value) => assert_eq!(value_of(&changed), value, "{mode:?} {compare:?}"),
-                Err(status) => assert_eq!(changed, ItemChange::Refused(status), "{mode:?}"),
+                Err(status) => assert_eq!(changed, ChangedItem::Refused(status), "{mode:?}"),
             }
         };
         is(SetMode::Add, None, None, Ok(b"new"));
@@ -231,10 +231,10 @@ mod tests {
             expiry: 1_800_000_010,
             value: b"new".to_vec(),
         };
-        assert_eq!(stored, ItemChange::Stored(expected));
+        assert_eq!(stored, ChangedItem::Stored(expected));
         let long = item(&[b'x'; BODY_BYTES_MAX - 4]);
         let joined = changed(Some(&long), set(SetMode::Append, None), b"new");
-        assert_eq!(joined, ItemChange::Refused(S::TooLarge));
+        assert_eq!(joined, ChangedItem::Refused(S::TooLarge));
     }
 
     #[test]
@@ -248,7 +248,10 @@ mod tests {
         };
         let up = step(Direction::Increment, 5);
         let counted = changed(Some(&item(b"9")), up, b"");
-        assert!(matches!(counted, ItemChange::Counted(_, 14)), "{counted:?}");
+        assert!(
+            matches!(counted, ChangedItem::Counted(_, 14)),
+            "{counted:?}"
+        );
         let down = step(Direction::Decrement, 1);
         let counted = changed(Some(&item(b"10")), down, b"");
         assert_eq!(value_of(&counted), b"9 ");
@@ -258,12 +261,12 @@ mod tests {
             let refused = changed(Some(&item(text.as_bytes())), up, b"");
             assert_eq!(
                 refused,
-                ItemChange::Refused(TieredStatus::NotANumber),
+                ChangedItem::Refused(TieredStatus::NotANumber),
                 "{text}"
             );
         }
         let missing = changed(None, up, b"");
-        assert_eq!(missing, ItemChange::Refused(TieredStatus::NotFound));
+        assert_eq!(missing, ChangedItem::Refused(TieredStatus::NotFound));
         let made = Operation::Arithmetic(Arithmetic {
             vivify: Some(Exptime(0)),
             initial: 40,
@@ -283,9 +286,9 @@ mod tests {
             ..item(b"old")
         };
         let touched = changed(Some(&item(b"old")), touch, b"");
-        assert_eq!(touched, ItemChange::Stored(expected));
+        assert_eq!(touched, ChangedItem::Stored(expected));
         let missing = changed(None, touch, b"");
-        assert_eq!(missing, ItemChange::Refused(TieredStatus::NotFound));
+        assert_eq!(missing, ChangedItem::Refused(TieredStatus::NotFound));
     }
 
     #[test]
@@ -299,11 +302,11 @@ mod tests {
         let old = item(b"old");
         assert_eq!(
             changed(Some(&old), delete(Some(Cas(3))), b""),
-            ItemChange::Removed
+            ChangedItem::Removed
         );
         let refused = changed(Some(&old), delete(Some(Cas(4))), b"");
-        assert_eq!(refused, ItemChange::Refused(TieredStatus::Exists));
+        assert_eq!(refused, ChangedItem::Refused(TieredStatus::Exists));
         let missing = changed(None, delete(None), b"");
-        assert_eq!(missing, ItemChange::Refused(TieredStatus::NotFound));
+        assert_eq!(missing, ChangedItem::Refused(TieredStatus::NotFound));
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_client::tier::{TierSession, TierTarget};
+use curtail_client::tier::{TierSession, TierTarget, bind_towards};
 
 use self::{
     rough_network::Roughness,
@@ -223,7 +223,7 @@ fn strays_and_forgeries_change_nothing(kind: SwitchKind) {
     let mut client = tier.client(1);
     client.put(b"key", b"value", 0, None).unwrap();
     let target = tier.target();
-    let socket = tier.at(TrialNamespaces::CLIENTS, || target.bind().unwrap());
+    let socket = tier.at(TrialNamespaces::CLIENTS, || bind_towards(&target).unwrap());
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let key = Key::new(b"key").ok();
     let address = tier.file.map().address(PartitionMap::route(key.unwrap()));

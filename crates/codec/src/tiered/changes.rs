@@ -1,4 +1,5 @@
-//! Which operations a back end carries out for [`TieredOpcode::Change`](super::TieredOpcode::Change).
+//! Which operations a back end carries out for
+//! [`TieredOpcode::Change`](super::TieredOpcode::Change).
 
 use curtail_types::{Operation, SetMode};
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A worker has a socket and a client's number of its own, so nothing is shared between threads. A
-//! request is an entry of a table of fixed size, whose bytes are allocated once; a request beyond is
+//! request is an entry of a table of fixed size, whose bytes are allocated once; more requests are
 //! refused. A write that is sent again keeps its number: back ends run it once (SW-14).
 //!
 //! The gateway stores nothing and decides nothing about consistency: every answer is the tier's.
@@ -209,8 +209,8 @@ impl GatewayWorker {
         count
     }
 
-    /// The reply that one of those is, if its request is still under way; it has ended then. Its key
-    /// and value, too.
+    /// The reply that one of those is, if its request is still under way; it has ended then. Also
+    /// its key and value.
     pub(crate) fn reply(&mut self, number: usize, now_ns: u64) -> Option<(Ended, &[u8], &[u8])> {
         let (datagram, _) = self.inbox.get(number)?;
         let reply = self.requests.reply(datagram)?;

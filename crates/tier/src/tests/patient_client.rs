@@ -3,7 +3,7 @@
 
 use std::{net::UdpSocket, time::Duration};
 
-use curtail_client::tier::{TierRequests, TierTarget};
+use curtail_client::tier::{TierRequests, TierTarget, bind_towards};
 use curtail_codec::tiered::{
     DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredOpcode, TieredStatus,
 };
@@ -27,7 +27,7 @@ pub(crate) struct Got {
 
 impl PatientClient {
     pub(crate) fn open(target: TierTarget, number: u32) -> Self {
-        let socket = target.bind().unwrap();
+        let socket = bind_towards(&target).unwrap();
         let own = socket.local_addr().unwrap();
         Self {
             requests: TierRequests::new(target, number, own, 1),

@@ -104,7 +104,9 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 
 /// The first of so many UDP ports that nobody has.
 fn free_ports(count: u16) -> String {
-    let id = std::process::id();
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    // Namespaces have the port in their names: every call gets other ones.
+    let id = std::process::id() + 100 * CALLS.fetch_add(1, Relaxed) as u32;
     let starts = (0..1000_u32).map(|n| 20_000 + ((id * 31 + n * 17) % 5000) as u16);
     let is_free =
         |start: &u16| (0..count).all(|n| UdpSocket::bind(("127.0.0.1", start + n)).is_ok());

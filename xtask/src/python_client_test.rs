@@ -1,5 +1,5 @@
-//! `cargo xtask test python-client`: the pure-Python client against the golden packets and a fresh
-//! server.
+//! `cargo xtask test python-client`: the pure-Python clients against the golden packets, a fresh
+//! server, and a cache tier of processes.
 //!
 //! It speaks the protocol from the text alone, without a line of ours, so what it agrees on with
 //! the server is what the text says.
@@ -22,8 +22,10 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let server = Server::start(&server::words(&binary), &["--native", &native])?;
     let mut command = Command::new("python3");
     command
-        .args(["-B", "-W", "error", "clients/python/test_curtail.py"])
+        .args(["-B", "-W", "error", "-m", "unittest", "discover"])
+        .args(["-s", "clients/python", "-p", "test_*.py"])
         .env("CURTAIL_NATIVE", format!("127.0.0.1:{native}"))
+        .env("CURTAIL", &binary)
         .current_dir(&workspace.root);
     let finished = log.finish(&mut command)?;
     server.stop()?;

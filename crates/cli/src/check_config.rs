@@ -65,6 +65,10 @@ fn rows(flags: &Flags, config: &Config) -> Vec<(&'static str, String)> {
         row("disk-threads", &disk.readers);
         row("disk-reserve-bytes", &disk.reserve_bytes);
     }
+    if let Some(tier) = &config.cache_tier {
+        row("tier-back-ends", &tier.map.back_ends);
+        row("tier-epoch", &tier.map.epoch);
+    }
     row("log-format", &flags.log_format);
     row("log-level", &flags.log_level);
     row("verbose", &config.verbosity);

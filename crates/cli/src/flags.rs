@@ -7,11 +7,13 @@ use std::{
 
 use anyhow::{Context, anyhow, bail};
 use clap::{ArgAction, Args};
+use curtail_codec::tiered::TierTarget;
 use curtail_server::{
-    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, check_native, check_tier,
-    count_logins,
+    Config, Listen, MEMORY_BYTES_LIMIT, PolicyName, UnixSocket, check_gateway, check_native,
+    check_tier, count_logins,
     log::{LogFormat, LogLevel},
 };
+use curtail_tier::TierFile;
 use curtail_workload::quantity;
 
 use crate::{
@@ -195,6 +197,10 @@ pub(crate) struct Flags {
     pub(crate) cluster: ClusterFlags,
     #[command(flatten)]
     disk: DiskFlags,
+    /// File of a cache tier (tier.toml). The server stores nothing then: it sends each request of
+    /// its clients to the tier
+    #[arg(long, value_name = "FILE")]
+    tier_file: Option<PathBuf>,
     /// TOML file with flags under their long names; a flag on the command line takes precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -226,6 +232,7 @@ impl Flags {
         config.native = faults.keep(self.native.settle(&mut warnings));
         config.node = faults.keep(self.cluster.settle(&mut warnings));
         config.disk = faults.keep(self.disk.settle(&mut warnings));
+        config.cache_tier = faults.keep(self.cache_tier());
         faults.keep(self.fit_policy(&mut config));
         self.settle_limits(&mut config, &mut faults);
         self.settle_rates(&mut config, &mut faults);
@@ -253,16 +260,29 @@ impl Flags {
         name.parse().with_context(|| format!("--policy {name}"))
     }
 
-    /// With a disk tier there is one policy.
+    fn cache_tier(&self) -> anyhow::Result<Option<TierTarget>> {
+        let Some(path) = &self.tier_file else {
+            return Ok(None);
+        };
+        let file = TierFile::load(path).map_err(|error| anyhow!("--tier-file: {error}"))?;
+        Ok(Some(TierTarget {
+            network: file.network(),
+            map: file.map(),
+        }))
+    }
+
+    /// With a disk tier, or at a gateway, there is one policy.
     fn fit_policy(&self, config: &mut Config) -> anyhow::Result<()> {
         const TIERED: &str = "crcw";
-        if config.disk.is_none() {
-            return Ok(());
-        }
+        let flag = match (&config.disk, config.cache_tier) {
+            (None, None) => return Ok(()),
+            (Some(_), _) => "--tier disk",
+            (None, Some(_)) => "--tier-file",
+        };
         let is_default = config.policy == PolicyName::default();
         if !is_default && self.policy != TIERED {
             bail!(
-                "--policy {}: with --tier disk requests run where they arrive ({TIERED})",
+                "--policy {}: with {flag} requests run where they arrive ({TIERED})",
                 self.policy
             );
         }
@@ -328,6 +348,7 @@ impl Flags {
             bail!("--cluster: a node does not offer datagrams; remove --native and -U");
         }
         check_tier(config)?;
+        check_gateway(config)?;
         // A wrong -m is a mistake of its own.
         if config.memory_bytes_max > 0 {
             check_native(config)?;

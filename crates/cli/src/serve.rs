@@ -208,6 +208,15 @@ fn greet(server: &Server, config: &Config) {
         env!("CARGO_PKG_VERSION")
     );
     greet_beside(server);
+    if let Some(tier) = &config.cache_tier {
+        return info!(
+            target: component::SERVER,
+            back_ends = tier.map.back_ends,
+            epoch = tier.map.epoch,
+            "the items are in a cache tier of {} back ends (--tier-file)",
+            tier.map.back_ends
+        );
+    }
     if let (Some(disk), Some((replayed, torn_bytes))) = (&config.disk, server.recovered()) {
         info!(
             target: component::DISK,

@@ -34,7 +34,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::cluster_flags::end_with;
 
-pub(crate) use status::show_status;
+pub(crate) use status::{show_status, watch_status};
 
 /// What to do with a cache tier.
 #[derive(Args, Debug)]
@@ -80,6 +80,11 @@ enum TierCommand {
         key: String,
         /// The value
         value: String,
+        #[command(flatten)]
+        at: TierPlace,
+    },
+    /// Remove every item of every back end; it takes about a lease, in which nothing is cached
+    Flush {
         #[command(flatten)]
         at: TierPlace,
     },
@@ -219,6 +224,7 @@ pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         TierCommand::Get { key, at } => get(key, at),
+        TierCommand::Flush { at } => flush(at),
         TierCommand::Put { key, value, at } => {
             let version = at
                 .session()?
@@ -239,6 +245,16 @@ pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn flush(at: &TierPlace) -> anyhow::Result<ExitCode> {
+    let (file, mut session) = (at.load()?, at.session()?);
+    for back_end in (0..file.map().back_ends).map(BackEndId) {
+        let flushed = session.flush(back_end);
+        flushed.with_context(|| format!("back end {}", back_end.0))?;
+    }
+    println!("{} back ends are empty", file.back_ends.len());
+    Ok(ExitCode::SUCCESS)
 }
 
 fn get(key: &str, at: &TierPlace) -> anyhow::Result<ExitCode> {

@@ -41,7 +41,7 @@ use self::{
     address::Address, connection::Connection, history::History, rates::View, report::Report,
     sample::Sample, watched_keys::HotKeys,
 };
-use crate::ranged_numbers;
+use crate::{ranged_numbers, tier};
 
 /// Options of `curtail top`.
 #[derive(Args, Debug)]
@@ -49,6 +49,9 @@ pub(crate) struct Options {
     /// The server: HOST, HOST:PORT or the path of a Unix socket
     #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
     server: Address,
+    /// Show a cache tier instead, whose file this is: its switch, cache nodes and back ends
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "keys", "user"])]
+    tier_file: Option<PathBuf>,
     /// Seconds between two samples, from 0.1
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
@@ -79,6 +82,14 @@ struct Target {
 
 /// Shows a server until the user has seen enough, or once.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(path) = &options.tier_file {
+        if options.once || options.json || !std::io::stdout().is_terminal() {
+            tier::show_status(path, options.json)?;
+        } else {
+            tier::watch_status(path, options.interval)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let target = Target {
         address: options.server.clone(),
         login: login(options)?,

@@ -10,13 +10,16 @@ use std::{
     process::{Child, Command, Output, Stdio},
     sync::{
         Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use curtail_client::tier::{TierClientError, TierSession, TierTarget, TierValue};
+use curtail_client::{
+    memcached::Connection,
+    tier::{TierClientError, TierSession, TierTarget, TierValue},
+};
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_testing::assert_contains;
 use curtail_tier::{TierFile, ask_status};
@@ -104,10 +107,10 @@ fn eventually(what: &str, mut is: impl FnMut() -> bool) {
 
 /// The first of so many UDP ports that nobody has.
 fn free_ports(count: u16) -> String {
-    static CALLS: AtomicU64 = AtomicU64::new(0);
-    // Namespaces have the port in their names: every call gets other ones.
-    let id = std::process::id() + 100 * CALLS.fetch_add(1, Relaxed) as u32;
-    let starts = (0..1000_u32).map(|n| 20_000 + ((id * 31 + n * 17) % 5000) as u16);
+    let id = std::process::id();
+    // Tests of one process run beside each other: each looks elsewhere first.
+    let test = TESTS.fetch_add(1, Relaxed) * 613;
+    let starts = (0..1000_u32).map(|n| 20_000 + ((id * 31 + test + n * 17) % 5000) as u16);
     let is_free =
         |start: &u16| (0..count).all(|n| UdpSocket::bind(("127.0.0.1", start + n)).is_ok());
     starts.into_iter().find(is_free).unwrap().to_string()
@@ -132,10 +135,19 @@ fn a_tier_as_an_operator_uses_it() {
     let loaded = tier.call(&["load", "--keys", "50", "--warm-up", "1", "--seconds", "1"]);
     let text = String::from_utf8(loaded.stdout).unwrap();
     assert_contains(&text, "from the cache");
+    let mut top = curtail();
+    top.args(["top", "--once", "--tier-file"]).arg(tier.path());
+    let top = String::from_utf8(top.output().unwrap().stdout).unwrap();
+    assert_contains(&top, "of 131072 rules");
+    assert_contains(&top, "the most loaded has");
     let missing = tier.call(&["get", "no such key"]);
     assert!(!missing.status.success());
     let removed = tier.call(&["delete", "greeting"]);
     assert!(removed.status.success());
+    tier.call(&["put", "greeting", "again"]);
+    assert!(tier.call(&["flush"]).status.success());
+    let flushed = tier.call(&["get", "greeting"]);
+    assert!(!flushed.status.success(), "{flushed:?}");
 
     let wrong = curtail()
         .args(["tier", "cache", "--file", "/no/such/file"])
@@ -212,6 +224,319 @@ fn linearizable_while_processes_are_killed() {
     let from_cache = shared.from_cache.into_inner();
     assert!(from_cache > 100, "{from_cache} of {}", entries.len());
     assert!(unanswered < 100, "{unanswered}");
+}
+
+/// Goal: the same through two gateways, whose clients speak memcached's protocol: an item that one
+/// has written the other finds, and every answer is the tier's while its nodes are killed.
+#[test]
+fn linearizable_through_gateways_while_processes_are_killed() {
+    let tier = TrialTier::up(&[
+        "--back-ends",
+        "2",
+        "--limit",
+        "0",
+        "--cached-keys",
+        "8",
+        "--report-ms",
+        "50",
+        "--on-disk",
+    ]);
+    let gateways = [Gateway::before(&tier), Gateway::before(&tier)];
+    let shared = Shared::default();
+    thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let connection = gateways[number as usize % 2].connect();
+            let shared = &shared;
+            scope.spawn(move || run_memcached_client(number, connection, shared));
+        }
+        for victim in ["back-end0", "cache0", "back-end1", "cache0"] {
+            thread::sleep(Duration::from_millis(1800));
+            tier.cluster(&["kill", victim]);
+            tier.cluster(&["add", victim]);
+        }
+        thread::sleep(Duration::from_millis(1800));
+        shared.ends.store(true, Relaxed);
+    });
+    let mut history = History::new();
+    let (entries, mut unanswered) = (shared.history.into_inner().unwrap(), 0);
+    for entry in &entries {
+        unanswered += usize::from(entry.returned.is_none());
+        if entry.returned.is_some() || entry.action != Action::Read {
+            history.push(*entry);
+        }
+    }
+    assert_eq!(
+        check_linearizable(&history, 50_000_000),
+        Verdict::Consistent
+    );
+    assert!(entries.len() > 500, "{}", entries.len());
+    assert!(unanswered < 100, "{unanswered}");
+    let from_cache: u64 = gateways
+        .iter()
+        .map(|gateway| gateway.stat("tier_from_cache"))
+        .sum();
+    assert!(from_cache > 100, "{from_cache} of {}", entries.len());
+}
+
+/// Goal: what memcached's clients ask for is done by the tier, in the order of each connection; what
+/// it does not offer is refused with its reason. Method: one pipeline, and requests by themselves.
+#[test]
+fn memcached_clients_at_a_gateway() {
+    let tier = TrialTier::up(&["--back-ends", "3", "--report-ms", "200"]);
+    let (gateway, other) = (Gateway::before(&tier), Gateway::before(&tier));
+    let (mut client, mut second) = (gateway.connect(), other.connect());
+    let pipeline = "set a 7 0 2\r\nhi\r\nget a\r\nset n 0 0 1\r\n9\r\nincr n 5\r\nget a n none\r\n\
+                    delete a\r\nget a\r\nmn\r\n";
+    client.send(pipeline).unwrap();
+    let lines: Vec<String> = (0..13).map(|_| client.line().unwrap()).collect();
+    let expected = [
+        "STORED",
+        "VALUE a 7 2",
+        "hi",
+        "END",
+        "STORED",
+        "14",
+        "VALUE a 7 2",
+        "hi",
+        "VALUE n 0 2",
+        "14",
+        "END",
+        "DELETED",
+        "END",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(client.line().unwrap(), "MN");
+    assert_eq!(second.ask("add n 0 0 1\r\nx\r\n").unwrap(), "NOT_STORED");
+    assert_eq!(second.ask("append n 0 0 1\r\n0\r\n").unwrap(), "STORED");
+    assert_eq!(client.ask("decr n 1\r\n").unwrap(), "139");
+    assert_eq!(client.ask("touch n 100\r\n").unwrap(), "TOUCHED");
+    assert_eq!(client.ask("cas n 0 0 1 5\r\nx\r\n").unwrap(), "EXISTS");
+    let gets = client.ask("gets n\r\n").unwrap();
+    let version = gets.rsplit(' ').next().unwrap();
+    assert_eq!(client.line().unwrap(), "139");
+    assert_eq!(client.line().unwrap(), "END");
+    let compared = format!("cas n 0 0 1 {version}\r\n7\r\n");
+    assert_eq!(client.ask(compared).unwrap(), "STORED");
+    assert_eq!(second.ask("mg n v t\r\n").unwrap(), "VA 1 t-1");
+    assert_eq!(second.line().unwrap(), "7");
+
+    let refused = "CLIENT_ERROR a cache tier does not offer this";
+    for request in ["gat 5 n\r\n", "mg n h\r\n", "me n\r\n", "flush_all 10\r\n"] {
+        assert_eq!(client.ask(request).unwrap(), refused, "{request}");
+    }
+    let long = "x".repeat(1348);
+    let set = format!("set n 0 0 1348\r\n{long}\r\n");
+    assert_contains(&client.ask(set).unwrap(), "too large");
+    let set = format!("set n 0 0 9999\r\n{}\r\n", "x".repeat(9999));
+    assert_contains(&client.ask(set).unwrap(), "too large");
+    assert_eq!(second.ask("get n\r\n").unwrap(), "END", "as memcached does");
+
+    for number in 0..20 {
+        let set = format!("set key{number} 0 0 1\r\nx\r\n");
+        assert_eq!(client.ask(set).unwrap(), "STORED");
+    }
+    assert_eq!(client.ask("flush_all\r\n").unwrap(), "OK");
+    for number in 0..20 {
+        let get = format!("get key{number}\r\n");
+        assert_eq!(second.ask(get).unwrap(), "END");
+    }
+    tier.cluster(&["kill", "switch"]);
+    let told = client.ask("get n\r\n").unwrap();
+    assert_eq!(
+        told,
+        "SERVER_ERROR timed out; a write may still take effect"
+    );
+}
+
+/// Goal: several cache nodes, each for its own back ends (SW-65): both answer, a key has one cache,
+/// and one that is killed costs the other nothing. Method: a tier that this test writes the file of.
+#[test]
+fn several_cache_nodes() {
+    let port: u16 = free_ports(6).parse().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tier.toml");
+    let file = file_with_two_caches(port);
+    file.save(&path).unwrap();
+    let start = |words: &[&str]| {
+        let mut command = curtail();
+        command.arg("tier").args(words).arg("--file").arg(&path);
+        EndsWithTest(command.stdout(Stdio::null()).spawn().unwrap())
+    };
+    let mut nodes = vec![
+        start(&["switch"]),
+        start(&["back-end", "--id", "0"]),
+        start(&["back-end", "--id", "1"]),
+        start(&["cache", "--id", "0"]),
+        start(&["cache", "--id", "1"]),
+    ];
+    let status = |at: std::net::SocketAddr, name: &str| {
+        ask_status(at, &file.secret()).map_or(0, |status| status.get(name))
+    };
+    eventually("every back end has a lease", || {
+        file.back_ends
+            .iter()
+            .all(|at| status(*at, "has_lease") == 1)
+    });
+    let target = TierTarget {
+        network: file.network(),
+        map: file.map(),
+    };
+    let mut client = TierSession::open(target, 300).unwrap();
+    let keys: Vec<String> = (0..8).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        client.put(key.as_bytes(), b"1", 0, None).unwrap();
+    }
+    let from_caches = |client: &mut TierSession| {
+        let found = keys
+            .iter()
+            .map(|key| client.get(key.as_bytes()).unwrap().unwrap());
+        found.filter(|found| found.is_from_cache).count()
+    };
+    eventually("caches answer for every key", || {
+        from_caches(&mut client) == keys.len()
+    });
+    assert!(status(file.caches[0], "hits") > 0 && status(file.caches[1], "hits") > 0);
+    let copies = status(file.caches[0], "copies") + status(file.caches[1], "copies");
+    assert_eq!(copies, keys.len() as u64, "a key is in one cache");
+    for (number, key) in keys.iter().enumerate() {
+        client
+            .put(key.as_bytes(), number.to_string().as_bytes(), 0, None)
+            .unwrap();
+        let found = client.get(key.as_bytes()).unwrap().unwrap();
+        assert_eq!(found.value, number.to_string().as_bytes());
+    }
+    drop(nodes.pop());
+    eventually("one cache answers alone", || {
+        let answers = from_caches(&mut client);
+        0 < answers && answers < keys.len()
+    });
+    eventually(
+        "the keys of the other are read at their back end at once",
+        || {
+            let began = Instant::now();
+            from_caches(&mut client);
+            began.elapsed() < Duration::from_millis(20)
+        },
+    );
+}
+
+fn file_with_two_caches(port: u16) -> TierFile {
+    let at = |number: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port + number));
+    TierFile {
+        secret: "0123456789abcdef0123456789abcdef".to_string(),
+        epoch: 1,
+        lease_ms: 500,
+        period_ms: 100,
+        network: curtail_tier::TierFileNetwork::Forwarder(at(0)),
+        control: at(1),
+        caches: vec![at(2), at(3)],
+        back_ends: vec![at(4), at(5)],
+    }
+}
+
+struct EndsWithTest(Child);
+
+impl Drop for EndsWithTest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server that sends what its clients ask to a tier.
+struct Gateway {
+    process: EndsWithTest,
+    port: String,
+}
+
+impl Gateway {
+    fn before(tier: &TrialTier) -> Self {
+        // Not one that the system gives to clients: one that waits could connect to itself.
+        let port = free_ports(1);
+        let mut command = curtail();
+        command.args([
+            "serve",
+            "-l",
+            "127.0.0.1",
+            "-t",
+            "2",
+            "-p",
+            &port,
+            "--tier-file",
+        ]);
+        command.arg(tier.path()).stderr(Stdio::null());
+        let gateway = Self {
+            process: EndsWithTest(command.spawn().unwrap()),
+            port,
+        };
+        eventually("a gateway answers", || {
+            let connected = Connection::to(gateway.address(), Duration::from_secs(1));
+            connected.is_ok_and(|mut client| client.ask("version\r\n").is_ok())
+        });
+        gateway
+    }
+
+    fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    fn connect(&self) -> Connection {
+        assert!(self.process.0.id() > 0);
+        Connection::to(self.address(), Duration::from_secs(20)).unwrap()
+    }
+
+    fn stat(&self, name: &str) -> u64 {
+        let stats = self.connect().stats("curtail").unwrap();
+        let found = stats.iter().find(|(own, _)| own == name);
+        found.unwrap().1.parse().unwrap()
+    }
+}
+
+fn run_memcached_client(number: u32, mut client: Connection, shared: &Shared) {
+    let mut random = Random::new(u64::from(number) + 1);
+    let (mut name, mut own) = (number, Vec::new());
+    let at = || curtail_types::Instant {
+        ns: curtail_runtime::monotonic_ns(),
+    };
+    while !shared.ends.load(Relaxed) {
+        let key = random.below(4);
+        let invoked = at();
+        let (action, line) = match random.below(10) {
+            0 => {
+                let value = shared.values.fetch_add(1, Relaxed);
+                let text = value.to_string();
+                let set = format!("set key{key} 0 0 {}\r\n{text}\r\n", text.len());
+                (Action::Write(value), client.ask(set).unwrap())
+            }
+            _ => (
+                Action::Read,
+                client.ask(format!("get key{key}\r\n")).unwrap(),
+            ),
+        };
+        let outcome = match line.as_str() {
+            "STORED" => Some(Outcome::Done),
+            "END" => Some(Outcome::Missing),
+            found if found.starts_with("VALUE ") => {
+                let value = client.line().unwrap().parse().unwrap();
+                assert_eq!(client.line().unwrap(), "END");
+                Some(Outcome::Value(value))
+            }
+            failed if failed.starts_with("SERVER_ERROR") => None,
+            other => panic!("{other}"),
+        };
+        own.push(Entry {
+            client: name,
+            key,
+            invoked,
+            action,
+            returned: outcome.map(|outcome| (at(), outcome)),
+        });
+        if outcome.is_none() {
+            // It may still be under way: another client goes on.
+            name += CLIENTS;
+        }
+    }
+    shared.history.lock().unwrap().extend(own);
 }
 
 #[test]
@@ -373,3 +698,4 @@ fn ask(
 }
 
 const CLIENTS: u32 = 4;
+static TESTS: AtomicU32 = AtomicU32::new(0);

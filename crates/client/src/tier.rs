@@ -2,8 +2,8 @@
 //! request by its key, and the network brings it to the cache node that has the key, or to the
 //! key's back end.
 //!
-//! [`TierRequests`] makes datagrams and reads replies; [`TierSession`] is a blocking client above
-//! it: it sends again what is not answered, a `get` then past the cache node (SW-14).
+//! [`TierSession`] is a blocking client: it sends again what is not answered, a `get` then past the
+//! cache node (SW-14).
 
 use std::{
     fmt, io,
@@ -12,30 +12,12 @@ use std::{
 };
 
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, PartitionMap, TierAddress, TierNetwork, TieredDatagram, TieredFlags,
-    TieredHead, TieredOpcode, TieredStatus, WRITE_RETRY_NS,
+    DATAGRAM_BYTES_MAX, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
+    TieredStatus, WRITE_RETRY_NS,
 };
 use curtail_types::{BackEndId, Cas, Key};
 
-/// Where a tier is, and how its keys are divided.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct TierTarget {
-    /// How the switch is reached.
-    pub network: TierNetwork,
-    /// The back ends.
-    pub map: PartitionMap,
-}
-
-/// Makes a client's datagrams.
-#[derive(Clone, Debug)]
-pub struct TierRequests {
-    target: TierTarget,
-    /// The client's number, which replies repeat.
-    sender: u32,
-    /// Where it receives.
-    client: SocketAddr,
-    sequence: u64,
-}
+pub use curtail_codec::tiered::{TierRequests, TierTarget};
 
 /// An item, as a `get` finds it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -81,86 +63,6 @@ pub struct TierSession {
     room: Box<[u8]>,
 }
 
-impl TierTarget {
-    /// A socket by which nodes can reply: it has this host's address on the way to the switch.
-    ///
-    /// # Errors
-    /// There is no way to the switch.
-    pub fn bind(&self) -> io::Result<UdpSocket> {
-        let key = curtail_types::KeyAddress::default();
-        let switch = self.network.destination(TierAddress::back_end(key));
-        let here: SocketAddr = match switch {
-            SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
-            SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
-        };
-        let probe = UdpSocket::bind(here)?;
-        probe.connect(switch)?;
-        let mut own = probe.local_addr()?;
-        drop(probe);
-        own.set_port(0);
-        UdpSocket::bind(own)
-    }
-}
-
-impl TierRequests {
-    /// A client with this number that receives there. Its requests are numbered from `sequence`:
-    /// begin where no client of this number was before, for example at the clock.
-    pub const fn new(target: TierTarget, sender: u32, client: SocketAddr, sequence: u64) -> Self {
-        Self {
-            target,
-            sender,
-            client,
-            sequence,
-        }
-    }
-
-    /// The head of a new request for `key`.
-    pub fn head(&mut self, opcode: TieredOpcode, key: Key<'_>) -> TieredHead {
-        self.sequence += 1;
-        let key = self.target.map.address(PartitionMap::route(key));
-        let address = match opcode {
-            TieredOpcode::Get => TierAddress::get(key),
-            _ => TierAddress::back_end(key),
-        };
-        TieredHead {
-            sender: self.sender,
-            epoch: self.target.map.epoch,
-            sequence: self.sequence,
-            client_ip: match self.client {
-                SocketAddr::V4(at) => at.ip().to_ipv6_mapped().octets(),
-                SocketAddr::V6(at) => at.ip().octets(),
-            },
-            client_port: self.client.port(),
-            ..TieredHead::new(opcode, address)
-        }
-    }
-
-    /// The same request when it is sent again: past the cache nodes.
-    #[must_use]
-    pub const fn again(mut head: TieredHead) -> TieredHead {
-        head.flags = head.flags.with(TieredFlags::RETRY);
-        head.address = TierAddress::back_end(head.address.key);
-        head
-    }
-
-    /// Where a request is sent.
-    pub fn destination(&self, head: &TieredHead) -> SocketAddr {
-        self.target.network.destination(head.address)
-    }
-
-    /// The back end of a key.
-    pub fn owner(&self, key: Key<'_>) -> BackEndId {
-        self.target.map.owner(PartitionMap::route(key))
-    }
-
-    /// The reply that a datagram is, if it is one to this client.
-    pub fn reply<'a>(&self, datagram: &'a [u8]) -> Option<TieredDatagram<'a>> {
-        let reply = TieredDatagram::decode(datagram, None).ok()?;
-        let is_ours = reply.head.opcode == TieredOpcode::Reply && reply.head.sender == self.sender;
-        is_ours.then_some(reply)
-    }
-}
-
 impl TierSession {
     /// How long a request is repeated.
     pub const PATIENCE: Duration = Duration::from_nanos(WRITE_RETRY_NS);
@@ -170,7 +72,7 @@ impl TierSession {
     /// # Errors
     /// There is no way to the tier.
     pub fn open(target: TierTarget, sender: u32) -> io::Result<Self> {
-        let socket = target.bind()?;
+        let socket = bind_towards(&target)?;
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let sequence = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1);
         Ok(Self {
@@ -239,6 +141,15 @@ impl TierSession {
         let head = self.requests.head(TieredOpcode::Delete, named);
         let reply = self.ask(head, named, &[])?;
         Ok(reply.head.status == TieredStatus::Done)
+    }
+
+    /// Removes every item of one back end.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    pub fn flush(&mut self, back_end: BackEndId) -> Result<(), TierClientError> {
+        let (head, key) = self.requests.flush(back_end);
+        self.ask(head, key, &[]).map(|_| ())
     }
 
     /// Sends a request until it is answered or patience ends.
@@ -332,6 +243,26 @@ impl TierSession {
     }
 }
 
+/// A socket by which the nodes of a tier can reply: it has this host's address on the way to the
+/// switch.
+///
+/// # Errors
+/// There is no way to the switch.
+pub fn bind_towards(target: &TierTarget) -> io::Result<UdpSocket> {
+    let key = curtail_types::KeyAddress::default();
+    let switch = target.network.destination(TierAddress::back_end(key));
+    let here: SocketAddr = match switch {
+        SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let probe = UdpSocket::bind(here)?;
+    probe.connect(switch)?;
+    let mut own = probe.local_addr()?;
+    drop(probe);
+    own.set_port(0);
+    UdpSocket::bind(own)
+}
+
 struct OwnedReply {
     head: TieredHead,
     value: Vec<u8>,
@@ -340,7 +271,11 @@ struct OwnedReply {
 /// A reply that ends its request.
 fn known(reply: OwnedReply) -> Result<OwnedReply, TierClientError> {
     match reply.head.status {
-        TieredStatus::Done | TieredStatus::NotFound => Ok(reply),
+        TieredStatus::Done
+        | TieredStatus::NotFound
+        | TieredStatus::NotStored
+        | TieredStatus::Exists
+        | TieredStatus::NotANumber => Ok(reply),
         TieredStatus::WrongPartition => Err(TierClientError::WrongPartition {
             epoch: reply.head.epoch,
         }),

@@ -30,21 +30,25 @@
 //! here allocates or panics.
 
 mod address;
+mod changes;
 mod datagram;
 mod frame;
 mod network;
 mod opcode;
 mod partition_map;
 mod replay_window;
+mod requests;
 mod seal;
 
 pub use address::{AddressClass, HostId, MacAddress, TierAddress};
+pub use changes::is_tier_change;
 pub use datagram::{MalformedTiered, TieredDatagram, TieredEncodeError, TieredHead};
 pub use frame::{FrameEnds, FrameIp, TierFrame, UdpEnd};
 pub use network::TierNetwork;
 pub use opcode::{TieredFlags, TieredOpcode, TieredStatus};
 pub use partition_map::PartitionMap;
 pub use replay_window::ReplayWindow;
+pub use requests::{TierRequests, TierTarget};
 pub use seal::TierSecret;
 
 /// The first two bytes of every datagram, "CT" when read in order.
@@ -59,10 +63,12 @@ pub const HEADER_BYTES: usize = 104;
 /// Longest datagram in bytes: what an Ethernet frame of the usual size holds over IPv6.
 pub const DATAGRAM_BYTES_MAX: usize = 1500 - 40 - 8;
 
+/// Bytes of key and value together at most.
+pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES;
+
 /// Longest value that fits a datagram beside every key, in bytes. Larger values do not go by the
 /// cache.
-pub const VALUE_BYTES_MAX: usize =
-    DATAGRAM_BYTES_MAX - HEADER_BYTES - curtail_types::Key::BYTES_MAX;
+pub const VALUE_BYTES_MAX: usize = BODY_BYTES_MAX - curtail_types::Key::BYTES_MAX;
 
 /// For how long a client repeats a write that is not answered, in nanoseconds; back ends remember
 /// what they answered for longer.

@@ -105,6 +105,8 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         ),
         ("put", item(request(O::Put, to_back_end)), true, "value"),
         ("delete", request(O::Delete, to_back_end), true, ""),
+        ("change", request(O::Change, to_back_end), true, "request"),
+        ("flush", request(O::Flush, to_back_end), true, ""),
         ("reply", item(reply), true, "value"),
         (
             "reply not found",

@@ -36,7 +36,7 @@ use crate::{
 pub fn check_linearizable(history: &History, steps_max: u64) -> Verdict {
     let mut too_hard = None;
     for (key, entries) in history.by_key() {
-        match Search::new(&entries, State::Missing).run(steps_max) {
+        match Search::new(&entries, State::Missing).run(steps_max).0 {
             Found::Order => {}
             Found::Nothing => {
                 return Verdict::Violation(Violation::of(key, &entries, steps_max));
@@ -128,11 +128,12 @@ impl<'a> Search<'a> {
         }
     }
 
-    pub(crate) fn run(mut self, steps_max: u64) -> Found {
+    /// How it ended, and after how many steps.
+    pub(crate) fn run(mut self, steps_max: u64) -> (Found, u64) {
         self.begin_again();
-        for _ in 0..steps_max {
+        for step in 0..steps_max {
             if self.events.returns_left == 0 {
-                return Found::Order;
+                return (Found::Order, step);
             }
             let event = self.events.events[self.event];
             if !event.is_return {
@@ -141,10 +142,10 @@ impl<'a> Search<'a> {
                     false => self.event = event.next,
                 }
             } else if !self.take_back() {
-                return Found::Nothing;
+                return (Found::Nothing, step);
             }
         }
-        Found::TooHard
+        (Found::TooHard, steps_max)
     }
 
     /// Places what changes nothing, and looks at the first of the others next.

@@ -11,7 +11,10 @@
 //!    carried-out compare-and-sets remain, so can a write whose value nobody saw.
 
 use alloc::{string::String, vec::Vec};
-use core::fmt::{self, Write as _};
+use core::{
+    cell::Cell,
+    fmt::{self, Write as _},
+};
 
 use curtail_types::Instant;
 
@@ -20,6 +23,10 @@ use crate::{
     record::{Action, Entry, Outcome},
     register::State,
 };
+
+/// The searches of a reduction together may take so many times the steps that one may take: a long
+/// history without an order is told with more operations than are needed, but soon.
+const REDUCTION: u64 = 4;
 
 /// Operations on one key that no order explains.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,18 +45,20 @@ pub struct Violation {
 impl Violation {
     /// Cuts the entries of `key` down, which no order explains.
     pub(crate) fn of(key: u64, entries: &[Entry], steps_max: u64) -> Self {
+        let left = Cell::new(steps_max.saturating_mul(REDUCTION));
         let shows = |window: &[Entry], initial| {
-            Search::new(window, initial).run(steps_max) == Found::Nothing
+            let (found, steps) = Search::new(window, initial).run(steps_max.min(left.get()));
+            left.set(left.get() - steps);
+            found == Found::Nothing
         };
         let culprit = culprit_of(entries, |prefix| shows(prefix, State::Missing));
         let end = culprit.returned.map_or(culprit.invoked, |(end, _)| end);
         let prefix = up_to(entries, end);
-        let mut window = without_the_past(&prefix, |window| shows(window, State::Unknown));
-        let starts_missing = !shows(&window, State::Unknown);
-        let initial = if starts_missing {
-            State::Missing
-        } else {
-            State::Unknown
+        let end = without_the_past(&prefix, |window| shows(window, State::Unknown));
+        let starts_missing = end.is_none();
+        let (mut window, initial) = match end {
+            Some(end) => (end.to_vec(), State::Unknown),
+            None => (prefix, State::Missing),
         };
         // Newest first: what is close to the culprit is the likeliest to matter and tried last
         // would be kept by accident.
@@ -98,8 +107,8 @@ fn up_to(entries: &[Entry], end: Instant) -> Vec<Entry> {
 }
 
 /// The shortest end of the entries that begins when nothing was under way and is impossible from
-/// any state; all entries if there is none.
-fn without_the_past(entries: &[Entry], shows: impl Fn(&[Entry]) -> bool) -> Vec<Entry> {
+/// any state, if there is one.
+fn without_the_past(entries: &[Entry], shows: impl Fn(&[Entry]) -> bool) -> Option<&[Entry]> {
     let mut quiet = Vec::new();
     let mut busy_to = Some(Instant::default());
     for (index, entry) in entries.iter().enumerate() {
@@ -109,11 +118,8 @@ fn without_the_past(entries: &[Entry], shows: impl Fn(&[Entry]) -> bool) -> Vec<
         // An operation that never returned is under way for ever.
         busy_to = busy_to.and_then(|busy_to| Some(busy_to.max(entry.returned?.0)));
     }
-    let latest = quiet
-        .into_iter()
-        .rev()
-        .find(|&start| shows(&entries[start..]));
-    entries[latest.unwrap_or(0)..].to_vec()
+    let mut ends = quiet.into_iter().rev().map(|start| &entries[start..]);
+    ends.find(|end| shows(end))
 }
 
 /// Whether leaving the entry out of an explicable window leaves an explicable window.

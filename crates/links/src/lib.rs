@@ -140,6 +140,8 @@ pub struct LinkCounts {
     pub parts: u64,
     /// Messages about keys among that.
     pub messages: u64,
+    /// Frames of such messages.
+    pub message_frames: u64,
     /// System calls that sent.
     pub sends: u64,
     /// System calls that received something.
@@ -314,9 +316,13 @@ impl Links {
             Pushed::Full => return Err(SendError::Full),
             Pushed::Unfit => return Err(SendError::TooLarge),
         }
-        self.counted.frames += link.session.send_queue.frames_begun - frames_before;
+        let frames = link.session.send_queue.frames_begun - frames_before;
+        self.counted.frames += frames;
         self.counted.parts += 1;
-        self.counted.messages += u64::from(matches!(part, Part::Replica(_)));
+        if matches!(part, Part::Replica(_)) {
+            self.counted.messages += 1;
+            self.counted.message_frames += frames;
+        }
         if !link.is_dirty {
             link.is_dirty = true;
             self.dirty.push(number);

@@ -20,12 +20,13 @@ use crate::{
     config::policy_name::Sizes,
     connection::{close_reason::CloseReason, long_running::LongRunning, slab::ConnectionSlab},
     event_loop,
+    gateway::GATEWAY,
     limits::{MAINTAIN_ITEMS_MAX, RECEIVE_AREA_BYTES, STOP_NS_MAX, SWEEP_SLOTS_MAX},
     memcached::metadump::BUCKETS_A_TURN,
     metrics::counters::Count,
     native::NativeTurns,
     pipeline,
-    route::{on_node, on_tier},
+    route::{on_gateway, on_node, on_tier},
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
@@ -62,6 +63,9 @@ pub(crate) fn run(mut worker: Worker) {
         send::finish_turn(worker);
         if worker.node.is_some() {
             on_node::work_in_cluster(worker);
+        }
+        if worker.gateway.is_some() {
+            on_gateway::work_in_tier(worker);
         }
         maintain(worker);
         sweep_idle(worker);
@@ -104,7 +108,9 @@ fn wait(worker: &mut Worker) -> bool {
         (false, None) if sleeps_long(worker) => Duration::MAX,
         (false, None) => TICK,
     };
-    let timeout = timeout.min(on_node::time_to_cluster(worker));
+    let timeout = timeout
+        .min(on_node::time_to_cluster(worker))
+        .min(on_gateway::time_to_tier(worker));
     let waited = sleep(worker, timeout);
     begin_turn(worker);
     if waited.is_err() {
@@ -112,10 +118,13 @@ fn wait(worker: &mut Worker) -> bool {
     }
     let (mut woken, mut happened) = (false, false);
     let (slots, node, away) = (&mut worker.slots, &mut worker.node, &mut worker.lent);
+    let gateway = &mut worker.gateway;
     worker.wait.events.for_each(|token, readiness| {
         happened = true;
         if token == WAKER {
             woken = true;
+        } else if let Some(gateway) = gateway.as_mut().filter(|_| token == GATEWAY) {
+            gateway.is_readable = true;
         } else if let Some(node) = node.as_mut().filter(|_| Links::owns(token)) {
             node.links.note_event(token, readiness);
         } else if !note_readiness(slots, token.0, readiness) {

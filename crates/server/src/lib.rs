@@ -26,6 +26,7 @@ mod config;
 mod connection;
 mod event_loop;
 mod exporter;
+mod gateway;
 mod key_encoding;
 mod limits;
 pub mod log;
@@ -55,6 +56,6 @@ pub use config::start_error::StartError;
 pub use config::{Config, Echoed, Listen, Niceness, UnixSocket};
 pub use curtail_storage::{Durability, StorageConfig};
 pub use native::check_native;
-pub use start::{NativeAtStart, Restored, Server, Stopped, check_tier};
+pub use start::{NativeAtStart, Restored, Server, Stopped, check_gateway, check_tier};
 #[doc(hidden)]
 pub use test_faults::{Fault, TestFaults};

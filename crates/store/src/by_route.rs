@@ -7,7 +7,7 @@
 use curtail_types::{HashSeed, KeyHash, Now, RouteHash};
 use twox_hash::XxHash3_64;
 
-use crate::{Store, StoreConfig, store::Presence};
+use crate::{Store, StoreConfig, large_values::Value, store::Presence};
 
 /// The hash that places a key on nodes: xxh3-64, the same everywhere.
 #[inline]
@@ -62,18 +62,30 @@ impl Store {
     pub fn key_of(&self, now: Now, hash: KeyHash, key: &mut Vec<u8>) -> bool {
         key.resize(256, 0);
         let mut locked = self.index.lock(hash);
-        let found = locked.find(|reference| {
-            let item = self.item(reference.get());
-            let extension = item.extension(item.meta());
-            self.index.resolver().key_hash(reference.get()) == hash
-                && self.presence(reference.get(), extension, now) == Presence::Here
-        });
+        let found = locked.find(|reference| self.is_item_of(reference.get(), hash, now));
         let length = found.map(|position| {
             let item = self.item(locked.reference(position).get());
             item.copy_key(item.meta(), key)
         });
         key.truncate(length.unwrap_or(0));
         length.is_some()
+    }
+
+    /// The length of the value of the item with this hash, if there is one. Not a read: the item's
+    /// use is not counted.
+    pub fn value_bytes(&self, now: Now, hash: KeyHash) -> Option<usize> {
+        let mut locked = self.index.lock(hash);
+        let found = locked.find(|reference| self.is_item_of(reference.get(), hash, now));
+        let reference = locked.reference(found?).get();
+        let item = self.item(reference);
+        Some(Value::of(reference, item, item.meta()).bytes)
+    }
+
+    fn is_item_of(&self, reference: u64, hash: KeyHash, now: Now) -> bool {
+        let item = self.item(reference);
+        let extension = item.extension(item.meta());
+        self.index.resolver().key_hash(reference) == hash
+            && self.presence(reference, extension, now) == Presence::Here
     }
 }
 
@@ -103,6 +115,9 @@ mod tests {
             store.set(&mut writer, now, key, hash, &Set::default(), b"value");
             assert!(store.key_of(now, hash, &mut found));
             assert_eq!(found, name.as_bytes());
+            assert_eq!(store.value_bytes(now, hash), Some(5));
         }
+        let none = store.hash(b"none");
+        assert_eq!(store.value_bytes(now, none), None);
     }
 }

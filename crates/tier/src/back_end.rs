@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_codec::tiered::{PartitionMap, TieredDatagram, TieredOpcode, TieredStatus};
+use curtail_codec::{
+    node::ItemRequest,
+    tiered::{PartitionMap, TieredDatagram, TieredOpcode, TieredStatus, is_tier_change},
+};
 use curtail_consistency::{
     replica::Ticket,
     tiered::{
@@ -52,6 +55,9 @@ pub struct BackEndNode {
     inbox: TierInbox,
     machine: TierBackEnd,
     desk: BackEndDesk,
+    /// Who wants everything removed. The lease is not renewed meanwhile: when it has ended no copy
+    /// is shown.
+    flushes: Vec<Ticket>,
 }
 
 impl BackEndNode {
@@ -90,6 +96,7 @@ impl BackEndNode {
         let config = BackEndConfig::with_lease(u64::from(incarnation), file.lease_ns());
         let mut node = Self {
             inbox,
+            flushes: Vec::new(),
             machine: TierBackEnd::new(config, now, true),
             desk: BackEndDesk {
                 id,
@@ -144,13 +151,23 @@ impl BackEndNode {
             return;
         };
         let route = PartitionMap::route(key);
-        if self.desk.map.address(route) != head.address.key
-            || head.address.key.back_end != self.desk.id
-        {
+        let is_flush = head.opcode == TieredOpcode::Flush;
+        let is_right = match is_flush {
+            true => head.epoch == self.desk.map.epoch,
+            false => self.desk.map.address(route) == head.address.key,
+        };
+        if !is_right || head.address.key.back_end != self.desk.id {
             self.desk.counts.wrong_partition += 1;
             return self
                 .desk
                 .refuse_at_once(head, key, client, TieredStatus::WrongPartition);
+        }
+        if head.opcode == TieredOpcode::Change {
+            let request = ItemRequest::decode_without_key(key, datagram.value);
+            if !request.is_some_and(|request| is_tier_change(&request.operation)) {
+                self.desk.counts.malformed += 1;
+                return;
+            }
         }
         let now = self.desk.now();
         if !self.desk.limit.admits(now) {
@@ -168,6 +185,9 @@ impl BackEndNode {
         self.desk.counts.count(head);
         if !self.desk.is_first(ticket, now) {
             return;
+        }
+        if is_flush {
+            return self.flushes.push(ticket);
         }
         let burst = self.desk.hot.see(route, key, head.opcode, now);
         self.begin(ticket, key);
@@ -223,6 +243,9 @@ impl BackEndNode {
         }
         let from = CacheId(cache);
         let generation = Generation(head.generation);
+        if head.opcode == TieredOpcode::Renew && !self.flushes.is_empty() {
+            return;
+        }
         if head.opcode == TieredOpcode::Renew {
             let renew = TierMessage::Renew {
                 session: head.generation,
@@ -296,6 +319,15 @@ impl BackEndNode {
         }
     }
 
+    /// Removes everything if that was asked for, as soon as no copy may be shown.
+    fn flush_when_alone(&mut self, now: Instant) {
+        let is_alone = self.machine.lease_end().is_none() && now >= self.machine.serves_from();
+        if is_alone && !self.flushes.is_empty() {
+            let asked = std::mem::take(&mut self.flushes);
+            self.desk.flush(&asked);
+        }
+    }
+
     fn forget_names(&mut self) {
         // What waits is of cached keys: it ends when its key leaves the set.
         if self.desk.names.len() > NAMES_SPARE + 2 * self.machine.cached() {
@@ -313,7 +345,12 @@ impl BackEndNode {
             ("gets", counts.gets),
             ("puts", counts.puts),
             ("deletes", counts.deletes),
-            ("served", counts.gets + counts.puts + counts.deletes),
+            ("changes", counts.changes),
+            ("flushes", counts.flushes),
+            (
+                "served",
+                counts.gets + counts.puts + counts.deletes + counts.changes,
+            ),
             ("refused", counts.refused),
             ("refused_restarting", counts.restarting),
             ("passed_on_by_cache", counts.from_cache),
@@ -344,9 +381,11 @@ impl TierNode for BackEndNode {
             return;
         };
         match decoded.head.opcode {
-            TieredOpcode::Get | TieredOpcode::Put | TieredOpcode::Delete => {
-                self.take_request(&decoded);
-            }
+            TieredOpcode::Get
+            | TieredOpcode::Put
+            | TieredOpcode::Delete
+            | TieredOpcode::Change
+            | TieredOpcode::Flush => self.take_request(&decoded),
             TieredOpcode::Fetch
             | TieredOpcode::Applied
             | TieredOpcode::Dropped
@@ -365,6 +404,7 @@ impl TierNode for BackEndNode {
         if self.machine.deadline().is_some_and(|at| now >= at) {
             self.step(BackEndEvent::Tick);
         }
+        self.flush_when_alone(now);
         self.desk
             .report_hottest(now, self.machine.lease_end().is_some());
         self.forget_names();

@@ -6,9 +6,12 @@ use std::{
     net::SocketAddr,
 };
 
-use curtail_codec::tiered::{
-    HostId, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
-    TieredStatus,
+use curtail_codec::{
+    node::ItemRequest,
+    tiered::{
+        HostId, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
+        TieredStatus,
+    },
 };
 use curtail_consistency::{
     replica::Ticket,
@@ -22,6 +25,7 @@ use crate::{
     back_end_requests::{OpenRequests, RequestAnswer},
     back_end_store::{BackEndStore, StoreRefused, StoredItem},
     hot_key_reports::HotKeyReports,
+    item_changes::{self, ItemChange},
     outbox::{TierOutbox, reply_address},
     rate_limit::RateLimit,
 };
@@ -64,6 +68,8 @@ pub(crate) struct BackEndCounts {
     pub(crate) gets: u64,
     pub(crate) puts: u64,
     pub(crate) deletes: u64,
+    pub(crate) changes: u64,
+    pub(crate) flushes: u64,
     pub(crate) refused: u64,
     pub(crate) restarting: u64,
     pub(crate) from_cache: u64,
@@ -106,7 +112,7 @@ impl BackEndDesk {
             _ => None,
         };
         if let Some(answer) = answer {
-            open.answer = answer;
+            open.set_answer(answer);
             self.send_reply(ticket);
         }
         self.requests.close(ticket);
@@ -286,6 +292,7 @@ impl BackEndDesk {
             version: item.version,
             flags: item.flags,
             expiry: item.expiry,
+            number: None,
             place,
         }
     }
@@ -319,19 +326,78 @@ impl BackEndDesk {
         };
         wrote(self.store.delete(&open.key), version)
     }
+
+    /// Changes an item depending on what is there.
+    fn change(&mut self, ticket: Ticket) -> RequestAnswer {
+        let now = self.clock.now();
+        let version = self.next_version();
+        let Some(open) = self.requests.get(ticket) else {
+            return RequestAnswer::default();
+        };
+        if !self.store.knows(&open.key) {
+            return RequestAnswer::of(TieredStatus::Busy);
+        }
+        let key = Key::new(&open.key).ok();
+        let request = key.and_then(|key| ItemRequest::decode_without_key(key, &open.value));
+        let Some(request) = request else {
+            return RequestAnswer::of(TieredStatus::Refused);
+        };
+        let now_s = now.unix_seconds();
+        let (found, place) = self.store.get(&open.key, now_s);
+        let changed = item_changes::change(found, &request, now, version);
+        let (item, number) = match changed {
+            ItemChange::Refused(status) => {
+                return RequestAnswer {
+                    status,
+                    place,
+                    ..RequestAnswer::default()
+                };
+            }
+            ItemChange::Removed => return wrote(self.store.delete(&open.key), version),
+            ItemChange::Stored(item) => (item, None),
+            ItemChange::Counted(item, number) => (item, Some(number)),
+        };
+        let done = wrote(self.store.put(&open.key, &item, now_s), item.version);
+        match done.status {
+            TieredStatus::Done => RequestAnswer {
+                flags: item.flags,
+                expiry: item.expiry,
+                number,
+                ..done
+            },
+            _ => done,
+        }
+    }
+
+    /// Removes everything, and answers who asked for it.
+    pub(crate) fn flush(&mut self, asked: &[Ticket]) {
+        let place = self.store.clear();
+        for &ticket in asked {
+            let answer = RequestAnswer {
+                place,
+                ..RequestAnswer::default()
+            };
+            if let Some(open) = self.requests.get_mut(ticket) {
+                open.answer = answer;
+            }
+            self.respond(ticket);
+        }
+    }
 }
 
 impl BackEndHost for BackEndDesk {
     fn run(&mut self, request: &TierRequest) -> bool {
         let ticket = request.ticket;
-        let answer = match request.access {
-            Access::Read => self.read(ticket),
-            Access::Replace => self.put(ticket),
-            Access::Update => self.delete(ticket),
+        let opcode = self.requests.get(ticket).map(|open| open.head.opcode);
+        let answer = match opcode {
+            Some(TieredOpcode::Get) => self.read(ticket),
+            Some(TieredOpcode::Put) => self.put(ticket),
+            Some(TieredOpcode::Change) => self.change(ticket),
+            _ => self.delete(ticket),
         };
         let is_write = request.access != Access::Read;
         if let Some(open) = self.requests.get_mut(ticket) {
-            open.answer = answer;
+            open.set_answer(answer);
             if is_write {
                 // Of two keys with one hash, the cache hears of the one that was written.
                 if let Some(name) = self.names.get_mut(&request.key)
@@ -419,6 +485,8 @@ impl BackEndCounts {
         match head.opcode {
             TieredOpcode::Get => self.gets += 1,
             TieredOpcode::Put => self.puts += 1,
+            TieredOpcode::Change => self.changes += 1,
+            TieredOpcode::Flush => self.flushes += 1,
             _ => self.deletes += 1,
         }
     }

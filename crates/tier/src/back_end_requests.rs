@@ -27,6 +27,8 @@ pub(crate) struct RequestAnswer {
     pub(crate) version: Cas,
     pub(crate) flags: u32,
     pub(crate) expiry: u32,
+    /// What arithmetic came to.
+    pub(crate) number: Option<u64>,
     /// The answer leaves when the log is durable up to there.
     pub(crate) place: u64,
 }
@@ -130,13 +132,23 @@ impl OpenRequest {
         })
     }
 
+    /// It was answered so.
+    pub(crate) fn set_answer(&mut self, answer: RequestAnswer) {
+        self.answer = answer;
+        if let Some(number) = answer.number {
+            self.value.clear();
+            self.value.extend_from_slice(number.to_string().as_bytes());
+        }
+    }
+
     /// The reply.
     pub(crate) fn reply(&self, load: u8) -> TieredDatagram<'_> {
         let answer = &self.answer;
         let mut head = self.head.reply(reply_address(&self.head), answer.status);
         head.version = answer.version;
         head.load = load;
-        let is_found = self.head.opcode == TieredOpcode::Get && answer.status == TieredStatus::Done;
+        let is_read = self.head.opcode == TieredOpcode::Get;
+        let is_found = answer.number.is_some() || (is_read && answer.status == TieredStatus::Done);
         if is_found {
             head.item_flags = answer.flags;
             if answer.expiry != 0 {

@@ -326,6 +326,19 @@ impl BackEndStore {
         Ok(place)
     }
 
+    /// Removes every item; the place of that in the log.
+    pub(crate) fn clear(&mut self) -> u64 {
+        self.known.clear();
+        self.order.clear();
+        self.bytes = 0;
+        let Some(disk) = &mut self.disk else {
+            return 0;
+        };
+        // Reads that are under way are void.
+        disk.last_place = disk.storage.flush_all(0, || ());
+        disk.last_place
+    }
+
     fn remember(&mut self, key: &[u8], item: Option<StoredItem>, place: u64) {
         let bytes = |item: &Option<StoredItem>| item.as_ref().map_or(0, |item| item.value.len());
         self.bytes += bytes(&item);

@@ -28,6 +28,7 @@ mod cache;
 mod cache_copies;
 mod hot_key_reports;
 mod incarnation;
+mod item_changes;
 mod load_value;
 mod node_loop;
 mod outbox;

@@ -13,8 +13,10 @@
 //! The client has the same cores as the nodes, so requests a second say little about the nodes
 //! alone. What is compared with the model is their processor time for a request; the requests a
 //! second stand beside it. A write ratio above a key's break-even has the coordinator take the key
-//! back; so every run begins by reading until the hot set is whole, and is short.
+//! back; so every run begins by reading until the hot set is whole, and is short. `--decided lin`
+//! is the other way round: each mix runs until the hot set is what the nodes make of it.
 
+mod decided;
 mod fitted_costs;
 mod nodes;
 mod other_programs_cpu;
@@ -54,6 +56,8 @@ struct Asked {
     /// Made first if none is named.
     binary: Option<PathBuf>,
     folder: PathBuf,
+    /// Only what nodes decide themselves, with these models.
+    decided: Vec<System>,
 }
 
 /// Runs what is asked for.
@@ -64,6 +68,9 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     fs::create_dir_all(&asked.folder)?;
     let mut runs = Vec::new();
     let mut text = String::new();
+    if !asked.decided.is_empty() {
+        return decided(&asked, &binary);
+    }
     for &nodes in &asked.nodes {
         let block = block(&asked, &binary, nodes)?;
         let part = table::block(nodes, &block);
@@ -77,21 +84,29 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     Ok(Outcome::passed())
 }
 
+/// What nodes decide, for every size and model.
+fn decided(asked: &Asked, binary: &Path) -> Result<Outcome> {
+    let driver = Driver::new(asked, binary);
+    let mut text = String::new();
+    for &nodes in &asked.nodes {
+        let without = driver.start(asked, nodes, System::Base)?;
+        for &system in &asked.decided {
+            let sharing = driver.start(asked, nodes, system)?;
+            let pair = (&sharing, &without);
+            let runs = decided::runs(&driver, pair, &asked.writes, asked.rounds)?;
+            let part = decided::table(nodes, &runs);
+            print!("{part}");
+            text += &part;
+            fs::write(asked.folder.join("cluster-decided.md"), &text)?;
+        }
+    }
+    Ok(Outcome::passed())
+}
+
 /// All runs of clusters of one size, and of the small ones that calibrate the model.
 fn block(asked: &Asked, binary: &Path, nodes: usize) -> Result<Vec<Run>> {
-    let driver = Driver {
-        binary,
-        seconds: asked.seconds,
-        keys: asked.keys,
-        hot_keys: asked.hot_keys,
-        connections: asked.connections,
-    };
-    let start = |count: usize, system: System| -> Result<Nodes> {
-        let folder = asked.folder.join(format!("{}-{count}", system.name()));
-        let cluster = Nodes::start(binary, folder, count, system, asked.hot_keys)?;
-        driver.preload(&cluster)?;
-        Ok(cluster)
-    };
+    let driver = Driver::new(asked, binary);
+    let start = |count: usize, system: System| driver.start(asked, count, system);
     let mut clusters = Vec::new();
     let mut jobs = Vec::new();
     for &smaller in plan::smaller(nodes) {
@@ -137,6 +152,7 @@ impl Asked {
             connections: 4,
             binary: None,
             folder,
+            decided: Vec::new(),
         };
         take_all("cluster", arguments, |word, value| {
             match word {
@@ -149,6 +165,7 @@ impl Asked {
                 "--connections" => asked.connections = value.parse()?,
                 "--out" => asked.folder = value.into(),
                 "--ours" => asked.binary = Some(value.into()),
+                "--decided" => asked.decided = models(value)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -166,6 +183,16 @@ impl Asked {
     }
 }
 
+/// `lin,sc`.
+fn models(text: &str) -> Result<Vec<System>> {
+    let named = |name: &str| match name {
+        "lin" => Ok(System::Lin),
+        "sc" => Ok(System::Sc),
+        _ => bail!("{name} is no model: lin, sc"),
+    };
+    text.split(',').map(named).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +208,9 @@ mod tests {
         let asked = parse("--nodes 3,8 --seconds 0.5 --writes 0,0.05").unwrap();
         assert_eq!((asked.nodes, asked.seconds), (vec![3, 8], 0.5));
         assert_eq!(asked.writes, [0.0, 0.05]);
+        assert_eq!(asked.decided, []);
+        let asked = parse("--decided lin,sc").unwrap();
+        assert_eq!(asked.decided, [System::Lin, System::Sc]);
         for line in [
             "--nodes 2",
             "--nodes x",
@@ -188,6 +218,7 @@ mod tests {
             "--writes 0.01,0.05",
             "--writes 0,0.2,0.1",
             "--colour 1",
+            "--decided base",
             "--seconds",
         ] {
             assert!(parse(line).is_err(), "{line}");

@@ -53,6 +53,7 @@ struct Moving {
     sent: u64,
     /// How long keys moved while it was measured.
     moved: Duration,
+    lasts: Duration,
     /// When all of them were in their place.
     settled: Duration,
 }
@@ -63,8 +64,9 @@ const WARM_UP: Duration = Duration::from_millis(300);
 /// A quiet run.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// A run during which keys move. A million keys take longer.
-const MOVING: Duration = Duration::from_secs(8);
+/// A run during which keys move, the first time: the load is to last until all are in their place.
+/// Then the load lasts as long as that took the last time, so that windows without moves are few.
+const MOVING: Duration = Duration::from_secs(20);
 
 /// Between two looks whether keys move: each costs the node a turn that requests wait for.
 const GLANCE: Duration = Duration::from_millis(250);
@@ -79,11 +81,13 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     let trial = Trial::start(&binary, folder, (2, 1), &flags)?;
     preload(&binary, &trial, &asked)?;
     let mut table = Table::default();
+    let (mut grows, mut shrinks) = (MOVING, MOVING);
     for round in 0..asked.rounds {
         let two = finish(begin(&binary, &trial, &asked, QUIET)?)?;
-        let grown = moving(&binary, &trial, &asked, &["add", "2"])?;
+        let grown = moving(&binary, &trial, (&asked, grows), &["add", "2"])?;
         let three = finish(begin(&binary, &trial, &asked, QUIET)?)?;
-        let shrunk = moving(&binary, &trial, &asked, &["remove", "2"])?;
+        let shrunk = moving(&binary, &trial, (&asked, shrinks), &["remove", "2"])?;
+        (grows, shrinks) = (next(&grown), next(&shrunk));
         table.named(&row(round, "quiet, two nodes", &two, None));
         table.named(&row(
             round,
@@ -167,16 +171,27 @@ fn begin(binary: &Path, trial: &Trial, asked: &Asked, lasts: Duration) -> Result
     Ok(command.stdout(Stdio::piped()).spawn()?)
 }
 
-/// A run during which `words` change the cluster.
-fn moving(binary: &Path, trial: &Trial, asked: &Asked, words: &[&str]) -> Result<Moving> {
+/// How long the load of the next such run lasts.
+fn next(moving: &Moving) -> Duration {
+    let seconds = moving.settled.as_secs_f64().ceil().max(2.0);
+    Duration::from_secs_f64(seconds)
+}
+
+/// A run of so long during which `words` change the cluster.
+fn moving(
+    binary: &Path,
+    trial: &Trial,
+    (asked, lasts): (&Asked, Duration),
+    words: &[&str],
+) -> Result<Moving> {
     let mut look = Look::at(trial)?;
     let before = look.numbers()?;
-    let run = begin(binary, trial, asked, MOVING)?;
+    let run = begin(binary, trial, asked, lasts)?;
     thread::sleep(WARM_UP);
     let start = Instant::now();
     let watch: JoinHandle<Result<Duration>> = thread::spawn(move || {
         let mut moved = Duration::ZERO;
-        while start.elapsed() < MOVING {
+        while start.elapsed() < lasts {
             let since = Instant::now();
             thread::sleep(GLANCE);
             if look.numbers()?.moves {
@@ -194,6 +209,7 @@ fn moving(binary: &Path, trial: &Trial, asked: &Asked, words: &[&str]) -> Result
         told,
         sent: after.sent - before.sent,
         moved,
+        lasts,
         settled,
     })
 }
@@ -263,7 +279,8 @@ fn row(
         ratio.map_or("-".to_owned(), |(p99, quiet)| format!("{:.2}", p99 / quiet))
     });
     let keys = moved(|run, _| run.sent.to_string());
-    let moving = moved(|run, _| format!("{:.1} of {}", run.moved.as_secs_f64(), MOVING.as_secs()));
+    let moving =
+        moved(|run, _| format!("{:.1} of {}", run.moved.as_secs_f64(), run.lasts.as_secs()));
     [
         ("round", round.to_string()),
         ("run", what.to_owned()),

@@ -10,7 +10,7 @@ use super::SliceSetup;
 use super::actions::SliceAction;
 use super::world::{Load, SliceParcel, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
-use crate::requests::{Kind, Label};
+use crate::requests::Label;
 use crate::step_notes::StepNotes;
 
 impl SliceSetup {
@@ -32,11 +32,7 @@ impl SliceSetup {
             SliceAction::Begin(label, node) => {
                 let request = self.request_in_words(Ticket(label.into()));
                 let node = named(node);
-                let begins = match self.operations[usize::from(label)].0 {
-                    Kind::Get => "reads the value",
-                    _ => "begins it",
-                };
-                format!("a client sends {request} to {node}, which {begins}")
+                format!("a client sends {request} to {node}, which begins it")
             }
             SliceAction::End(label) => end_in_words(before, Label(label)),
             SliceAction::Deliver(index, stays) => {

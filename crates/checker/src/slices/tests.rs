@@ -265,8 +265,8 @@ fn write_outlives_view(mutant: Option<ReplicaMutant>) -> Option<String> {
     act(setup, world, &["request 2", "to node 0, which begins it"]);
     act(setup, world, &["executes request 2"]);
     deliver(setup, world, &["has arrived"]);
-    act(setup, world, &["request 3", "to node 0, which reads"]);
-    act(setup, world, &["node 0 answers request 3"]);
+    act(setup, world, &["request 3", "to node 0, which begins it"]);
+    act(setup, world, &["node 0 executes request 3"]);
     deliver(setup, world, &[]);
     setup.fault(world).or_else(|| setup.fault_at_end(world))
 }

@@ -224,7 +224,7 @@ fn numbers_and_places_that_cannot_be_say_so() {
 
 /// Values that no flag may take as another one, by the flag's long name. A flag with no values
 /// takes any text, or names a file that is looked at when it is used.
-const BAD_VALUES: [(&str, &[&str]); 44] = [
+const BAD_VALUES: [(&str, &[&str]); 45] = [
     ("port", &["-2", "65536", "x", "1.5", ""]),
     ("udp-port", &["-2", "65536", "x"]),
     ("unix-socket", &[]),
@@ -262,6 +262,7 @@ const BAD_VALUES: [(&str, &[&str]); 44] = [
     ("leave-seconds", &["-1", "x"]),
     ("end-with-parent", &["x"]),
     ("tier", &["tape", ""]),
+    ("tier-file", &["/no/such/file"]),
     ("data", &[]),
     ("durability", &["always", ""]),
     ("loss-window-ms", &["9", "60001", "-1", "x"]),

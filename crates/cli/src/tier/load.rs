@@ -14,9 +14,10 @@ use std::{
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use curtail_client::tier::{TierClientError, TierRequests, TierSession, TierTarget};
+use curtail_client::tier::{TierClientError, TierSession, bind_towards};
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredOpcode, TieredStatus,
+    DATAGRAM_BYTES_MAX, TierRequests, TierTarget, TieredDatagram, TieredFlags, TieredOpcode,
+    TieredStatus,
 };
 use curtail_tier::TierFile;
 use curtail_types::{BackEndId, Key};
@@ -143,7 +144,7 @@ impl<'a> TierLoad<'a> {
             network: file.network(),
             map: file.map(),
         };
-        let socket = target.bind().context("cannot open a socket to the tier")?;
+        let socket = bind_towards(&target).context("cannot open a socket to the tier")?;
         socket.set_nonblocking(true)?;
         let own: SocketAddr = socket.local_addr()?;
         let number = std::process::id().saturating_add(super::FIRST_CLIENT);

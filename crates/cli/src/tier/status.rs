@@ -38,6 +38,23 @@ pub(crate) fn show_status(path: &Path, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Shows the same again and again on a terminal, until the process is ended.
+pub(crate) fn watch_status(path: &Path, interval: Duration) -> anyhow::Result<()> {
+    let file = TierFile::load(path)?;
+    let mut out = std::io::stdout();
+    let mut before = TierSample::take(&file)?;
+    loop {
+        thread::sleep(interval);
+        let now = TierSample::take(&file)?;
+        let text = describe(&file, &before, &now)?;
+        // To the top, each line over what was there, and nothing below the last one.
+        let lines = text.replace('\n', "\x1b[K\n");
+        out.write_all(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
+        out.flush()?;
+        before = now;
+    }
+}
+
 impl TierSample {
     fn take(file: &TierFile) -> anyhow::Result<Self> {
         let secret = file.secret();

@@ -61,14 +61,31 @@ impl<'a> ItemRequest<'a> {
         writer.bytes(&[kind, self.shows as u8])?;
         writer.u16(bits)?;
         writer.byte(self.key.bytes().len() as u8)?;
-        for (number, field) in fields.iter().enumerate() {
-            if bits >> number & 1 != 0 {
-                writer.u64(*field)?;
-            }
-        }
+        write_fields(&mut writer, bits, &fields)?;
         writer.bytes(self.key.bytes())?;
         writer.bytes(self.value)?;
         Some(room_bytes - writer.rest().len())
+    }
+
+    /// The same without the key, which travels beside it, and without its length.
+    pub fn encode_without_key(&self, room: &mut [u8]) -> Option<usize> {
+        let room_bytes = room.len();
+        let (kind, bits, fields) = parts(&self.operation);
+        let mut writer = Writer::new(room);
+        writer.bytes(&[kind, self.shows as u8])?;
+        writer.u16(bits)?;
+        write_fields(&mut writer, bits, &fields)?;
+        writer.bytes(self.value)?;
+        Some(room_bytes - writer.rest().len())
+    }
+
+    /// The request about `key` that such bytes are, all of them; `None` if they are none.
+    pub fn decode_without_key(key: Key<'a>, bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let [kind, shows] = reader.array()?;
+        let bits = reader.u16()?;
+        let fields = read_fields(&mut reader, bits)?;
+        Self::from_parts(key, (kind, shows), (bits, fields), reader.rest())
     }
 
     /// The request that `bytes` are, all of them; `None` if they are none.
@@ -77,15 +94,19 @@ impl<'a> ItemRequest<'a> {
         let [kind, shows] = reader.array()?;
         let bits = reader.u16()?;
         let key_bytes = reader.byte()?;
-        let mut fields = [0; FIELDS];
-        for (number, field) in fields.iter_mut().enumerate() {
-            if bits >> number & 1 != 0 {
-                *field = reader.u64()?;
-            }
-        }
+        let fields = read_fields(&mut reader, bits)?;
         let key = Key::new(reader.bytes(usize::from(key_bytes))?).ok()?;
+        Self::from_parts(key, (kind, shows), (bits, fields), reader.rest())
+    }
+
+    fn from_parts(
+        key: Key<'a>,
+        (kind, shows): (u8, u8),
+        (bits, fields): (u16, [u64; FIELDS]),
+        value: &'a [u8],
+    ) -> Option<Self> {
         let operation = operation_of(kind, bits, &fields)?;
-        let (shows, value) = (Shows::from_number(shows)?, reader.rest());
+        let shows = Shows::from_number(shows)?;
         let is_right = match operation {
             Operation::Get(_) => value.is_empty(),
             Operation::Set(_) => shows == Shows::Nothing,
@@ -133,6 +154,25 @@ const SWITCH: u16 = 1 << FIELDS;
 
 /// The mode of a write stands above its switch.
 const MODE_SHIFT: u32 = FIELDS as u32 + 2;
+
+fn write_fields(writer: &mut Writer<'_>, bits: u16, fields: &[u64; FIELDS]) -> Option<()> {
+    for (number, field) in fields.iter().enumerate() {
+        if bits >> number & 1 != 0 {
+            writer.u64(*field)?;
+        }
+    }
+    Some(())
+}
+
+fn read_fields(reader: &mut Reader<'_>, bits: u16) -> Option<[u64; FIELDS]> {
+    let mut fields = [0; FIELDS];
+    for (number, field) in fields.iter_mut().enumerate() {
+        if bits >> number & 1 != 0 {
+            *field = reader.u64()?;
+        }
+    }
+    Some(fields)
+}
 
 fn parts(operation: &Operation) -> (u8, u16, [u64; FIELDS]) {
     let time = |exptime: Option<Exptime>| exptime.map(|Exptime(seconds)| seconds.cast_unsigned());

@@ -13,6 +13,11 @@ numbered_enum! {
         Put = 2,
         /// A client removes an item.
         Delete = 3,
+        /// A client has an item changed depending on what is there (`add`, `cas`, `incr`, ...); the
+        /// value is an [`ItemRequest`](crate::node::ItemRequest) without its key.
+        Change = 4,
+        /// A client has a back end remove all of its items; the key is of no account.
+        Flush = 5,
         /// What became of a client's request.
         Reply = 8,
         /// A cache node wants a copy.
@@ -62,6 +67,12 @@ numbered_enum! {
         TooLarge = 4,
         /// The store refused the write, as it is full or its disk fails. Nothing was changed.
         Refused = 5,
+        /// The change does not suit what is there: an `add` to an item, a `replace` of none.
+        NotStored = 6,
+        /// The item has another version than the one that was named.
+        Exists = 7,
+        /// Arithmetic on what is no number.
+        NotANumber = 8,
     }
 }
 
@@ -117,7 +128,8 @@ impl TieredOpcode {
     pub(super) const fn fields(self) -> u16 {
         use Field as F;
         match self {
-            Self::Get | Self::Delete => F::KEY | F::CLIENT | F::EPOCH,
+            Self::Get | Self::Delete | Self::Flush => F::KEY | F::CLIENT | F::EPOCH,
+            Self::Change => F::KEY | F::CLIENT | F::EPOCH | F::VALUE,
             Self::Put => F::KEY | F::CLIENT | F::EPOCH | F::VALUE | F::ITEM,
             Self::Reply => F::KEY | F::STATUS | F::EPOCH | F::VALUE | F::ITEM | F::VERSION,
             Self::Fetch => F::KEY | F::GENERATION,
@@ -142,7 +154,7 @@ impl TieredOpcode {
         match self {
             Self::Get => F::RETRY.with(F::FROM_CACHE),
             Self::Put => F::RETRY.with(F::EXPIRES),
-            Self::Delete => F::RETRY,
+            Self::Delete | Self::Change | Self::Flush => F::RETRY,
             Self::Reply => F::FROM_CACHE.with(F::EXPIRES),
             Self::Item | Self::Update => F::GONE.with(F::EXPIRES),
             _ => F::NONE,
@@ -158,7 +170,9 @@ impl TieredOpcode {
                 AddressClass::BackEnd => true,
                 AddressClass::Host => false,
             },
-            Self::Put | Self::Delete | Self::Fetch => matches!(class, AddressClass::BackEnd),
+            Self::Put | Self::Delete | Self::Change | Self::Flush | Self::Fetch => {
+                matches!(class, AddressClass::BackEnd)
+            }
             Self::Applied | Self::Dropped | Self::Renew => matches!(class, AddressClass::BackEnd),
             Self::Reply | Self::Item | Self::Update | Self::Lease | Self::Report | Self::Revoke => {
                 matches!(class, AddressClass::Host)

@@ -50,6 +50,8 @@ pub struct MemberMachine {
     /// How often in a row this node was taken out while it heard few of the others, and until when
     /// it therefore stays away.
     parted: u32,
+    /// For how long it has served and all have answered.
+    steady_ns: u64,
     join_at: Instant,
     /// The newest content of the store that was seen, and its revision.
     known: ClusterRecord,
@@ -113,6 +115,7 @@ impl MemberMachine {
             aim: Aim::Outside,
             incarnation: Incarnation(0),
             parted: 0,
+            steady_ns: 0,
             join_at: Instant { ns: 0 },
             known: ClusterRecord::NOBODY,
             revision: 0,
@@ -268,6 +271,14 @@ impl MemberMachine {
             true => self.pairs.well_ns.saturating_add(passed),
             false => 0,
         };
+        // It serves before the others have answered: that does not say that they do.
+        self.steady_ns = match self.serving && self.pairs.well_ns > 0 {
+            true => self.steady_ns.saturating_add(passed),
+            false => 0,
+        };
+        if self.steady_ns > 2 * self.config.lease_ns {
+            self.parted = 0;
+        }
         if now >= self.lease_end {
             self.silent_ns.fill(0);
             self.own_silent_ns = self.own_silent_ns.and(Some(0));
@@ -349,7 +360,10 @@ impl MemberMachine {
             true => (self.parted + 1).min(PARTED_MAX),
             false => 0,
         };
-        let leases = (1 << self.parted) / 2;
+        let leases = match self.parted {
+            0 => 0,
+            parted => 2 << parted,
+        };
         self.join_at = after(now, leases * self.config.lease_ns);
     }
 
@@ -560,7 +574,6 @@ impl MemberMachine {
         }
         if !self.serving || self.told_until != until {
             self.serving = true;
-            self.parted = 0;
             self.told_until = until;
             emit(MemberOutput::Serve { until });
         }
@@ -642,7 +655,8 @@ impl MemberMachine {
     }
 }
 
-/// A node that is cut off stays away for one lease, then two, four and eight.
+/// A node that is cut off stays away for four leases, then 8, 16 and 32: each time that it comes
+/// back, hot keys wait for it until it is removed.
 const PARTED_MAX: u32 = 4;
 /// The store is read at a third of the lease, so that two readings may be lost.
 const READS_PER_LEASE: u64 = 3;

@@ -668,21 +668,18 @@ impl Replica {
             || self.slices.values().any(waits)
     }
 
-    /// Refuses what has waited for too long.
+    /// Refuses what has waited for too long. A follower that is slow to promise room is not full:
+    /// who is told of a lack of room loses the older value, too.
     fn end_patience(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
-        };
-        let refusal = match primary.phase {
-            Phase::Serving => ReplicaRefusal::NoRoom,
-            _ => ReplicaRefusal::Late,
         };
         let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
         while let Some(&(request, since)) = primary.queue.front()
             && is_over(since)
         {
             primary.queue.pop_front();
-            host.refuse(request.ticket, refusal);
+            host.refuse(request.ticket, ReplicaRefusal::Late);
         }
     }
 }

@@ -16,6 +16,7 @@ struct Notes {
     proposed: Vec<RowChange>,
     sent: Vec<(NodeSet, ReplicaMessage)>,
     ran: Vec<Ticket>,
+    refused: Vec<(Ticket, ReplicaRefusal)>,
     shown: Vec<(RouteHash, CopyState)>,
 }
 
@@ -46,7 +47,9 @@ impl ReplicaHost for Notes {
     }
     fn stamp(&mut self, _: Ticket, _: Cas) {}
     fn respond(&mut self, _: Ticket) {}
-    fn refuse(&mut self, _: Ticket, _: ReplicaRefusal) {}
+    fn refuse(&mut self, ticket: Ticket, why: ReplicaRefusal) {
+        self.refused.push((ticket, why));
+    }
     fn forward(&mut self, _: &ReplicaRequest, _: NodeId) {}
     fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
         self.sent.push((to, message.clone()));
@@ -181,6 +184,38 @@ fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, Slice
     }
     assert_eq!(notes.shown.last(), Some(&(KEY, CopyState::Valid)));
     (replica, notes, view)
+}
+
+/// A write waited for 5 s for the room that a slow follower did not promise, on nodes with room
+/// enough. Its client was told of a lack of memory, and the older value, which was acknowledged,
+/// was removed as after a set that found no room.
+#[test]
+fn a_slow_follower_is_not_a_full_one() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
+    let mut notes = Notes::default();
+    let mut replica = Replica::new(ReplicaConfig {
+        room_ask: 1_000,
+        ..machine(0).config
+    });
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    let write = ReplicaRequest {
+        ticket: Ticket(1),
+        key: KEY,
+        access: Access::Update,
+        size: 100,
+        is_forwarded: false,
+    };
+    replica.step(ReplicaEvent::Request(write), &mut notes);
+    let asks = |(_, message): &(NodeSet, ReplicaMessage)| {
+        matches!(message, ReplicaMessage::RoomWanted { .. })
+    };
+    assert!(notes.take_sent().iter().any(asks), "it wants room");
+    assert_eq!((notes.ran.len(), notes.refused.len()), (0, 0));
+    notes.now += 2_000_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(notes.refused, [(Ticket(1), ReplicaRefusal::Late)]);
+    assert_eq!(notes.ran, []);
 }
 
 /// A primary missed the `Validate` of a write that it took, while the writer had a later write

@@ -126,6 +126,11 @@ impl TierBackEnd {
         )
     }
 
+    /// Before that leases of an earlier incarnation may hold, and it serves nobody.
+    pub const fn serves_from(&self) -> Instant {
+        self.serves_at
+    }
+
     /// The end of the cache's lease.
     pub fn lease_end(&self) -> Option<Instant> {
         self.session.as_ref().map(|session| session.until)

@@ -11,6 +11,7 @@ pub(crate) mod start_error;
 
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
+use curtail_codec::tiered::TierTarget;
 use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
 use curtail_storage::StorageConfig;
@@ -117,6 +118,8 @@ pub struct Config {
     pub udp_port: Option<u16>,
     /// The data directory that memory is a cache of, if there is one: `--tier disk`.
     pub disk: Option<StorageConfig>,
+    /// The cache tier that has the items, if the server is a gateway to one: `--tier-file`.
+    pub cache_tier: Option<TierTarget>,
     /// Only repeated by `stats settings`.
     pub echoed: Echoed,
 }
@@ -279,6 +282,7 @@ impl Default for Config {
             hot_keys_max: 256,
             udp_port: None,
             disk: None,
+            cache_tier: None,
             echoed: Echoed::default(),
         }
     }

@@ -34,6 +34,9 @@ pub enum StartError {
     /// The server cannot have a disk tier together with something else.
     #[error("--tier disk: {0}")]
     Tier(&'static str),
+    /// The server cannot be a gateway to a cache tier as it was asked for.
+    #[error("--tier-file: {0}")]
+    Gateway(String),
     /// The data directory is of no use.
     #[error("--data: {0}")]
     Storage(StorageError),

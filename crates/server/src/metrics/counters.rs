@@ -109,6 +109,12 @@ counters! {
             DiskWaits = "disk_waits",
             DiskRefused = "disk_writes_refused",
         }
+        /// A gateway to a cache tier, in `stats curtail`.
+        GATEWAY {
+            TierFromCache = "tier_from_cache",
+            TierFailed = "tier_failed",
+            TierRepeated = "tier_repeated",
+        }
         /// A node of a cluster, in `stats curtail`.
         NODE {
             ClusterHot = "cluster_hot_reads",

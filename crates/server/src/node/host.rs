@@ -40,6 +40,9 @@ pub(crate) trait NodeHost: Send + Sync {
     /// The loads of keys that the workers last showed.
     fn key_loads(&self) -> Vec<LoadReport>;
 
+    /// How long the value of a key is that this node has; 0 if it has none.
+    fn value_bytes(&self, key: &[u8]) -> u32;
+
     /// The bound for log lines about commands.
     fn admin_lines(&self) -> &Limit;
 }

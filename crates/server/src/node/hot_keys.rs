@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use curtail_consistency::{
-    hot_list::{HotCoordinator, HotFollower, HotList, HotListConfig, HotReport},
+    hot_list::{HotCoordinator, HotCosts, HotFollower, HotList, HotListConfig, HotReport},
     replica::Model,
 };
 use curtail_types::{KeyName, LoadReport, NodeId};
@@ -25,6 +25,7 @@ use crate::{
         host::{NodeArrival, NodeHost},
         request_placement::route_of,
         stages::{Job, stage_of},
+        work_costs::CostSums,
     },
     sync::{Relaxed, lock},
 };
@@ -37,6 +38,8 @@ pub(super) struct HotState {
     coordinator: HotCoordinator,
     /// Reports of this epoch, the newest of each node.
     reports: Vec<(NodeId, HotReport)>,
+    /// What this node has measured.
+    costs: CostSums,
 }
 
 /// When a node's machines were last told of hot keys.
@@ -58,7 +61,13 @@ impl HotState {
             follower: HotFollower::default(),
             coordinator: HotCoordinator::new(HotListConfig::new(keys_max, model)),
             reports: Vec::new(),
+            costs: CostSums::new(),
         }
+    }
+
+    /// What this node has measured, if that is enough.
+    pub(super) fn costs(&self) -> Option<HotCosts> {
+        self.costs.costs()
     }
 
     fn note_report(&mut self, from: NodeId, report: HotReport) {
@@ -86,7 +95,12 @@ impl Cluster {
         if self.hot_keys_max == 0 {
             return;
         }
-        let report = report_of(&host.key_loads());
+        let costs = {
+            let mut hot = lock(&self.hot);
+            hot.costs.end_epoch(&self.costs);
+            hot.costs()
+        };
+        let report = report_of(host, costs);
         if coordinator != Some(me) {
             if let (Some(report), Some(to)) = (report, coordinator) {
                 let mut bytes = vec![REPORT];
@@ -103,6 +117,7 @@ impl Cluster {
             follower,
             coordinator,
             reports,
+            ..
         } = &mut *hot;
         let reports: Vec<HotReport> = reports.drain(..).map(|(_, report)| report).collect();
         coordinator.take_over(follower.list());
@@ -180,11 +195,12 @@ impl NodeWorker {
 }
 
 /// What this node reports; `None` if its clients asked for nothing.
-fn report_of(loads: &[LoadReport]) -> Option<HotReport> {
-    let load = LoadReport::merged(loads, HotReport::KEYS_MAX).ok()??;
+fn report_of(host: &dyn NodeHost, costs: Option<HotCosts>) -> Option<HotReport> {
+    let load = LoadReport::merged(&host.key_loads(), HotReport::KEYS_MAX).ok()??;
+    let keys = load.keys.iter();
     Some(HotReport {
-        value_bytes: vec![0; load.keys.len()],
+        value_bytes: keys.map(|key| host.value_bytes(key.key.bytes())).collect(),
         load,
-        costs: None,
+        costs,
     })
 }

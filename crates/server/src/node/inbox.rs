@@ -12,6 +12,7 @@ use crate::node::{
     control_messages::News,
     flush::when_to_flush,
     stages::{Answered, End, Job, STAGES, Said, Spare, forwarded},
+    work_costs::Received,
 };
 
 /// What arrived, but for what machines say.
@@ -22,6 +23,8 @@ pub(super) struct Inbox {
     pub(super) news: Vec<(NodeId, News)>,
     /// For the stages.
     pub(super) jobs: Vec<(usize, Job)>,
+    /// How much that was in this turn.
+    pub(super) received: Received,
 }
 
 /// A request of another node.
@@ -54,7 +57,10 @@ impl Inbox {
     pub(super) fn take(&mut self, spare: &mut Spare, at: Endpoint, body: &Body<'_>) {
         match *body {
             Body::Replica(messages) => {
+                let count = &mut self.received.messages;
+                count.frames += 1;
                 for part in messages {
+                    count.parts += 1;
                     let stage = usize::from(part.stage);
                     if let Some(said) = Said::new(at.node, &part, spare)
                         && stage < STAGES
@@ -64,11 +70,18 @@ impl Inbox {
                 }
             }
             Body::Requests(head, requests) => {
+                let before = self.asked.len();
                 self.asked
                     .extend(requests.map(|request| Asked::new(at, head, &request, spare)));
+                let count = &mut self.received.forwarded;
+                count.frames += 1;
+                count.parts += (self.asked.len() - before) as u64;
             }
             Body::Answers(head, answers) => {
+                let count = &mut self.received.forwarded;
+                count.frames += 1;
                 for answer in answers {
+                    count.parts += 1;
                     let answer = ForwardAnswer::new(head, &answer, spare);
                     match forwarded(answer.number) {
                         Some((stage, index)) if stage < STAGES => {

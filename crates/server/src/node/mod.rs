@@ -33,12 +33,14 @@ mod request_placement;
 mod requests_elsewhere;
 mod requests_from_peers;
 mod stages;
+mod work_costs;
 mod worker;
 
 use std::sync::{Arc, OnceLock};
 
 use curtail_consistency::{
     cluster_clock::Reading,
+    hot_list::HotCosts,
     members::Heartbeat,
     replica::{Gate, Model, ReplicaConfig},
     slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
@@ -61,6 +63,7 @@ use crate::{
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
         stages::{Gates, Stage, StageInbox, stage_of},
+        work_costs::CostTally,
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
     test_faults::{Fault, TestFaults},
@@ -102,6 +105,7 @@ pub(crate) struct Cluster {
     /// What else the membership and the control thread have to say to other nodes.
     told: Mutex<Vec<(NodeId, News)>>,
     hot: Mutex<HotState>,
+    costs: CostTally,
     hot_keys_max: usize,
     /// A session must see no earlier write than it has seen, wherever it asks (CC-11). What is
     /// linearizable needs nothing for that.
@@ -187,6 +191,7 @@ impl Cluster {
             heartbeats: Mutex::default(),
             told: Mutex::default(),
             hot: Mutex::new(HotState::new(model, hot_keys_max)),
+            costs: CostTally::default(),
             hot_keys_max,
             keeps_sessions: model == Model::Sc,
             faults,
@@ -352,6 +357,11 @@ impl Cluster {
         stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
+        let costs = lock(&self.hot).costs();
+        let cost = |of: fn(&HotCosts) -> u32| costs.as_ref().map_or(0, |all| u64::from(of(all)));
+        stat("cluster_cost_local_ns", cost(|all| all.local_ns));
+        stat("cluster_cost_forwarded_ns", cost(|all| all.forwarded_ns));
+        stat("cluster_cost_message_ns", cost(|all| all.message_ns));
         let (error_ns, apart_ns) = self.clock.errors_ns(now);
         stat("cluster_clock_error_us", error_ns / 1000);
         stat("cluster_clock_apart_us", apart_ns / 1000);

@@ -15,7 +15,7 @@ use std::{
 };
 
 use curtail_consistency::placement_plan::holds_nothing;
-use curtail_links::Links;
+use curtail_links::{LinkCounts, Links};
 use curtail_types::{Cas, Failure, Instant};
 
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
         stages::{
             Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,
         },
+        work_costs::TurnCosts,
     },
 };
 
@@ -73,6 +74,8 @@ pub(crate) struct NodeWorker {
     /// When the turn began, and when what is out was last looked through.
     pub(super) now_ns: u64,
     pub(super) looked_ns: u64,
+    /// What turns cost.
+    costs: TurnCosts,
     /// Bytes of links that are counted against the limit of memory.
     accounted: usize,
 }
@@ -112,6 +115,7 @@ impl NodeWorker {
             delegated: 0,
             now_ns: 0,
             looked_ns: 0,
+            costs: TurnCosts::default(),
             accounted: 0,
         }
     }
@@ -122,6 +126,9 @@ impl NodeWorker {
         // Never one of this node's former life, for which an answer may still come.
         self.delegated = self.delegated.max(cx.host.started().unix_ns) + 1;
         self.now_ns = now.ns;
+        let requests = cx.counts.get(Count::Requests);
+        self.costs
+            .begin(self.delegated, requests, &self.cluster.costs);
         self.under_way.clear();
         if self.cluster.views.generation() != self.generation {
             self.generation = self.cluster.views.generation();
@@ -193,6 +200,7 @@ impl NodeWorker {
     /// Everything of a turn that clients have no part in; fills `filled` with what has been
     /// answered to clients of this worker.
     pub(crate) fn work(&mut self, cx: &mut NodeContext<'_>, filled: &mut Vec<Completed>) {
+        self.costs.begin_work();
         self.links.begin_turn(cx.store_cx.now.instant);
         self.beat(cx);
         self.receive();
@@ -206,13 +214,18 @@ impl NodeWorker {
             self.flush_in_time(cx);
         }
         self.flush_again(cx);
+        let since = self.costs.look();
         self.work_stages(cx);
+        self.costs.end_machines(since);
         self.send_again(cx);
         self.look_through(cx);
         self.answer_again();
         self.distribute(cx, filled);
         self.links.flush();
-        self.count(cx);
+        let counted = self.links.take_counts();
+        count(cx, counted);
+        let received = std::mem::take(&mut self.inbox.received);
+        self.costs.end_work(received, &counted, !filled.is_empty());
         self.account(cx);
         if self.index == 0 {
             self.cluster.join_anew(cx);
@@ -227,16 +240,6 @@ impl NodeWorker {
             cx.store_cx.store.account(more);
             self.accounted = bytes;
         }
-    }
-
-    fn count(&mut self, cx: &mut NodeContext<'_>) {
-        let counted = self.links.take_counts();
-        let counts = &mut cx.counts;
-        counts.add(Count::ClusterFramesSent, counted.frames);
-        counts.add(Count::ClusterPartsSent, counted.parts);
-        counts.add(Count::ClusterMessagesSent, counted.messages);
-        counts.add(Count::ClusterLinkSends, counted.sends);
-        counts.add(Count::ClusterLinkReceives, counted.receives);
     }
 
     fn receive(&mut self) {
@@ -372,4 +375,14 @@ impl NodeWorker {
         self.spare.give(completed.request);
         self.spare.give(completed.value);
     }
+}
+
+/// Counts what was received and sent.
+fn count(cx: &mut NodeContext<'_>, counted: LinkCounts) {
+    let counts = &mut cx.counts;
+    counts.add(Count::ClusterFramesSent, counted.frames);
+    counts.add(Count::ClusterPartsSent, counted.parts);
+    counts.add(Count::ClusterMessagesSent, counted.messages);
+    counts.add(Count::ClusterLinkSends, counted.sends);
+    counts.add(Count::ClusterLinkReceives, counted.receives);
 }

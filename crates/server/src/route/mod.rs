@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a disk below memory? accepted writes before it? placement among nodes? policy among workers?
-//!        Tier                 Behind                     Node            Claimed, Worker, Later
+//!     Tier; or Gateway        Behind                     Node            Claimed, Worker, Later
 //! ```
 //!
 //! A route is computed when the requests before it have been executed, not for the whole batch
@@ -13,6 +13,7 @@
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
 pub(crate) mod execute_here;
+pub(crate) mod on_gateway;
 pub(crate) mod on_node;
 pub(crate) mod on_tier;
 pub(crate) mod run_routes;
@@ -42,6 +43,8 @@ pub(crate) enum Route {
     Node,
     /// They run where they arrived, when what they ask for is in memory.
     Tier,
+    /// A cache tier has the items.
+    Gateway,
     /// They wait for accepted writes, in a later turn.
     Behind(Behind),
     /// They run in a later turn, when what went before them on their connection is answered.
@@ -51,7 +54,10 @@ pub(crate) enum Route {
 /// Whether every request of this turn runs here, but for the policy.
 #[inline]
 pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
-    worker.node.is_none() && worker.native.is_none() && worker.tier.is_none()
+    worker.node.is_none()
+        && worker.native.is_none()
+        && worker.tier.is_none()
+        && worker.gateway.is_none()
 }
 
 /// Whether a request has to ask where it runs. Reads that run where they arrive do not, as long as
@@ -67,6 +73,9 @@ pub(crate) fn has_to_ask(worker: &Worker, entry: &Entry<'_>) -> bool {
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     if worker.tier.is_some() {
         return Route::Tier;
+    }
+    if worker.gateway.is_some() {
+        return Route::Gateway;
     }
     // A connection that was put off has no further part in this turn.
     if worker.replies.bytes_for(entry.slot) > OUTPUT_BYTES_MAX {

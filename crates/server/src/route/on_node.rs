@@ -162,7 +162,7 @@ fn note_executed_elsewhere(
 
 /// Sends the replies of a connection at once if none is awaited any more: another turn would
 /// cost a look at the poller.
-fn send_filled(worker: &mut Worker, slot: usize) {
+pub(crate) fn send_filled(worker: &mut Worker, slot: usize) {
     let Some(connection) = worker.slots.get_mut(slot) else {
         return;
     };

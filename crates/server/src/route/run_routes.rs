@@ -5,7 +5,7 @@ use curtail_dispatch::{Ticket, Worker as Id};
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::Entry,
-    route::{Route, execute_here, on_node, on_tier},
+    route::{Route, execute_here, on_gateway, on_node, on_tier},
     turn::{compaction, delegate, execute},
     worker::Worker,
 };
@@ -22,6 +22,7 @@ pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) 
         Route::Worker(owner, ticket) => delegate_run(worker, run, owner, ticket),
         Route::Node => on_node::run_on_node(worker, run),
         Route::Tier => on_tier::run_on_tier(worker, run),
+        Route::Gateway => on_gateway::run_on_gateway(worker, run),
         Route::Behind(behind) => run
             .iter()
             .for_each(|entry| execute::put_off_behind(worker, entry, behind)),

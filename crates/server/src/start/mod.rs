@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use curtail_codec::tiered::BODY_BYTES_MAX;
 use curtail_consistency::slice_view::SLICES;
 use curtail_dispatch::Policy;
 use curtail_runtime::{
@@ -41,6 +42,7 @@ use crate::{
     connection::registry::Registry,
     event_loop,
     exporter::http,
+    gateway::GatewayWorker,
     log::Limits,
     memcached::{crawler_switches::Crawler, watch::Watchers},
     metrics::{counters::Counts, prefix_stats::Prefixes, slow_log::SlowLog},
@@ -125,6 +127,7 @@ impl Server {
         let mut opening = Opening::begin(&config)?;
         let seed = opening.as_ref().and_then(Opening::seed);
         let (tier, cas_floor) = open_tier(&config)?;
+        let gateways = open_gateways(&config, started)?;
         let (store, restored) = open_store(&config, started, seed, cas_floor)?;
         let logins = read_logins(&config)?;
         let (acceptor_poller, worker_pollers) =
@@ -133,7 +136,6 @@ impl Server {
         let io_poller = io_poller.map_err(StartError::System)?;
         let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
-        let handles = handles_of(&worker_pollers);
         store.account(bytes_of_writers(config.workers).cast_signed());
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
@@ -144,7 +146,7 @@ impl Server {
             clock,
             started,
             registry: Registry::default(),
-            workers: handles.map_err(StartError::System)?,
+            workers: handles_of(&worker_pollers).map_err(StartError::System)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
             snapshots: snapshots_of(&config),
             control: ControlHandle::default(),
@@ -179,7 +181,7 @@ impl Server {
             membership: None,
         };
         let pollers = (acceptor_poller, worker_pollers);
-        let spawned = server.spawn(pollers, (io_poller, streams), listeners);
+        let spawned = server.spawn(pollers, gateways, (io_poller, streams), listeners);
         spawned.map_err(StartError::System)?;
         server.spawn_admin(admin).map_err(StartError::System)?;
         server.spawn_udp(udp).map_err(StartError::System)?;
@@ -210,16 +212,23 @@ impl Server {
     fn spawn(
         &mut self,
         (acceptor_poller, worker_pollers): (Poller, Vec<Poller>),
+        gateways: Vec<GatewayWorker>,
         native: (Option<Poller>, Option<Streams>),
         listeners: Vec<Listener>,
     ) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         self.spawn_thread("pages".to_owned(), move || prefault::run(&shared))?;
         let cpus = cpus_to_pin(&self.shared.config);
+        let mut gateways = gateways.into_iter();
         for (index, poller) in worker_pollers.into_iter().enumerate() {
+            let mut gateway = gateways.next().map(Box::new);
+            if let Some(gateway) = &mut gateway {
+                gateway.watch(&poller).map_err(|error| error.0)?;
+            }
             let writer_id = self.writer_id(index);
             let writer = self.shared.store.writer(writer_id);
-            let worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
+            let mut worker = Worker::new(index, Arc::clone(&self.shared), writer, poller);
+            worker.gateway = gateway;
             let large_nice = self.shared.config.large_nice;
             let is_small = index < self.shared.config.workers;
             let cpu = cpus.get(index).copied().filter(|_| is_small);
@@ -660,6 +669,10 @@ pub fn check_tier(config: &Config) -> Result<(), StartError> {
     }
     let refused = [
         (
+            config.cache_tier.is_some(),
+            "it cannot be given together with --tier-file",
+        ),
+        (
             config.node.is_some(),
             "it cannot be given together with --cluster",
         ),
@@ -686,12 +699,50 @@ pub fn check_tier(config: &Config) -> Result<(), StartError> {
     }
 }
 
+/// Refuses what a gateway cannot have beside it.
+///
+/// # Errors
+/// The first such thing.
+pub fn check_gateway(config: &Config) -> Result<(), StartError> {
+    if config.cache_tier.is_none() {
+        return Ok(());
+    }
+    let refused = [
+        (config.node.is_some(), "--cluster"),
+        (config.native.is_some(), "--native"),
+        (config.udp_port.is_some(), "-U"),
+        (config.memory_file.is_some(), "-e"),
+    ];
+    match refused.into_iter().find(|(is_set, _)| *is_set) {
+        Some((_, flag)) => Err(StartError::Gateway(format!(
+            "it cannot be given together with {flag}: the items are in the tier"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The way of each worker to the tier.
+fn open_gateways(config: &Config, now: Now) -> Result<Vec<GatewayWorker>, StartError> {
+    let Some(target) = config.cache_tier else {
+        return Ok(Vec::new());
+    };
+    let HashSeed([random, _]) = random_seed().map_err(StartError::System)?;
+    (0..config.workers as u64)
+        .map(|worker| GatewayWorker::open(target, random.wrapping_add(worker), now))
+        .collect::<io::Result<_>>()
+        .map_err(|error| StartError::Gateway(format!("no way to the tier's switch: {error}")))
+}
+
 /// Sets what follows from the machine and from other settings. With a disk tier requests run where
-/// they arrive, because the lock of a key orders its writes.
+/// they arrive, because the lock of a key orders its writes; at a gateway nothing runs.
 fn settle(config: &mut Config) -> Result<(), StartError> {
     config.large_nice = config.large_nice.possible();
     check_tier(config)?;
-    if config.disk.is_none() {
+    check_gateway(config)?;
+    if config.cache_tier.is_some() {
+        config.item_bytes_max = config.item_bytes_max.min(BODY_BYTES_MAX);
+    }
+    if config.disk.is_none() && config.cache_tier.is_none() {
         return Ok(());
     }
     config.policy = PolicyName {

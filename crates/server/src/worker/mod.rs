@@ -17,6 +17,7 @@ use curtail_types::Instant;
 use crate::{
     busy_poll::BusyPoll,
     connection::slab::ConnectionSlab,
+    gateway::GatewayWorker,
     limits::EVENTS_MAX,
     metrics::turn_cpu_time::TurnClock,
     native::ReadBarrier,
@@ -52,6 +53,8 @@ pub(crate) struct Worker {
     pub(crate) node: Option<Box<NodeWorker>>,
     /// What it has to do with the disk, if memory is a cache of one: `tier`.
     pub(crate) tier: Option<Box<TierWorker>>,
+    /// Its way to the cache tier that has the items, if the server is a gateway to one: `gateway`.
+    pub(crate) gateway: Option<Box<GatewayWorker>>,
     pub(crate) clock: TurnCount,
     pub(crate) poller: Poller,
     pub(crate) wait: WaitState,
@@ -121,6 +124,7 @@ impl Worker {
             native,
             node,
             tier,
+            gateway: None,
             clock: TurnCount::default(),
             poller,
             wait: WaitState {

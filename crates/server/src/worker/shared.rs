@@ -430,6 +430,12 @@ impl NodeHost for Shared {
             .collect()
     }
 
+    fn value_bytes(&self, key: &[u8]) -> u32 {
+        let hash = self.store.hash(key);
+        let bytes = self.store.value_bytes(self.now(), hash);
+        u32::try_from(bytes.unwrap_or(0)).unwrap_or(u32::MAX)
+    }
+
     fn admin_lines(&self) -> &Limit {
         &self.limits.admin
     }

@@ -252,6 +252,35 @@ fn a_popular_key_becomes_hot() {
     assert_eq!(clients[1].line(), "other");
 }
 
+/// Goal: nodes measure what requests cost that they answer themselves, that they forward, and what
+/// a message costs. Method: clients of all nodes read keys of all nodes, in short pipelines.
+#[test]
+fn nodes_measure_what_requests_cost() {
+    let cluster = Cluster::with(|shape| shape.lease_ms = 10_000);
+    let mut clients = cluster.clients();
+    let costs = |client: &mut Client| {
+        ["local", "forwarded", "message"]
+            .map(|of| client.stat("curtail", &format!("cluster_cost_{of}_ns")))
+    };
+    let are_known =
+        |[local, forwarded, message]: &[u64; 3]| 0 < *local && local < forwarded && 0 < *message;
+    let started = std::time::Instant::now();
+    loop {
+        for client in &mut clients {
+            for _ in 0..100 {
+                let keys = (0..16).map(|key| format!("mg none{key}\r\n"));
+                client.send(keys.collect::<String>());
+                (0..16).for_each(|_| drop(client.line()));
+            }
+        }
+        let found: Vec<_> = clients.iter_mut().map(costs).collect();
+        if found.iter().all(are_known) {
+            return;
+        }
+        assert!(started.elapsed() < 6 * PATIENCE, "{found:?}");
+    }
+}
+
 /// Reads the key so many times at once; it is there whenever the node answers.
 fn read_popular(client: &mut Client, times: usize) {
     client.send("mg popular v\r\n".repeat(times));

@@ -93,6 +93,7 @@ pub(crate) const PLAN: Plan = Plan {
     reply: Duration::from_secs(15),
     lasts: Duration::from_secs(3),
     pace: Duration::ZERO,
+    pause: Duration::ZERO,
     churns: true,
     nodes: Nodes::Stay,
 };

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod basics;
+mod etcd;
 mod failures;
 mod fault_episode;
 mod full_caches;
@@ -15,6 +16,7 @@ mod losses;
 mod metrics;
 mod network;
 mod one_reply_per_request;
+mod process_episodes;
 mod process_faults;
 mod processes;
 mod recording_clients;
@@ -23,4 +25,6 @@ mod reply_counting;
 mod restarts;
 mod sequential_clients;
 mod support;
+mod troubles;
 mod unanswered_time;
+mod wrong_clocks;

@@ -25,6 +25,9 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    /// Where clients and the view's store are; every node reaches it.
+    pub(crate) const HUB: &str = "10.99.0.1";
+
     /// Moves the thread, and those that it starts from now on, into a network with a place for
     /// `nodes`; `None`, said aloud, where that is not allowed.
     pub(crate) fn enter(nodes: usize) -> Option<Self> {
@@ -107,10 +110,29 @@ impl Network {
 
     /// Has a node's line carry so little that messages wait for each other, or all that it can.
     pub(crate) fn slow(&self, id: usize, is_slow: bool) {
+        self.limit(id, is_slow.then_some("rate 400kbit burst 1600 latency 4s"));
+    }
+
+    /// Has a node's line drop the packets that find a few others waiting, or none. (Not every
+    /// kernel can drop at random.)
+    pub(crate) fn lose(&self, id: usize, loses: bool) {
+        self.limit(id, loses.then_some("rate 6mbit burst 1600 limit 4500"));
+    }
+
+    /// How many packets a node's line has dropped in either direction since it was limited.
+    pub(crate) fn dropped(&self, id: usize) -> u64 {
         let (hub, node) = (format!("hub{id}"), format!("node{id}"));
-        let words = |device: &str| match is_slow {
-            true => format!("qdisc add dev {device} root tbf rate 400kbit burst 1600 latency 4s"),
-            false => format!("qdisc del dev {device} root"),
+        let space = self.space(id);
+        let here = tell("tc", &format!("-s qdisc show dev {hub}"));
+        let there = tell("nsenter", &format!("{space} tc -s qdisc show dev {node}"));
+        [here, there].iter().map(|text| drops_in(text)).sum()
+    }
+
+    fn limit(&self, id: usize, how: Option<&str>) {
+        let (hub, node) = (format!("hub{id}"), format!("node{id}"));
+        let words = |device: &str| match how {
+            Some(how) => format!("qdisc add dev {device} root tbf {how}"),
+            None => format!("qdisc del dev {device} root"),
         };
         run("tc", &words(&hub));
         self.run_at(id, "tc", &words(&node));
@@ -155,8 +177,20 @@ fn rule(what: &str, (from, to): (usize, usize)) {
     run("ip", &format!("rule {what} from {from} to {to} blackhole"));
 }
 
+/// The number in `(dropped 12, overlimits 40 requeues 0)`.
+fn drops_in(text: &str) -> u64 {
+    let (_, rest) = text.split_once("(dropped ").unwrap_or_default();
+    let number = rest.split(',').next().unwrap_or_default();
+    number.parse().unwrap_or(0)
+}
+
 fn run(program: &str, words: &str) {
+    tell(program, words);
+}
+
+fn tell(program: &str, words: &str) -> String {
     let output = Command::new(program).args(words.split(' ')).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{program} {words}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -1,24 +1,20 @@
-//! Clusters of real processes in trouble: killed, stopped, cut off, slow; clients at all nodes,
-//! whose histories are judged, while the hot set changes.
+//! Clusters of real processes in trouble: killed, stopped, cut off, slow, with wrong clocks,
+//! removed and added; clients at all nodes, whose histories are judged, while the hot set changes.
 //!
 //! An episode is one trouble: keys of its own, the trouble, its end, until every key has its place
 //! again; then the judgement. Some keys stay hot all the time, some become hot and cease to be,
-//! some never are. A few episodes here; many behind `--ignored`, where `CURTAIL_SECONDS` (60) is
-//! for each shape. Partitions and slow lines want the right to make network namespaces.
-
-use std::{
-    thread,
-    time::{Duration, Instant as Clock},
-};
+//! some never are. A few episodes here; many behind `--ignored`. Partitions and bad lines want the
+//! right to make network namespaces.
 
 use curtail_history::Verdict;
 use curtail_server::Fault;
 
 use crate::{
-    fault_episode::{Told, Trouble, episode},
-    network::Network,
-    processes::Processes,
+    etcd::Etcd,
+    fault_episode::Told,
+    process_episodes::{Draw, Series, run_many},
     support::{Shape, setting},
+    troubles::Trouble,
 };
 
 const SHAPE: Shape = Shape {
@@ -27,40 +23,15 @@ const SHAPE: Shape = Shape {
     ..Shape::DEFAULT
 };
 
-/// Runs episodes, one for each trouble, on one cluster; `None` where its network may not be made.
-fn run(shape: Shape, in_network: bool, troubles: &[Trouble], seconds: u64) -> Option<Vec<Told>> {
-    let troubles = troubles.to_vec();
-    // A thread of its own: those that it starts share its network, others do not.
-    let all = thread::spawn(move || {
-        let network = match in_network {
-            true => Some(Network::enter(shape.nodes)?),
-            false => None,
-        };
-        let mut cluster = Processes::start(shape, network);
-        let started = Clock::now();
-        let mut all: Vec<Told> = Vec::new();
-        let enough = Duration::from_secs(seconds);
-        let first = setting("CURTAIL_FIRST").unwrap_or(0) as usize;
-        for number in first.. {
-            if all.len() >= troubles.len() && started.elapsed() > enough {
-                break;
-            }
-            let trouble = &troubles[number % troubles.len()];
-            let told = episode(&mut cluster, *trouble, number);
-            println!("{told}");
-            all.push(told);
-        }
-        Some(all)
-    });
-    all.join().unwrap()
-}
-
-/// Those whose places `CURTAIL_TROUBLES` has, or all.
-fn chosen(troubles: &[Trouble]) -> Vec<Trouble> {
-    let some = std::env::var("CURTAIL_TROUBLES").unwrap_or_else(|_| "01234567".into());
-    let is_chosen = |place: &usize| some.contains(&place.to_string());
-    let places = (0..troubles.len()).filter(is_chosen);
-    places.map(|place| troubles[place]).collect()
+/// Has these happen to one cluster, one after the other.
+fn run(shape: Shape, in_network: bool, troubles: &[Trouble]) -> Vec<Told> {
+    let series = Series {
+        shape,
+        in_network,
+        troubles: troubles.to_vec(),
+        first: 0,
+    };
+    series.run()
 }
 
 #[track_caller]
@@ -80,15 +51,13 @@ fn two_holders_survive_a_kill_and_a_stop() {
         replicas: 2,
         ..SHAPE
     };
-    judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop], 0).unwrap());
+    judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop]));
 }
 
 /// A node that is cut off stops answering, and only its cold keys with one holder are lost.
 #[test]
 fn a_partition_shows_nothing_old() {
-    if let Some(all) = run(SHAPE, true, &[Trouble::PartOne, Trouble::Kill], 0) {
-        judge(&all);
-    }
+    judge(&run(SHAPE, true, &[Trouble::PartOne, Trouble::Lossy]));
 }
 
 /// Sessions agree on the order of a hot key's writes across a long stop and a lost view.
@@ -99,7 +68,7 @@ fn sessions_agree_while_nodes_stop() {
         replicas: 2,
         ..SHAPE
     };
-    judge(&run(shape, false, &[Trouble::LongStop, Trouble::LoseView], 0).unwrap());
+    judge(&run(shape, false, &[Trouble::LongStop, Trouble::LoseView]));
 }
 
 /// The judge notices nodes that go on answering when their lease has ended.
@@ -113,65 +82,77 @@ fn an_answer_past_the_lease_is_noticed() {
     let is_wrong = |told: &Told| matches!(told.verdict, Verdict::Violation(_));
     // On a busy machine one of them may see nothing of it.
     let caught = (0..4).any(|_| {
-        let all = run(shape, false, &[Trouble::LoseView], 0).unwrap();
+        let all = run(shape, false, &[Trouble::LoseView]);
         all.iter().any(is_wrong)
     });
     assert!(caught, "four episodes without a violation");
 }
 
-/// Nodes, holders and model of each cluster that is tried.
-const SHAPES: [(usize, usize, &str); 9] = [
-    (3, 1, "lin"),
-    (3, 2, "lin"),
-    (3, 3, "sc"),
-    (5, 1, "lin"),
-    (5, 2, "lin"),
-    (5, 1, "sc"),
-    (8, 1, "lin"),
-    (8, 2, "sc"),
-    (8, 3, "lin"),
-];
-
-/// Those whose places `CURTAIL_SHAPES` has, or the one that `CURTAIL_SHAPE` is (`4,2,sc`), or all.
-fn shapes() -> Vec<(usize, usize, &'static str)> {
-    if let Ok(one) = std::env::var("CURTAIL_SHAPE") {
-        let words: Vec<&str> = one.split(',').collect();
-        let &[nodes, replicas, model] = &*words else {
-            panic!("CURTAIL_SHAPE={one}");
-        };
-        let model = if model == "sc" { "sc" } else { "lin" };
-        return vec![(nodes.parse().unwrap(), replicas.parse().unwrap(), model)];
-    }
-    let some = std::env::var("CURTAIL_SHAPES").unwrap_or_else(|_| "012345678".into());
-    let places = (0..SHAPES.len()).filter(|place| some.contains(&place.to_string()));
-    places.map(|place| SHAPES[place]).collect()
+/// A node that leaves in order and comes back takes nothing with it, and clocks that go wrong by
+/// 1 % show nothing old.
+#[test]
+fn a_node_leaves_while_clocks_are_wrong() {
+    let shape = Shape {
+        replicas: 2,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::Leave, Trouble::Clocks]));
 }
 
-/// The same for long, in several shapes; `CURTAIL_SHAPES=0,4` takes some of them, `CURTAIL_SHAPE`
-/// another one (`4,2,sc`: nodes, holders, model), and `CURTAIL_TROUBLES=0` some of the troubles;
-/// `CURTAIL_FIRST` is the number of the first episode, and `CURTAIL_LEASE_MS` the lease.
+/// A cluster goes on when its etcd is killed and started again.
 #[test]
-#[ignore = "minutes: CURTAIL_SECONDS for each of nine shapes"]
-fn real_clusters_for_long() {
-    let seconds = setting("CURTAIL_SECONDS").unwrap_or(60);
-    let mut failed = Vec::new();
-    for (nodes, replicas, model) in shapes() {
-        let shape = Shape {
-            nodes,
-            replicas,
-            model,
-            lease_ms: setting("CURTAIL_LEASE_MS").unwrap_or(2000),
-            ..SHAPE
-        };
-        println!("{nodes} nodes, {replicas} holders, {model}");
-        let all = run(shape, true, &chosen(&Trouble::ALL), seconds)
-            .or_else(|| run(shape, false, &chosen(&Trouble::ON_LOOPBACK), seconds))
-            .unwrap();
-        println!("{}", Told::sum(&all));
-        failed.extend(all.into_iter().filter(|told| !told.is_right()));
+fn etcd_dies_and_comes_back() {
+    if !Etcd::is_here() {
+        return eprintln!("left out: no etcd here; Debian has it in the package etcd-server");
     }
-    failed
-        .iter()
-        .for_each(|told| println!("wrong: {told}\n{:?}", told.verdict));
-    judge(&failed);
+    let shape = Shape {
+        view_in_etcd: true,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::StoreDies, Trouble::Kill]));
+}
+
+/// The shape that `CURTAIL_SHAPE` is (`4,2,sc`: nodes, holders, model; `4,2,sc,etcd`), if it is.
+fn shape_told() -> Option<Shape> {
+    let told = std::env::var("CURTAIL_SHAPE").ok()?;
+    let words: Vec<&str> = told.split(',').collect();
+    let &[nodes, replicas, model, ref rest @ ..] = &*words else {
+        panic!("CURTAIL_SHAPE={told}");
+    };
+    Some(Shape {
+        nodes: nodes.parse().unwrap(),
+        replicas: replicas.parse().unwrap(),
+        model: if model == "sc" { "sc" } else { "lin" },
+        view_in_etcd: rest == ["etcd"],
+        ..SHAPE
+    })
+}
+
+/// The troubles that `CURTAIL_TROUBLES` names (`Kill,Leave`), or all.
+fn troubles_told() -> Vec<Trouble> {
+    let told = std::env::var("CURTAIL_TROUBLES").unwrap_or_default();
+    let names: Vec<&str> = told.split(',').filter(|name| !name.is_empty()).collect();
+    let named = |trouble: &Trouble| names.is_empty() || names.contains(&&*format!("{trouble:?}"));
+    Trouble::ALL.into_iter().filter(named).collect()
+}
+
+/// Clusters that a seed chooses, each through every trouble: `CURTAIL_EPISODES` of them,
+/// `CURTAIL_SEED`, `CURTAIL_LEASE_MS`, `CURTAIL_SHAPE`, `CURTAIL_TROUBLES`. Prints a table of how
+/// long keys were away.
+#[test]
+#[ignore = "minutes: CURTAIL_EPISODES of about eight seconds"]
+fn many_episodes() {
+    let episodes = setting("CURTAIL_EPISODES").unwrap_or(30) as usize;
+    let lease_ms = setting("CURTAIL_LEASE_MS").unwrap_or(1000);
+    let mut draw = Draw::new(setting("CURTAIL_SEED").unwrap_or(1));
+    let shape = |draw: &mut Draw| Shape {
+        lease_ms,
+        ..shape_told().unwrap_or_else(|| draw.shape(SHAPE))
+    };
+    let all = run_many(&mut draw, episodes, &troubles_told(), shape);
+    let wrong: Vec<Told> = all.into_iter().filter(|told| !told.is_right()).collect();
+    for told in &wrong {
+        println!("wrong: {told}\n{:?}", told.verdict);
+    }
+    judge(&wrong);
 }

@@ -29,9 +29,11 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 use tempfile::TempDir;
 
 use crate::{
+    etcd::Etcd,
     keep_failure_logs::{Log, keep_panics},
     network::Network,
-    support::{Shape, write_secret},
+    support::{Shape, store_in_file, write_secret},
+    wrong_clocks::WrongClocks,
 };
 
 /// Nodes of a cluster, each a process.
@@ -39,6 +41,10 @@ pub(crate) struct Processes {
     pub(crate) shape: Shape,
     /// Where each node is, if they are not all on one loopback.
     pub(crate) network: Option<Network>,
+    /// The view's store, if it is not a file.
+    pub(crate) etcd: Option<Etcd>,
+    /// What makes the clocks of nodes wrong, if anything does.
+    pub(crate) clocks: Option<WrongClocks>,
     /// What nodes say.
     pub(crate) log: Log,
     folder: TempDir,
@@ -64,9 +70,16 @@ impl Processes {
         fs::create_dir_all(folder.path().join("view")).unwrap();
         write_secret(folder.path());
         keep_panics();
+        let clocks = WrongClocks::prepare(folder.path(), shape.nodes);
+        let etcd = shape.view_in_etcd.then(|| {
+            let host = network.as_ref().map_or("127.0.0.1", |_| Network::HUB);
+            Etcd::start(host, &folder.path().join("etcd"))
+        });
         let mut cluster = Self {
             shape,
             network,
+            etcd,
+            clocks,
             log: Log::begin(),
             folder,
             nodes: Vec::new(),
@@ -91,9 +104,10 @@ impl Processes {
     }
 
     fn text(&self, secret: &str) -> String {
-        let view = "view/view.json";
-        self.shape
-            .text("processes", secret, view, |id| self.host(id))
+        let in_file = || store_in_file("view/view.json");
+        let store = self.etcd.as_ref().map_or_else(in_file, Etcd::store);
+        let host = |id| self.host(id);
+        self.shape.text("processes", secret, &store, host)
     }
 
     fn host(&self, id: usize) -> String {
@@ -122,6 +136,9 @@ impl Processes {
         );
         command.args(["processes::node_process", "--exact", "--ignored"]);
         command.args(["--nocapture", "--test-threads", "1"]);
+        if let Some(clocks) = &self.clocks {
+            command.envs(clocks.environment(id));
+        }
         let mut child = command
             .env(NODE, what)
             .stdin(Stdio::piped())
@@ -185,11 +202,22 @@ impl Processes {
         }
     }
 
-    /// What the nodes agree on now.
+    /// What the nodes agree on now, if there is a store that answers.
     pub(crate) fn roster(&self) -> Option<Roster> {
         let cluster = ClusterFile::load(&self.folder.path().join("cluster.toml")).unwrap();
-        let stored = cluster.open_store().read_roster().unwrap();
+        let read = cluster.open_store().read_roster();
+        let stored = match self.etcd {
+            Some(_) => read.ok().flatten(),
+            None => read.unwrap(),
+        };
         stored.map(|stored| stored.roster)
+    }
+
+    /// Whether a node is in the view.
+    pub(crate) fn is_member(&self, id: usize) -> bool {
+        let members = |roster: Roster| roster.slices().map(|slices| slices.members);
+        let members = self.roster().and_then(members);
+        members.is_some_and(|members| members.contains(NodeId(id as u8)))
     }
 
     /// Where clients reach each node that runs: it may be no member at the moment.

@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) lasts: Duration,
     /// Between two requests of a session.
     pub(crate) pace: Duration,
+    /// Between two requests of a client that asks for anything.
+    pub(crate) pause: Duration,
     /// Keys become hot and cease to be.
     pub(crate) churns: bool,
     pub(crate) nodes: Nodes,
@@ -84,6 +86,17 @@ const NOT_IN_SERVICE: &str = "SERVER_ERROR this node is not in service";
 
 /// Between two requests of a client that asks for one key.
 const PACE: Duration = Duration::from_millis(5);
+
+/// What a client does that asks for one key.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum CallFor {
+    /// It reads.
+    Reads,
+    /// It writes.
+    Writes,
+    /// It does both in turn.
+    Both,
+}
 
 /// What came of one attempt.
 enum Attempt<T> {
@@ -160,6 +173,9 @@ impl<'a> Caller<'a> {
     /// Asks for any of these keys, anything.
     pub(crate) fn call_among(mut self, keys: Range<u64>) -> Vec<Entry> {
         while !self.run.done.load(Ordering::Relaxed) {
+            if !self.run.plan.pause.is_zero() {
+                thread::sleep(self.run.plan.pause);
+            }
             let key = keys.start + self.draw(keys.end - keys.start);
             match self.draw(10) {
                 0..4 => self.read(key),
@@ -179,13 +195,16 @@ impl<'a> Caller<'a> {
         self.entries
     }
 
-    /// Asks for one key again and again, or writes it.
-    pub(crate) fn call_for(mut self, key: u64, writes: bool) -> Vec<Entry> {
-        while !self.run.done.load(Ordering::Relaxed) {
-            if writes {
-                self.set(key);
-            } else {
-                self.read(key);
+    /// Asks for one key again and again, or writes it, or both in turn.
+    pub(crate) fn call_for(mut self, key: u64, what: CallFor) -> Vec<Entry> {
+        for turn in 0_u32.. {
+            if self.run.done.load(Ordering::Relaxed) {
+                break;
+            }
+            match what {
+                CallFor::Reads => self.read(key),
+                CallFor::Both if turn.is_multiple_of(2) => self.read(key),
+                CallFor::Writes | CallFor::Both => self.set(key),
             }
             thread::sleep(PACE);
         }

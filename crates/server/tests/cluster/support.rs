@@ -34,6 +34,8 @@ pub(crate) struct Shape {
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
+    /// The view is in an etcd, not in a file.
+    pub(crate) view_in_etcd: bool,
 }
 
 /// Nodes in this process; they end before their folder goes.
@@ -56,24 +58,27 @@ impl Shape {
         evict: true,
         fault: Fault::Nothing,
         secured: false,
+        view_in_etcd: false,
     };
+
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// The file of a cluster, with paths and the address of each node.
+    /// The file of a cluster, with a path, the entries of its view store, and the address of each
+    /// node.
     pub(crate) fn text(
         &self,
         name: &str,
         secret: &str,
-        view: &str,
+        store: &str,
         host: impl Fn(usize) -> String,
     ) -> String {
         let (model, replicas, lease_ms) = (self.model, self.replicas, self.lease_ms);
         let mut text = format!(
             "name = \"{name}\"\nmodel = \"{model}\"\nreplicas = {replicas}\n\
              lease_ms = {lease_ms}\nsecret_file = \"{secret}\"\n\
-             [store]\nkind = \"file\"\npath = \"{view}\"\n"
+             [store]\n{store}\n"
         );
         for id in 0..self.nodes {
             let host = host(id);
@@ -123,7 +128,8 @@ impl Cluster {
 
     fn write_file(&self) {
         let here = |_| "127.0.0.1".to_owned();
-        let mut text = self.shape.text(&self.name(), "secret", "view.json", here);
+        let store = store_in_file("view.json");
+        let mut text = self.shape.text(&self.name(), "secret", &store, here);
         if self.shape.secured {
             text += &certify(self.folder.path());
         }
@@ -228,6 +234,11 @@ impl Cluster {
             node.change_hot(key.as_bytes(), hot);
         }
     }
+}
+
+/// The entries of a view store that is this file.
+pub(crate) fn store_in_file(path: &str) -> String {
+    format!("kind = \"file\"\npath = \"{path}\"")
 }
 
 /// Sets a key, again and again until a node can do it.

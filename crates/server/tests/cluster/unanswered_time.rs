@@ -4,11 +4,21 @@ use std::time::Duration;
 
 use curtail_history::Entry;
 
-/// The longest times in which hot keys gave no answer at a node to which nothing was done.
+/// The longest times in which keys gave no answer at a node to which nothing was done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gaps {
+    /// Hot keys, read.
     pub(crate) read: Duration,
+    /// Hot keys, written.
     pub(crate) write: Duration,
+    /// Keys that never are hot, read or written.
+    pub(crate) cold: Duration,
+}
+
+impl Gaps {
+    pub(crate) fn longest(&self) -> Duration {
+        self.read.max(self.write).max(self.cold)
+    }
 }
 
 /// The longest time between two answers that one client had, one after the other.

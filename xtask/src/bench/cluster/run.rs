@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use super::{
     super::report,
+    Asked,
     nodes::{Nodes, Numbers},
     other_programs_cpu::Others,
-    plan::{Job, Popularity},
+    plan::{Job, Popularity, System},
 };
 
 /// What all runs have in common.
@@ -88,8 +89,33 @@ const GROWN: f64 = 1.03;
 /// A run is measured in so many parts, of which the one of middle cost counts.
 const PARTS: usize = 5;
 
+/// A hot set is what it will be after so long: a key comes after an epoch, goes after two, and may
+/// come again after five.
+const SETTLING_SECONDS: &str = "4";
+
 /// Before measuring, in each part.
 const WARM_UP_SECONDS: &str = "0.05";
+
+impl<'a> Driver<'a> {
+    /// What is asked for, with this server.
+    pub(super) fn new(asked: &Asked, binary: &'a Path) -> Self {
+        Self {
+            binary,
+            seconds: asked.seconds,
+            keys: asked.keys,
+            hot_keys: asked.hot_keys,
+            connections: asked.connections,
+        }
+    }
+
+    /// A cluster with every key.
+    pub(super) fn start(&self, asked: &Asked, count: usize, system: System) -> Result<Nodes> {
+        let folder = asked.folder.join(format!("{}-{count}", system.name()));
+        let cluster = Nodes::start(self.binary, folder, count, system, asked.hot_keys)?;
+        self.preload(&cluster)?;
+        Ok(cluster)
+    }
+}
 
 impl Driver<'_> {
     /// Stores every key.
@@ -113,10 +139,34 @@ impl Driver<'_> {
         middle(tries, |run| run.cpu_ns).context("a run that was not run")
     }
 
+    /// Offers the load until the hot set is what it will be, and then measures. The hot set begins
+    /// as the run before left it.
+    pub(super) fn run_settled(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
+        let mut command = self.command(cluster, job.popularity);
+        command
+            .args(["--json", "--warm-up", "0"])
+            .args(["--duration", SETTLING_SECONDS])
+            .args(["--pregenerated", PREGENERATED])
+            .args(["--pipeline", &job.pipeline.to_string()])
+            .args(["--get-ratio", &(1.0 - job.writes).to_string()])
+            .args([
+                "--connections",
+                &self.connections_of(cluster, job).to_string(),
+            ]);
+        report(&mut command)?;
+        let run = self.measure(cluster, job, round)?;
+        println!("{}", run.line());
+        Ok(run)
+    }
+
     fn run_once(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
         if cluster.system().shares() {
             self.warm(cluster, job.popularity)?;
         }
+        self.measure(cluster, job, round)
+    }
+
+    fn measure(&self, cluster: &Nodes, job: &Job, round: usize) -> Result<Run> {
         let mut command = self.command(cluster, job.popularity);
         command
             .args(["--json", "--server-pid", &cluster.processes()])
@@ -291,7 +341,6 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::System;
     use super::*;
 
     /// Goal: a run's figures are found where the driver and the nodes write them.

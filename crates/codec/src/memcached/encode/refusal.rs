@@ -84,6 +84,8 @@ worded_enum! {
         DiskBehind = "SERVER_ERROR the disk is too slow for so many writes\r\n",
         /// A read that the disk of the tier answered with an error, or with damaged data.
         DiskUnreadable = "SERVER_ERROR the disk cannot read this item\r\n",
+        /// What a cache tier does not offer.
+        NotAtTier = "CLIENT_ERROR a cache tier does not offer this\r\n",
         /// A datagram whose answer has no room in one.
         UseTcp = "SERVER_ERROR use TCP\r\n",
         /// A command before the login.

@@ -100,6 +100,9 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
             report.stat(name, value);
         });
     }
+    if shared.config.cache_tier.is_some() {
+        report.counts(&counts, Count::GATEWAY);
+    }
     if let Some(native) = shared.native.as_deref() {
         native::statistics(native, |name, value| report.stat(name, value));
     }

@@ -86,7 +86,7 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_member_items "Items of each member, as it last reported.":
         found("cluster_member:*", member_items);
     Gauge curtail_cluster_member_round_trip_seconds in Microseconds
-        "Round-trip time over the link to each member: a mean of about the last eight.":
+        "Round-trip time over the link to each member: a moving mean of about eight.":
         found("cluster_member:*", member_round_trips);
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
@@ -97,6 +97,14 @@ pub(super) const TABLE: &[Family] = families! {
         number("cluster_became_hot");
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
+    Gauge curtail_cluster_cost_seconds in Nanoseconds
+        "Processor time that this node measured, of all nodes together: of a request that is \
+         answered where it arrives (local), of one that another node answers (forwarded), of a \
+         message of the replication protocol (message). 0 if it is not known. Which keys are hot \
+         depends on it.":
+        {of="local"} number("cluster_cost_local_ns"),
+        {of="forwarded"} number("cluster_cost_forwarded_ns"),
+        {of="message"} number("cluster_cost_message_ns");
     Gauge curtail_cluster_clock_error_seconds in Microseconds
         "Maximum error of the cluster's time at this node.":
         number("cluster_clock_error_us");
@@ -118,7 +126,7 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests that needed the replication protocol: messages to other nodes with the key.":
+        "Requests for which this node had to send messages to other nodes with the key.":
         of(ClusterProtocol);
     Counter curtail_cluster_keys_sent_total
         "Keys sent to nodes that become holders of their slices.":

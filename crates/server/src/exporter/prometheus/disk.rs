@@ -43,7 +43,7 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_disk_queue_bytes in Bytes "Bytes of writes that are not in the write log yet.":
         by("disk:queue_bytes", |disk| disk.queue_bytes);
     Gauge curtail_disk_unsynced_seconds in Microseconds
-        "Time that the oldest write without stable storage has waited for it.":
+        "Time for which the oldest write that is not on stable storage has waited.":
         by("disk:unsynced_us", |disk| disk.unsynced_us);
     Counter curtail_disk_stalls_total
         "Times that writes to the write log waited until a memtable was flushed or tables were \

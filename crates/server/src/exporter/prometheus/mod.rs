@@ -48,6 +48,7 @@ macro_rules! families {
 
 mod cluster;
 mod disk;
+mod gateway;
 mod native;
 mod sources;
 mod table;
@@ -122,6 +123,8 @@ enum Source {
     Native(fn(&NativeLook) -> u64),
     /// A counter of the workers of a server with a disk tier.
     DiskCount(Count),
+    /// A counter of the workers of a gateway to a cache tier.
+    GatewayCount(Count),
     /// A number of the disk tier, if there is one.
     Disk(fn(&StorageGauges) -> u64),
     /// One of each worker.
@@ -209,6 +212,7 @@ impl Source {
             Self::NativeCount(count) => native.map(|native| native.counts.get(count)),
             Self::Native(read) => native.map(read),
             Self::DiskCount(count) => disk.map(|_| look.counts.get(count)),
+            Self::GatewayCount(count) => look.is_gateway.then(|| look.counts.get(count)),
             Self::Disk(read) => disk.map(read),
             Self::Each(_) | Self::Stage(_) | Self::Found(_) => None,
         }
@@ -383,7 +387,8 @@ the rows of [`stats`](stats.md) with the same number; if a metric has labels, ea
 the labels to which it belongs. `*` stands for any text. `stats reset` changes one metric,
 `curtail_turn_cpu_highest_seconds`, and [many of the rows](stats.md). Metrics that begin with
 `curtail_cluster_` exist only on nodes of a cluster, those that begin with `curtail_native_` only
-with `--native`, and those that begin with `curtail_disk_` only with `--tier disk`.
+with `--native`, those that begin with `curtail_disk_` only with `--tier disk`, and those that
+begin with `curtail_tier_` only with `--tier-file`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

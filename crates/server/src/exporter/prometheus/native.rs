@@ -79,8 +79,7 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_executed_total "Queued native writes that were executed.":
         of(Executed);
     Counter curtail_native_compacted_total
-        "Queued native writes that were not executed by themselves, because a later set of the \
-         same key replaced them.":
+        "Queued native writes that were executed as one with a later set of the same key.":
         of(Compacted);
     Counter curtail_native_leases_total "Times that a worker claimed a queue to execute its \
                                          writes.":

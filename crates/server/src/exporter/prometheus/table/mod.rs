@@ -13,11 +13,11 @@ mod requests;
 mod store;
 mod workers;
 
-use crate::exporter::prometheus::{Family, cluster, disk, native};
+use crate::exporter::prometheus::{Family, cluster, disk, gateway, native};
 
 /// All families, in the order of the page.
 pub(super) fn families() -> impl Iterator<Item = &'static Family> {
     let parts = [requests::TABLE, store::TABLE, index::TABLE, workers::TABLE];
-    let more = [cluster::TABLE, native::TABLE, disk::TABLE];
+    let more = [cluster::TABLE, native::TABLE, disk::TABLE, gateway::TABLE];
     parts.into_iter().chain(more).flatten()
 }

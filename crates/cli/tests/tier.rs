@@ -617,11 +617,16 @@ fn in_network_namespaces(switch: &str) {
     );
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert!(child.wait().unwrap().success());
+    assert_nothing_left(&port, dir.path());
+}
+
+#[track_caller]
+fn assert_nothing_left(port: &str, dir: &std::path::Path) {
     let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
     let left = String::from_utf8(left.stdout).unwrap();
     assert!(!left.contains(&format!("curtail-{port}-")), "{left}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
-    let path = dir.path().to_str().unwrap();
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0);
+    let path = dir.to_str().unwrap();
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let named = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     let mut named = named.map(|words| String::from_utf8_lossy(&words).into_owned());

@@ -269,7 +269,10 @@ mod tests {
                 "memory-limt = 5",
                 "line 2, memory-limt: unexpected argument",
             ),
-            ("[a]\nb = 1", "line 2, a: a table"),
+            (
+                "[a]\nb = 1",
+                "line 2, a: the value of a flag cannot be a table",
+            ),
             ("port = true", "line 2, port: a value is required"),
             ("port = false", "line 2, port: it takes a value, not false"),
             ("no-such = false", "line 2, no-such: unexpected argument"),

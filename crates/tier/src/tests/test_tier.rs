@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread,
+    time::Duration,
 };
 
 use curtail_client::tier::{TierSession, TierTarget};
@@ -25,9 +26,9 @@ use super::{
     rough_network::{RoughLink, RoughWire, Roughness},
 };
 use crate::{
-    BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeStatus, NodeThread, StoreOptions,
-    StorePlace, SwitchNode, SwitchOptions, TierFile, TierFileNetwork, TrialNamespaces, ask_status,
-    switch_start::numbered,
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeError, NodeStatus, NodeThread,
+    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierFileNetwork,
+    TrialNamespaces, ask_status, switch_start::numbered,
 };
 
 /// What forwards.
@@ -206,20 +207,21 @@ impl TestTier {
             let control = self.namespaces.as_ref();
             let control = control.map(|all| all.name_of(TrialNamespaces::CONTROL));
             let enter = || control.as_ref().map_or(Ok(()), |name| enter(name));
-            let node = match self.kind {
+            let node = started(|| match self.kind {
                 SwitchKind::UserSpace => SwitchNode::start(&self.switch_file, &options),
-                SwitchKind::Xdp => SwitchNode::start_xdp(&self.file, &options, ports, &enter),
+                SwitchKind::Xdp => {
+                    SwitchNode::start_xdp(&self.file, &options, ports.clone(), &enter)
+                }
                 SwitchKind::OpenVswitch => {
                     let directory = self.open_vswitch_directory();
                     std::fs::create_dir_all(&directory).unwrap();
                     let socket = OpenVswitch::controller_socket(&directory);
                     let at = ControllerEndpoint::ListenUnix(socket);
-                    SwitchNode::start_openflow(&self.file, &options, (ports, at), &enter)
+                    let switch = (ports.clone(), at);
+                    SwitchNode::start_openflow(&self.file, &options, switch, &enter)
                 }
-            };
-            let node = node
-                .unwrap()
-                .behind(|table| Box::new(GatedSwitch { table, gate }));
+            });
+            let node = node.behind(|table| Box::new(GatedSwitch { table, gate }));
             NodeThread::start("switch", node).unwrap()
         };
         self.switch = Some(self.at(TrialNamespaces::SWITCH, starts));
@@ -251,8 +253,8 @@ impl TestTier {
             capacity: self.options.capacity,
             rules: self.options.rules,
         };
-        let started = self.at("cache0", || CacheNode::start(&self.file, &options));
-        let mut node = started.unwrap();
+        let starts = || started(|| CacheNode::start(&self.file, &options));
+        let mut node = self.at("cache0", starts);
         if let Some(mutant) = self.options.mutant {
             node = node.with_mutant(mutant);
         }
@@ -282,8 +284,8 @@ impl TestTier {
             sends_bursts: self.options.sends_bursts,
         };
         let name = format!("back-end{id}");
-        let started = self.at(&name, || BackEndNode::start(&self.file, &options));
-        let mut node = started.unwrap();
+        let starts = || started(|| BackEndNode::start(&self.file, &options));
+        let mut node = self.at(&name, starts);
         if let Some(mutant) = self.options.mutant {
             node = node.with_mutant(mutant);
         }
@@ -459,3 +461,17 @@ fn inside<T: Send>(name: &str, does: impl FnOnce() -> T + Send) -> T {
 
 const SECRET: &str = "0123456789abcdeffedcba9876543210";
 const PORT: u16 = 11_300;
+
+/// Starts a node again. Another thread of the test that starts a program has this process's sockets
+/// until the program runs, so the port may be in use for a moment.
+fn started<T>(start: impl Fn() -> Result<T, NodeError>) -> T {
+    let tries = (0..100).map(|_| start());
+    let mut ended = tries.filter_map(|node| match node {
+        Err(error) if format!("{error:?}").contains("Address already in use") => {
+            thread::sleep(Duration::from_millis(50));
+            None
+        }
+        other => Some(other.unwrap()),
+    });
+    ended.next().expect("its port is free")
+}

@@ -120,7 +120,7 @@ fn the_tools_look_after_a_directory() {
 #[test]
 fn flags_that_do_not_fit_are_refused() {
     for (arguments, reason) in [
-        (&["--tier", "disk"][..], "it needs --data DIR"),
+        (&["--tier", "disk"][..], "give --data DIR"),
         (
             &["--tier", "disk", "--data", "/nowhere", "--policy", "erew"][..],
             "with --tier disk requests run where they arrive",

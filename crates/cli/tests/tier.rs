@@ -139,7 +139,7 @@ fn a_tier_as_an_operator_uses_it() {
     top.args(["top", "--once", "--tier-file"]).arg(tier.path());
     let top = String::from_utf8(top.output().unwrap().stdout).unwrap();
     assert_contains(&top, "of 131072 rules");
-    assert_contains(&top, "the most loaded has");
+    assert_contains(&top, "the most loaded one has");
     let missing = tier.call(&["get", "no such key"]);
     assert!(!missing.status.success());
     let removed = tier.call(&["delete", "greeting"]);

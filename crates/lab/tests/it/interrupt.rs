@@ -85,5 +85,5 @@ fn a_check_that_is_interrupted_says_how_far_it_came() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("not finished"), "{text}");
     let (_, errors) = interrupted(&["check", "all", "--deep", "--threads", "1"]);
-    assert!(errors.contains("further models were not begun"), "{errors}");
+    assert!(errors.contains("more models were not searched"), "{errors}");
 }

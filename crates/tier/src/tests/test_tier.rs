@@ -209,15 +209,13 @@ impl TestTier {
             let enter = || control.as_ref().map_or(Ok(()), |name| enter(name));
             let node = started(|| match self.kind {
                 SwitchKind::UserSpace => SwitchNode::start(&self.switch_file, &options),
-                SwitchKind::Xdp => {
-                    SwitchNode::start_xdp(&self.file, &options, ports.clone(), &enter)
-                }
+                SwitchKind::Xdp => SwitchNode::start_xdp(&self.file, &options, ports, &enter),
                 SwitchKind::OpenVswitch => {
                     let directory = self.open_vswitch_directory();
                     std::fs::create_dir_all(&directory).unwrap();
                     let socket = OpenVswitch::controller_socket(&directory);
                     let at = ControllerEndpoint::ListenUnix(socket);
-                    let switch = (ports.clone(), at);
+                    let switch = (ports, at);
                     SwitchNode::start_openflow(&self.file, &options, switch, &enter)
                 }
             });

@@ -15,13 +15,16 @@ use curtail_codec::{
 use curtail_types::{Access, Delete, Exptime, Key, Operation, Outcome};
 
 use crate::{
-    completion::{Answer, Awaited, Token},
+    completion::{Answer, Awaited},
     gateway::{self, Ended, GatewayWorker, NotBegun},
     limits::OUTPUT_BYTES_MAX,
     metrics::counters::Count,
     owned_reply_form::OwnedForm,
     request::batch::{Entry, Work},
-    route::{execute_here, on_node},
+    route::{
+        execute_here,
+        on_node::{self, await_answer},
+    },
     turn::{execute, log_events, send},
     worker::Worker,
 };
@@ -337,19 +340,4 @@ fn flush(
         }
     }
     execute_here::carry_out_apart(worker, entry);
-}
-
-fn await_answer(
-    worker: &mut Worker,
-    slot: usize,
-    what: Awaited,
-    form: Option<OwnedForm>,
-) -> Option<Token> {
-    let serial = worker.slots.get_mut(slot)?.serial;
-    let place = worker.replies.await_answer(slot, what, form);
-    Some(Token {
-        slot,
-        serial,
-        place,
-    })
 }

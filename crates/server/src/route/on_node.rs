@@ -383,7 +383,7 @@ fn ask(
 }
 
 /// A place in the replies of a connection.
-fn await_answer(
+pub(super) fn await_answer(
     worker: &mut Worker,
     slot: usize,
     what: Awaited,

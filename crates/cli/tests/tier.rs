@@ -207,23 +207,8 @@ fn linearizable_while_processes_are_killed() {
         thread::sleep(Duration::from_millis(1800));
         shared.ends.store(true, Relaxed);
     });
-    let mut history = History::new();
-    let (entries, mut unanswered) = (shared.history.into_inner().unwrap(), 0);
-    for entry in &entries {
-        unanswered += usize::from(entry.returned.is_none());
-        // A read without an answer says nothing.
-        if entry.returned.is_some() || entry.action != Action::Read {
-            history.push(*entry);
-        }
-    }
-    assert_eq!(
-        check_linearizable(&history, 50_000_000),
-        Verdict::Consistent
-    );
-    assert!(entries.len() > 500, "{}", entries.len());
     let from_cache = shared.from_cache.into_inner();
-    assert!(from_cache > 100, "{from_cache} of {}", entries.len());
-    assert!(unanswered < 100, "{unanswered}");
+    check_history(&shared.history.into_inner().unwrap(), from_cache);
 }
 
 /// Goal: the same through two gateways, whose clients speak memcached's protocol: an item that one
@@ -257,10 +242,16 @@ fn linearizable_through_gateways_while_processes_are_killed() {
         thread::sleep(Duration::from_millis(1800));
         shared.ends.store(true, Relaxed);
     });
-    let mut history = History::new();
-    let (entries, mut unanswered) = (shared.history.into_inner().unwrap(), 0);
-    for entry in &entries {
+    let from_cache = gateways.iter().map(|one| one.stat("tier_from_cache"));
+    check_history(&shared.history.into_inner().unwrap(), from_cache.sum());
+}
+
+/// What clients saw is linearizable, and was enough: the cache answered, and few got no answer.
+fn check_history(entries: &[Entry], from_cache: u64) {
+    let (mut history, mut unanswered) = (History::new(), 0);
+    for entry in entries {
         unanswered += usize::from(entry.returned.is_none());
+        // A read without an answer says nothing.
         if entry.returned.is_some() || entry.action != Action::Read {
             history.push(*entry);
         }
@@ -270,12 +261,8 @@ fn linearizable_through_gateways_while_processes_are_killed() {
         Verdict::Consistent
     );
     assert!(entries.len() > 500, "{}", entries.len());
-    assert!(unanswered < 100, "{unanswered}");
-    let from_cache: u64 = gateways
-        .iter()
-        .map(|gateway| gateway.stat("tier_from_cache"))
-        .sum();
     assert!(from_cache > 100, "{from_cache} of {}", entries.len());
+    assert!(unanswered < 100, "{unanswered}");
 }
 
 /// Goal: the tier does what memcached's clients ask for, in the order of each connection; what

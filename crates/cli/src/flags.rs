@@ -63,7 +63,7 @@ pub(crate) struct Flags {
     /// Set the limit for core files to its maximum
     #[arg(short = 'r', long)]
     pub(crate) enable_coredumps: bool,
-    /// User as whom the server runs after it was started by root; ignored without root
+    /// User to which the server switches if root starts it; otherwise ignored
     #[arg(short = 'u', long, value_name = "USER")]
     pub(crate) user: Option<String>,
     /// Memory limit in MiB, for items, index and all buffers together (1 to 8388607)

@@ -356,7 +356,7 @@ fn reload(server: &Server) {
         ),
         Ok(None) => info!(
             target: component::AUTH,
-            "SIGHUP: nothing to do, because the server has no login file (-Y)"
+            "SIGHUP has no effect, because the server has no login file (-Y)"
         ),
         Err(error) => error!(
             target: component::AUTH,

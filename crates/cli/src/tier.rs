@@ -83,7 +83,8 @@ enum TierCommand {
         #[command(flatten)]
         at: TierPlace,
     },
-    /// Remove every item of every back end; it takes about a lease, in which nothing is cached
+    /// Remove every item of every back end; this takes about one lease, during which nothing is
+    /// cached
     Flush {
         #[command(flatten)]
         at: TierPlace,
@@ -193,11 +194,12 @@ struct SwitchFlags {
     /// Directory for the sockets and the database of --ovs-port, which are removed at the end
     #[arg(long, value_name = "DIR", requires = "ovs_port")]
     ovs_dir: Option<PathBuf>,
-    /// Control a switch that others run, over OpenFlow 1.3, at unix:PATH or tcp:IP:PORT; with a p
-    /// in front of that the switch connects to it (punix:PATH, ptcp:IP:PORT)
+    /// Control an external switch over OpenFlow 1.3, at unix:PATH or tcp:IP:PORT; with a p in front
+    /// (punix:PATH, ptcp:IP:PORT) the switch connects to this process
     #[arg(long, value_name = "SWITCH", requires = "openflow_port")]
     openflow: Option<Endpoint>,
-    /// A port of --openflow by its number there, with what is behind it, as 7=back-end0. Repeat it
+    /// Number of a port of the switch of --openflow and the node behind it, as 7=back-end0; repeat
+    /// the flag for each port
     #[arg(long, value_name = "PORT", group = "ports", requires = "openflow")]
     #[arg(value_parser = numbered_port)]
     openflow_port: Vec<TierPort>,

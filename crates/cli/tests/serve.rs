@@ -90,7 +90,7 @@ fn a_full_disk_fails_the_save() {
     server.signal("USR1");
     let (status, told) = server.wait();
     assert_eq!(status.code(), Some(1), "{told}");
-    assert_contains(&told, "saved store");
+    assert_contains(&told, "saved file");
     assert!(!file.exists());
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let mut beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();

@@ -35,7 +35,7 @@ pub enum ClientError {
     #[error("too many requests are outstanding")]
     Busy,
     /// As many handles as there may be are kept with their answers; some have to be dropped.
-    #[error("too many handles are alive")]
+    #[error("too many handles exist: drop some")]
     Handles,
     /// A position's queues are gone: the accepted write may be lost.
     #[error("the server has new queues: the write may be lost")]
@@ -62,11 +62,11 @@ pub enum ClientError {
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// No answer came while the patience lasted.
+    /// No answer arrived within the timeout (`Config::patience`).
     #[error("no answer in time")]
     Silence,
-    /// The last answers said that nothing was done yet; a copy may still be.
-    #[error("refused ({0:?}) until the patience ended")]
+    /// The last answers refused the write; a retransmission of it may still be executed.
+    #[error("refused ({0:?}) until the timeout (Config::patience)")]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

@@ -32,7 +32,7 @@ pub enum OpenError {
     #[error(transparent)]
     Io(#[from] io::Error),
     /// The server does not accept the login.
-    #[error("the server does not let {user:?} in: {answer}")]
+    #[error("the server refused the login of {user:?}: {answer}")]
     Login {
         /// The name in it.
         user: String,

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
-/// Instruments for curtail and for other caches: load, simulation, model checking.
+/// Tools for curtail and other caches: load generation, simulation, model checking.
 #[derive(Debug, Parser)]
 #[command(
     name = "curtail-lab",

@@ -61,6 +61,9 @@ pub enum BenchCommand {
     Compare(CompareArgs),
     /// Run one rate against one target, and show the server's plan and latencies for each second;
     /// --preload-only, --slo, --window-ms and --json have no effect.
+    // A timeline refuses these flags: it has one rate and one run.
+    #[command(mut_arg("sweep", |flag| flag.hide(true)), mut_arg("repeat", |flag| flag.hide(true)))]
+    #[command(mut_arg("search", |flag| flag.hide(true)))]
     Timeline(Box<LoadArgs>),
 }
 

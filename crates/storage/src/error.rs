@@ -84,7 +84,7 @@ pub enum StorageError {
         error: io::Error,
     },
     /// Threads cannot be started.
-    #[error("the system refused a thread: {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }
 

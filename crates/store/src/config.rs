@@ -55,12 +55,12 @@ pub enum StoreError {
     #[error("a value is still being received")]
     Busy,
     /// The file could not be written or read: disk full, no permission, not there.
-    #[error("saved store: {0}")]
+    #[error("saved file: {0}")]
     File(std::io::Error),
     /// The file is not a saved store, is damaged, or is of another version; start cold.
-    #[error("saved store is not usable: {0}")]
+    #[error("the saved file is not usable: {0}")]
     Corrupt(&'static str),
     /// The file was saved under a configuration that does not fit this one; start cold.
-    #[error("saved store does not fit this configuration: {0}")]
+    #[error("this server cannot restore the saved file: {0}")]
     Mismatch(&'static str),
 }

@@ -455,7 +455,7 @@ fn read_header(file: &mut impl Read) -> Result<[u64; HEADER], StoreError> {
         *word = read_word(file)?;
     }
     if header[0] != MAGIC {
-        return Err(StoreError::Corrupt("it is not a saved store"));
+        return Err(StoreError::Corrupt("curtail did not write it"));
     }
     if header[1] & !BY_ROUTE != VERSION {
         return Err(StoreError::Mismatch("it is of another format version"));

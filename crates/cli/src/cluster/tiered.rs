@@ -39,7 +39,7 @@ pub(super) struct TieredOptions {
     /// limit
     #[arg(long, value_name = "NUM", default_value_t = 500, requires = "tiered")]
     limit: u64,
-    /// Maximum number of keys of a tier's cache node; 0: there is no cache node
+    /// Maximum number of keys that a tier's cache node holds; 0: there is no cache node
     #[arg(long, value_name = "NUM", default_value_t = 1000, requires = "tiered")]
     cached_keys: usize,
     /// Maximum number of rules that a tier's cache node changes in a second; 0: no limit
@@ -55,7 +55,7 @@ pub(super) struct TieredOptions {
     /// root, iproute2 and ethtool
     #[arg(long, requires = "tiered", conflicts_with = "ovs")]
     xdp: bool,
-    /// Forward by an Open vSwitch in user space, which is started for the tier and controlled over
+    /// Forward with an Open vSwitch in user space, started for the tier and controlled over
     /// OpenFlow 1.3, between network namespaces as with --xdp; needs openvswitch-switch as well
     #[arg(long, requires = "tiered")]
     ovs: bool,

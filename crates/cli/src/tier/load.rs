@@ -43,14 +43,15 @@ pub(super) struct LoadOptions {
     #[arg(long, value_name = "NUM", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=100))]
     writes: u8,
-    /// Seconds before the measurement, in which the rate and the set of cached keys become stable
+    /// Seconds of load before the measurement, while the rate and the set of cached keys become
+    /// stable
     #[arg(long, value_name = "NUM", default_value_t = 15)]
     warm_up: u64,
     /// Seconds of the measurement
     #[arg(long, value_name = "NUM", default_value_t = 15)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Requests a second; without, as many as the tier serves with 1 % refused or lost
+    /// Requests a second; without this flag, the rate at which 1 % are refused or lost
     #[arg(long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     rate: Option<u32>,
     /// What changes during the measurement, and how often: hot-in@N/TIME (the N coldest keys become

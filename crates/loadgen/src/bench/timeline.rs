@@ -85,7 +85,7 @@ pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
         &*setting.targets,
         setting.search.is_none() && setting.paces.len() == 1 && setting.repeat == 1,
     ) else {
-        let why = "a timeline is of one target and one rate".into();
+        let why = "a timeline needs exactly one target, one rate and one run".into();
         return Err(LoadError::Arguments(why));
     };
     if args.preload {

@@ -30,8 +30,8 @@ pub enum XdpError {
     },
     /// The process may not load programs; the operator grants it, or does without.
     #[error(
-        "{doing} is not allowed to this process: it needs root, or the capabilities CAP_BPF, \
-         CAP_NET_ADMIN and CAP_PERFMON"
+        "{doing}: the kernel refused this for lack of permission; the process needs root, or the \
+         capabilities CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
     )]
     NotAllowed {
         /// What was refused.

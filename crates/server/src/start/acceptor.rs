@@ -170,7 +170,7 @@ impl Acceptor {
             warn!(
                 target: component::CONNECTIONS,
                 suppressed,
-                "a connection cannot be accepted: {error}; if descriptors are lacking, raise \
+                "a connection cannot be accepted: {error}; if no file descriptor is free, raise \
                  LimitNOFILE or ulimit -n"
             );
         }

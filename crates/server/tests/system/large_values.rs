@@ -155,8 +155,8 @@ fn large_requests_do_not_starve() {
     }
     let (_server, mut client) = serve(config());
     let value = pattern(1 << 20, 3);
-    let lifts = |client: &mut Client| {
-        let of = |large| client.stat("curtail", &format!("large:{large}:lifts"));
+    let boosts = |client: &mut Client| {
+        let of = |large| client.stat("curtail", &format!("large:{large}:starvation_boosts"));
         [0, 1].map(of).iter().sum::<u64>()
     };
     let (is_over, processors) = (AtomicBool::new(false), curtail_runtime::cpus_usable());
@@ -169,13 +169,13 @@ fn large_requests_do_not_starve() {
             });
         }
         let begun = Instant::now();
-        while lifts(&mut client) == 0 && begun.elapsed() < PATIENCE {
+        while boosts(&mut client) == 0 && begun.elapsed() < PATIENCE {
             client.demand(set("large", 3, &value), "STORED\r\n");
             client.demand("get large\r\n", hit("large", 3, &value));
         }
-        let lifts = lifts(&mut client);
+        let boosts = boosts(&mut client);
         is_over.store(true, Relaxed);
-        lifts
+        boosts
     });
     assert!(came_forward > 0);
 }

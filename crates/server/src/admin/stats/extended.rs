@@ -118,7 +118,7 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         let loans = worker.loans.load(Relaxed);
         report.stat(format_args!("large:{index}:connections"), loans);
         let boosts = worker.boosts.load(Relaxed);
-        report.stat(format_args!("large:{index}:lifts"), boosts);
+        report.stat(format_args!("large:{index}:starvation_boosts"), boosts);
         moves(&mut report, &format!("large:{index}"), worker);
         times(&mut report, &format!("large:{index}"), worker);
     }

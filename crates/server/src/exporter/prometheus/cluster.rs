@@ -59,8 +59,9 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_lease_remaining_seconds in Nanoseconds
         "Time until the lease of this node ends; 0 if it has ended.":
         found("", lease);
-    Gauge curtail_cluster_view "Number of the view (the list of members) that this node uses; 0 \
-                                if it has none.":
+    Gauge curtail_cluster_view
+        "Number of the view (members and holders of slices) that this node uses; 0 if it has \
+         none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
         "Nodes of the view, by state: live, placed (it holds slices).":
@@ -98,7 +99,7 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_cost_seconds in Nanoseconds
-        "Processor time that this node measured, of all nodes together: of a request that is \
+        "Processor time on all nodes together, as this node measured it: of a request that is \
          answered where it arrives (local), of one that another node answers (forwarded), of a \
          message of the replication protocol (message). 0 if it is not known. Which keys are hot \
          depends on it.":

@@ -163,7 +163,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Longest measured turn of a worker, in processor time, since the start or the last \
          `stats reset`.":
         each("worker:*:turn_cpu_us_max large:*:turn_cpu_us_max", |worker| worker.turns.ns_max());
-    Gauge curtail_watchers "Connections that sent `watch` and now receive its lines.":
+    Gauge curtail_watchers "Connections that receive the lines of `watch`.":
         by("log_watchers", |look| look.shared.watchers.count() as u64);
     Counter curtail_log_lines_dropped_total
         "Lines of the server's log that were dropped because standard error did not take them \

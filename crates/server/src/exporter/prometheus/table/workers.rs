@@ -37,9 +37,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_worker_connections "Connections that a worker has.":
         found("worker:*:connections large:*:connections", sources::worker_connections);
     Counter curtail_large_starvation_boosts_total
-        "Times that a large worker got no processor and was given normal priority for a moment, \
-         by worker.":
-        found("large:*:lifts", sources::boosts);
+        "Times that the server gave a large worker normal priority for about 50 ms because it got \
+         no processor, by worker.":
+        found("large:*:starvation_boosts", sources::boosts);
     Gauge curtail_policy_info "The policy in force; always 1.":
         found("policy", sources::policy);
     Counter curtail_plans_total "Changes of policy or plan; the first plan counts too.":
@@ -99,6 +99,6 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Share of all requests that are for the key of this rank.":
         found("hot_key:*", sources::hot_key_shares);
     Gauge curtail_hot_key_write_ratio in Ratio
-        "Share of writes among the requests of the key of this rank.":
+        "Share of writes among the requests for the key of this rank.":
         found("hot_key_writes:*", sources::hot_key_writes);
 };

@@ -1,59 +1,60 @@
-//! One wall clock for all nodes of a cluster, so that an item expires at the same time on each.
+//! One wall clock for all nodes of a cluster, so that an item expires at the same time on each node.
 //!
-//! An item's end is an absolute time, stamped once by the node that orders the write. Nodes' own
-//! clocks may show anything; only their rates can be relied on (SwitchKV requirement SW-32). So the
-//! lowest live node's clock *leads*, and every other node estimates it, as in Cristian's algorithm
-//! (Distributed Computing 3, 1989), whenever it calls another one to learn how long that takes:
+//! An item's end is an absolute time, set once by the node that orders the write. The nodes' own
+//! clocks may show any time; only their rates are reliable (SwitchKV requirement SW-32). So the
+//! clock of the lowest live node *leads*, and every other node estimates it, as in Cristian's
+//! algorithm (Distributed Computing 3, 1989), from the calls by which it measures round trips:
 //!
 //! ```text
-//!   X  --- call, at s ------>  Y      Y shows t, and is wrong by e at most
-//!   X  <-- t, e ------------- Y      at r, by X's clock: now it is t .. t + (r - s), or e off that
+//!   X  --- call, at s ------>  Y      Y's estimate is t, with an error of at most e
+//!   X  <-- t, e ------------- Y      at r, by X's clock: the time is t .. t + (r - s), give or take e
 //! ```
 //!
-//! X takes the middle, and is wrong by half of the way and e; from then on by 2 % of what passes
-//! more, which is what two clocks' rates may differ by. Of all that it hears it keeps what is worth
-//! most now. It may ask anybody: errors add up on the way, so nodes that only hear each other know
-//! less and less, and never too much.
+//! X takes the middle of that range. Its error is at most half of the round trip plus e, and grows
+//! by 2 % of the time that passes, because the rates of two clocks may differ by as much. X keeps
+//! the estimate with the smallest error bound. X may call any node: errors add up along a chain of
+//! calls, so nodes that reach only each other get larger bounds, but never wrong ones.
 //!
-//! When another node comes to lead, it goes on from its own estimate, and by *its* clock from then
-//! on: the number of the view in which it began tells newer times from older ones. So an item's end
-//! does not jump when nodes come and go, whatever their own clocks show. Who leads moves towards
-//! its own wall clock by a thousandth of what passes, and so the cluster follows that if it is set.
+//! When another node becomes the leader, it continues from its own estimate by *its* clock. Each
+//! time carries the number of the view in which its leader began to lead, so newer times can be
+//! told from older ones. An item's end therefore does not jump when nodes join or leave, whatever
+//! their own clocks show. The leader moves its time towards its own wall clock by a thousandth of
+//! the time that passes, so the cluster follows when that clock is set.
 
 use curtail_types::{Instant, Now, ViewNumber};
 
 /// The cluster's wall clock, as one node knows it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct ClusterClock {
-    /// Wall time less monotonic time.
+    /// Wall time minus monotonic time.
     offset_ns: i64,
-    /// By how much that was wrong at most, and when that was found.
+    /// The maximum error of the offset, and when it was determined.
     error_ns: u64,
     taken: Instant,
     leads: bool,
-    /// The view in which the leader began to lead; 0 as long as nothing was heard of one.
+    /// The view in which the leader began to lead; 0 until this node knows of a leader.
     epoch: ViewNumber,
 }
 
-/// What a node says of the cluster's clock.
+/// A node's estimate of the cluster's clock, as it tells other nodes.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Reading {
     /// The view in which the leader began to lead; 0 if the node knows nothing.
     pub epoch: ViewNumber,
     /// The cluster's wall time.
     pub unix_ns: u64,
-    /// By how much it is wrong at most.
+    /// The maximum error of that time.
     pub error_ns: u64,
 }
 
-/// Two clocks run apart by no more than one part in so many: just under 1 % for either (SW-32).
+/// The rates of two clocks differ by at most one part in so many: just under 1 % each (SW-32).
 const DRIFT: u64 = 50;
 
-/// Who leads moves towards its own wall clock by one part in so many.
+/// The leader moves towards its own wall clock by one part in so many.
 const SLEW: u64 = 1000;
 
 impl ClusterClock {
-    /// A node that has heard nothing, and goes by its own clock, which shows `now`.
+    /// A node that knows of no leader and uses its own clock, which shows `now`.
     pub fn new(now: Now) -> Self {
         Self {
             offset_ns: now.unix_ns.cast_signed() - now.instant.ns.cast_signed(),
@@ -64,24 +65,24 @@ impl ClusterClock {
         }
     }
 
-    /// Whether it is the cluster's, and not only this node's.
+    /// Whether this is the cluster's time, not only this node's own clock.
     pub fn is_set(&self) -> bool {
         self.epoch > ViewNumber(0)
     }
 
-    /// What has to be added to the monotonic clock.
+    /// What to add to the monotonic clock to get the wall time.
     pub fn offset_ns(&self) -> i64 {
         self.offset_ns
     }
 
-    /// By how much it is wrong at most, now.
+    /// The maximum error at `now`.
     pub fn error_ns(&self, now: Instant) -> u64 {
         let passed = now.ns.saturating_sub(self.taken.ns);
         let drift = if self.leads { 0 } else { passed / DRIFT };
         self.error_ns.saturating_add(drift)
     }
 
-    /// What to say to others.
+    /// The estimate to send to other nodes.
     pub fn reading(&self, now: Instant) -> Reading {
         Reading {
             epoch: self.epoch,
@@ -90,8 +91,8 @@ impl ClusterClock {
         }
     }
 
-    /// This node is the lowest live one in the view `view`, or it is not. Whoever leads goes on
-    /// with what it knows.
+    /// Notes whether this node is the lowest live one in the view `view`. A new leader continues
+    /// from its estimate.
     pub fn note_view(&mut self, now: Instant, view: ViewNumber, is_lowest: bool) {
         if is_lowest == self.leads {
             return;
@@ -104,7 +105,8 @@ impl ClusterClock {
         }
     }
 
-    /// Another node was called at `sent`, and what it said arrived at `now`; whether it was of use.
+    /// Uses the reading of a node that was called at `sent` and whose answer arrived at `now`, if
+    /// it is better than the present estimate; returns whether it was.
     pub fn take_in(&mut self, now: Instant, sent: Instant, said: Reading) -> bool {
         let way_ns = now.ns.saturating_sub(sent.ns);
         let error_ns = said
@@ -126,7 +128,7 @@ impl ClusterClock {
         true
     }
 
-    /// Who leads follows its own wall clock, slowly. To be told several times in a lease.
+    /// Moves a leader's time slowly towards its own wall clock. Call it several times in a lease.
     pub fn keep(&mut self, now: Now) {
         if !self.leads {
             return;

@@ -10,13 +10,13 @@
 //!                  other workers, other nodes, a later turn
 //! ```
 //!
-//! A worker is one thread with one event loop, and this is its turn. Working on a batch instead of
-//! a request is what makes it fast: the memory that all requests will touch is asked for before the
-//! first one waits for it (buckets while decoding, items in a pass of their own), and the kernel is
-//! entered once to receive and once to send per connection, however many requests that was.
+//! A worker is one thread with one event loop, and this is its turn. The worker executes a batch, not
+//! single requests, for two reasons. It prefetches the memory of all requests before it executes
+//! the first one (buckets while decoding, items in a separate pass). And it makes one system call to
+//! receive and one to send for each connection, for any number of requests.
 //!
-//! Speed alone depends on where a request runs: the store is right under any assignment. Nothing on
-//! this path allocates, waits, or reads a clock.
+//! The store is correct under any assignment of requests to workers; only speed depends on it.
+//! Nothing on this path allocates, waits, or reads a clock.
 
 use crate::{
     limits::OUTPUT_BYTES_MAX,
@@ -32,13 +32,13 @@ use crate::{
     worker::Worker,
 };
 
-/// Looking for runs costs each request some 30 instructions, and one that is carried out with its
-/// neighbour saves about 1,100: it pays from one request in 32 on. In a mix of reads and writes
-/// half of those that are counted make no run, so one in 16 is asked for.
+/// The search for runs costs some 30 instructions for each request, and a request that is executed
+/// with its neighbour saves about 1,100: the search pays from one such request in 32 on. In a mix of
+/// reads and writes half of the counted requests make no run, so the threshold is one in 16.
 const RUNS_PAY_AT: usize = 16;
 
-/// How many requests ahead the rest of longer items is asked for: far enough to hide a miss, near
-/// enough to stay in the first-level cache.
+/// How many requests ahead the worker prefetches the rest of longer items: far enough to hide a
+/// cache miss, near enough that the data is still in the first-level cache.
 const VALUES_AHEAD: usize = 6;
 
 /// One turn: everything that arrived, up to a bound, is answered. `area` is the memory to
@@ -65,8 +65,8 @@ fn execute(worker: &mut Worker, batch: &mut Batch<'_>) {
         for (number, entry) in batch.entries().iter().enumerate() {
             look_ahead(worker, batch, number);
             if !(route::has_to_ask(worker, entry) && runs_elsewhere(worker, entry)) {
-                // If it had not to ask, it may be a write that asks for its partition. The way to
-                // the store is compiled into this loop.
+                // A request that needs no route may still be a write that has to claim its slice.
+                // The path to the store is inlined into this loop.
                 execute_here::carry_out::<InLoop>(worker, entry, worker.routing.claims());
             }
         }
@@ -99,8 +99,8 @@ fn execute_in_runs(worker: &mut Worker, batch: &Batch<'_>, has_runs: bool) {
     }
 }
 
-/// Whether the first request of these finds its connection put off: those of others that follow
-/// it do not share its route.
+/// Whether the connection of the first of these requests is deferred: following requests of other
+/// connections then do not share its route.
 fn is_full_for(worker: &Worker, rest: &[Entry<'_>]) -> bool {
     let first = rest.first();
     first.is_some_and(|first| worker.replies.bytes_for(first.slot) > OUTPUT_BYTES_MAX)
@@ -114,7 +114,8 @@ fn route_and_run(worker: &mut Worker, run: &[Entry<'_>]) {
     }
 }
 
-/// Has a request executed where its route says, unless that is here without a claim: false then.
+/// Executes a request where its route says and returns true; returns false, and executes nothing,
+/// if the route is this worker without a claim.
 #[inline(never)]
 fn runs_elsewhere(worker: &mut Worker, entry: &Entry<'_>) -> bool {
     let route = route::route(worker, entry);
@@ -125,14 +126,14 @@ fn runs_elsewhere(worker: &mut Worker, entry: &Entry<'_>) -> bool {
     true
 }
 
-/// Asks the memory for all items of the batch; tells whether so many writes have the key of the
-/// request before them that looking for runs pays.
+/// Prefetches all items of the batch; returns whether enough writes have the key of the request
+/// before them for the search for runs to pay.
 fn prefetch(worker: &mut Worker, batch: &mut Batch<'_>) -> bool {
     let writers = worker.routing.claims().then_some(&worker.cx.shared.writers);
     let has_owners = worker.routing.writes_at_owners;
     let (mut following, mut before) = (0, None);
     for entry in batch.entries_mut() {
-        // What its owner executes it prefetches, into its own processor's cache.
+        // The owner prefetches the items of requests that it executes, into its processor's cache.
         if !(has_owners && route::is_anothers(worker, entry)) {
             delegate::prefetch(&worker.cx, entry, writers);
         }
@@ -145,7 +146,7 @@ fn prefetch(worker: &mut Worker, batch: &mut Batch<'_>) -> bool {
     pays && worker.cx.shared.config.compaction
 }
 
-/// What is done for a request ahead of its turn.
+/// Prefetches for a request that is executed soon.
 #[inline]
 pub(crate) fn look_ahead(worker: &mut Worker, batch: &Batch<'_>, number: usize) {
     if let Some(ahead) = batch.entries().get(number + VALUES_AHEAD) {

@@ -66,7 +66,7 @@ pub struct Heartbeat {
     pub sent: Instant,
     /// Which life of the receiver it is for.
     pub to_life: Incarnation,
-    /// The newest `sent` of that life that the sender has taken in; 0 if none. The receiver may
+    /// The newest `sent` of that life that the sender has received; 0 if none. The receiver may
     /// serve for a lease from then, as far as the sender is concerned.
     pub answers: Instant,
     /// The members that it has heard of late. Whom most of the others hear is not removed at once

@@ -6,7 +6,7 @@
 //! in a lease, and counts from the *start* of the reading), and one of each other member (it counts
 //! from when it sent the last heartbeat that was answered). Whoever sees a view that somebody was
 //! taken out of waits until that one has stopped by itself before the view is in force: a lease
-//! from the last heartbeat of it that was taken in. So a dead node is missed for a lease.
+//! from the last heartbeat of it that was received. So a dead node is missed for a lease.
 //! [`pair_leases`] has the rule and why it is safe. Everything else that two nodes may disagree on
 //! while they follow different views is fenced by the view's number in each message.
 //!
@@ -480,7 +480,7 @@ impl MemberMachine {
         if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
             *heard = heartbeat.hears;
         }
-        self.pairs.take_in(now, from, heartbeat, self.incarnation);
+        self.pairs.receive(now, from, heartbeat, self.incarnation);
     }
 
     fn hear(&mut self, node: NodeId) {

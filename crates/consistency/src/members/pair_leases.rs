@@ -1,62 +1,64 @@
-//! The leases between each two nodes, so that a dead one is missed for a lease, and no longer
-//! (requirement CC-85).
+//! The leases between each two nodes: other nodes act for a dead node one lease after its last
+//! heartbeat, not later (requirement CC-85).
 //!
 //! ```text
-//!   X  --- sent = s --->  Y         Y notes that it took in a heartbeat of X, at r; s was before r
-//!   X  <-- answers = s -- Y         X may serve until s + lease - margin, as far as Y is concerned
+//!   X  --- sent = s --->  Y         Y notes that it received a heartbeat of X, at r; s was before r
+//!   X  <-- answers = s -- Y         as far as Y is concerned, X may serve until s + lease - margin
 //! ```
 //!
-//! X serves only as long as *every* other member of the newest view that it knows has answered,
-//! and the lease of the store holds, too. So when Y learns that X was taken out, it answers X no
-//! more, and X has stopped by r + lease, whatever else X can reach, whenever it wakes. Y need not
-//! have waited for the view to say so: the lease runs out while X is suspected and taken out.
+//! X serves only while *every* other member of the newest view that X knows has answered, and while
+//! the lease of the view store holds. When Y learns that X was removed, Y stops answering X, and X
+//! stops by r + lease, whatever else X can reach and whenever its process continues. Y can start to
+//! wait before the view shows the removal: the lease runs out while X is suspected and removed.
 //!
 //! Why every Y may rely on that:
 //!
-//! - **X asks for the answers of Y** from when X knows a view that Y is in. X said that it does if
-//!   the heartbeat that Y took in told of a view not before the first one with this life of Y;
-//!   others are neither counted nor answered. A member that X has just learned of counts as if it
-//!   had answered then, which was before that heartbeat was sent.
-//! - **X never ceases to ask for them** before it learns of a view without Y; and this life of Y
-//!   acts on no view from then on, so on none without X.
-//! - **Y sees each removal by itself,** as the difference of two views that follow each other. If
-//!   it missed a view, or has taken in nothing of X, it waits a whole lease and a margin from its
-//!   reading: by then X's lease of the store has ended, which counts from the start of a reading of
-//!   a view with X in it.
-//! - **A view that anybody acts on** proves that all who were taken out before have stopped, for
-//!   good. So heartbeats tell which view is in force, and nobody waits longer than the first.
+//! - **X needs Y's answers** as soon as X knows a view that contains Y. A heartbeat of X proves that
+//!   X knows one if its view is not older than the first view with this incarnation of Y. Y neither
+//!   counts nor answers other heartbeats. When X first learns of a member, X counts it as if it had
+//!   answered at that time, which is before X sent that heartbeat.
+//! - **X needs Y's answers until** X learns of a view without Y. This incarnation of Y acts on no
+//!   view from that one on, so it acts on no view without X.
+//! - **Y sees each removal separately,** as the difference between two consecutive views. If Y
+//!   missed a view, or has received no heartbeat of X, Y waits a whole lease and a margin from its
+//!   reading of the view store. By then X's lease of the view store has ended, because that lease
+//!   counts from the start of a reading that returned a view with X.
+//! - **A view on which any node acts** proves that all nodes that were removed earlier have stopped,
+//!   for good. Heartbeats say which view is in force, so no node waits longer than the first one.
 //!
-//! A node that misses the answers of one other would stop serving until one of them is taken out.
-//! It says in the view, in time, that it goes on by the lease of the store alone: it is *detached*.
-//! Whoever sees that a node is that no more, or is taken out, waits a whole lease from the end of
-//! that reading: before, one of its readings may have shown it a view in which it still was.
+//! A node that gets no answers from one other node would stop serving until one of the two is
+//! removed. Before that happens it declares in the view that it serves by the lease of the view
+//! store alone: it is *detached*. A node that sees that another one is no longer detached, or that
+//! a detached one was removed, waits a whole lease from the end of that reading: an earlier reading
+//! of the other node may have returned a view in which it was still detached.
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
 use super::{ClusterRecord, Heartbeat, Incarnation, MemberMachine, RecordChange, after};
 
-/// What a node counts of each other one.
+/// What a node knows about its leases with every other node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Pairs {
     pairs: [Pair; NodeSet::NODES_MAX],
-    /// The first view with this life of this node; 0 if there is none.
+    /// The first view with this incarnation of this node; 0 if there is none.
     since: ViewNumber,
-    /// The newest view that is in force anywhere, as far as was heard.
+    /// The newest view that is in force on any node, by the heartbeats received.
     pub(super) adopted: ViewNumber,
-    /// When all have stopped who served by the lease of the store alone and do not any more.
+    /// When all nodes that are no longer detached have stopped serving by the lease of the view
+    /// store alone.
     released_at: Instant,
-    /// For how long all answers have been young.
+    /// For how long all answers have been recent.
     pub(super) well_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct Pair {
-    /// When this node sent the last heartbeat that the other has answered, or first knew of it.
+    /// When this node sent the last heartbeat that the other node answered, or first knew that node.
     answered: Instant,
-    /// The newest heartbeat of the other that was taken in, by its clock.
+    /// When the other node sent the newest heartbeat that was received, by its clock.
     sent: Instant,
-    /// When that was, by the clock here.
-    taken_in: Option<Instant>,
+    /// When this node received it, by its own clock.
+    received: Option<Instant>,
 }
 
 impl Pairs {
@@ -64,7 +66,7 @@ impl Pairs {
         pairs: [Pair {
             answered: Instant { ns: 0 },
             sent: Instant { ns: 0 },
-            taken_in: None,
+            received: None,
         }; NodeSet::NODES_MAX],
         since: ViewNumber(0),
         adopted: ViewNumber(0),
@@ -78,15 +80,15 @@ impl Pairs {
         self.pairs.fill(Pair::first_known(now));
     }
 
-    /// Another life of a node is a member.
+    /// Another incarnation of a node became a member.
     pub(super) fn meet(&mut self, node: NodeId, now: Instant) {
         if let Some(pair) = self.pairs.get_mut(usize::from(node.0)) {
             *pair = Pair::first_known(now);
         }
     }
 
-    /// Takes in a heartbeat of the life of `from` that is known, for the life `own` of this node.
-    pub(super) fn take_in(
+    /// Notes a heartbeat of the known incarnation of `from`; `own` is the incarnation of this node.
+    pub(super) fn receive(
         &mut self,
         now: Instant,
         from: NodeId,
@@ -103,11 +105,11 @@ impl Pairs {
         }
         if knows_this_life {
             pair.sent = pair.sent.max(heartbeat.sent);
-            pair.taken_in = Some(now);
+            pair.received = Some(now);
         }
     }
 
-    /// What to answer `node`.
+    /// What a heartbeat to `node` acknowledges.
     pub(super) fn newest_sent(&self, node: NodeId) -> Instant {
         self.of(node).sent
     }
@@ -145,7 +147,7 @@ impl MemberMachine {
         config.lease_ns.saturating_sub(config.margin_ns)
     }
 
-    /// How old the oldest of the others' answers is.
+    /// The age of the oldest answer of another node.
     pub(super) fn answers_age_ns(&self) -> u64 {
         let age = |node| {
             self.stepped
@@ -155,7 +157,8 @@ impl MemberMachine {
         self.others().into_iter().map(age).max().unwrap_or(0)
     }
 
-    /// Whether it needs the others' answers to serve: not if one of them stays away.
+    /// The change by which this node stops or starts to need the other nodes' answers to serve: it
+    /// detaches before a missing answer ends its service.
     pub(super) fn stance(&self) -> Option<RecordChange> {
         let me = self.config.me;
         if self.known.detached.contains(me) {
@@ -169,7 +172,7 @@ impl MemberMachine {
             .then_some(RecordChange::Detach)
     }
 
-    /// When all have stopped whom the known view does not have any more and `before` had.
+    /// When all nodes that served in `before` and are not in the known view have stopped.
     pub(super) fn stopped_at(&mut self, now: Instant, before: &ClusterRecord) -> Instant {
         let whole = self.whole_lease_after(now);
         if self.known.released != before.released {
@@ -182,19 +185,19 @@ impl MemberMachine {
         let known = &self.known;
         let stays = |node: &NodeId| known.has(*node, before.incarnation(*node));
         let gone = before.serving().into_iter().filter(|node| !stays(node));
-        let stopped = |node| match self.pairs.of(node).taken_in {
+        let stopped = |node| match self.pairs.of(node).received {
             Some(at) => after(at, self.config.lease_ns),
             None => whole,
         };
         gone.map(stopped).fold(self.pairs.released_at, Instant::max)
     }
 
-    /// When whoever had read the store before now has lost the lease that counts from there.
+    /// When the lease of every node that has not read the view store since `now` has ended.
     pub(super) fn whole_lease_after(&self, now: Instant) -> Instant {
         let config = &self.config;
         after(now, config.lease_ns.saturating_add(config.margin_ns))
     }
 }
 
-/// For how many leases all have to answer until a node does without the lease of the store alone.
+/// For how many leases all nodes must answer a detached node until it attaches.
 const LEASES_WELL: u64 = 2;

@@ -1,4 +1,4 @@
-//! One wall clock for all nodes of a cluster, so that an item expires at the same time on each node.
+//! One wall clock for all nodes of a cluster, so that an item expires at the same time on each.
 //!
 //! An item's end is an absolute time, set once by the node that orders the write. The nodes' own
 //! clocks may show any time; only their rates are reliable (SwitchKV requirement SW-32). So the
@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   X  --- call, at s ------>  Y      Y's estimate is t, with an error of at most e
-//!   X  <-- t, e ------------- Y      at r, by X's clock: the time is t .. t + (r - s), give or take e
+//!   X  <-- t, e ------------- Y      at r, by X's clock: now it is t .. t + (r - s), +- e
 //! ```
 //!
 //! X takes the middle of that range. Its error is at most half of the round trip plus e, and grows

@@ -10,10 +10,10 @@
 //!                  other workers, other nodes, a later turn
 //! ```
 //!
-//! A worker is one thread with one event loop, and this is its turn. The worker executes a batch, not
-//! single requests, for two reasons. It prefetches the memory of all requests before it executes
-//! the first one (buckets while decoding, items in a separate pass). And it makes one system call to
-//! receive and one to send for each connection, for any number of requests.
+//! A worker is one thread with one event loop, and this is its turn. The worker executes a batch,
+//! not single requests, for two reasons. It prefetches the memory of all requests before it
+//! executes the first one (buckets while decoding, items in a separate pass). And it makes one
+//! system call to receive and one to send for each connection, for any number of requests.
 //!
 //! The store is correct under any assignment of requests to workers; only speed depends on it.
 //! Nothing on this path allocates, waits, or reads a clock.
@@ -33,8 +33,8 @@ use crate::{
 };
 
 /// The search for runs costs some 30 instructions for each request, and a request that is executed
-/// with its neighbour saves about 1,100: the search pays from one such request in 32 on. In a mix of
-/// reads and writes half of the counted requests make no run, so the threshold is one in 16.
+/// with its neighbour saves about 1,100: the search pays from one such request in 32 on. In a mix
+/// of reads and writes half of the counted requests make no run, so the threshold is one in 16.
 const RUNS_PAY_AT: usize = 16;
 
 /// How many requests ahead the worker prefetches the rest of longer items: far enough to hide a

@@ -2,7 +2,7 @@
 //! heartbeat, not later (requirement CC-85).
 //!
 //! ```text
-//!   X  --- sent = s --->  Y         Y notes that it received a heartbeat of X, at r; s was before r
+//!   X  --- sent = s --->  Y         Y notes when it received a heartbeat of X: r, later than s
 //!   X  <-- answers = s -- Y         as far as Y is concerned, X may serve until s + lease - margin
 //! ```
 //!
@@ -13,8 +13,8 @@
 //!
 //! Why every Y may rely on that:
 //!
-//! - **X needs Y's answers** as soon as X knows a view that contains Y. A heartbeat of X proves that
-//!   X knows one if its view is not older than the first view with this incarnation of Y. Y neither
+//! - **X needs Y's answers** as soon as X knows a view that contains Y. A heartbeat of X proves
+//!   this if its view is not older than the first view with this incarnation of Y. Y neither
 //!   counts nor answers other heartbeats. When X first learns of a member, X counts it as if it had
 //!   answered at that time, which is before X sent that heartbeat.
 //! - **X needs Y's answers until** X learns of a view without Y. This incarnation of Y acts on no
@@ -23,8 +23,9 @@
 //!   missed a view, or has received no heartbeat of X, Y waits a whole lease and a margin from its
 //!   reading of the view store. By then X's lease of the view store has ended, because that lease
 //!   counts from the start of a reading that returned a view with X.
-//! - **A view on which any node acts** proves that all nodes that were removed earlier have stopped,
-//!   for good. Heartbeats say which view is in force, so no node waits longer than the first one.
+//! - **A view on which any node acts** proves that all nodes that were removed earlier have
+//!   stopped, for good. Heartbeats say which view is in force, so no node waits longer than the
+//!   first one.
 //!
 //! A node that gets no answers from one other node would stop serving until one of the two is
 //! removed. Before that happens it declares in the view that it serves by the lease of the view
@@ -53,7 +54,7 @@ pub(super) struct Pairs {
 
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct Pair {
-    /// When this node sent the last heartbeat that the other node answered, or first knew that node.
+    /// When this node sent the last heartbeat that the other one answered, or first knew that node.
     answered: Instant,
     /// When the other node sent the newest heartbeat that was received, by its clock.
     sent: Instant,

@@ -62,6 +62,8 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
         Error::NeverResends => "slice-loss",
         Error::CopiesKept | Error::Unguarded | Error::AcksUncommitted => "copies-crash",
         Error::DropUnacknowledged => "copies-cools",
+        Error::HiddenLate => "copies-pair",
+        Error::GuardedLate => "copies-next-view",
         Error::TakesBeside => "copies-cools-loss",
         Error::ValidatesEarly => "copies-pair",
         Error::SessionGoesBack => "copies-sc-pair",

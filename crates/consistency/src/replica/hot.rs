@@ -660,14 +660,34 @@ impl HotKeys {
     }
 
     /// It took one.
-    pub(super) fn note_taken(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        writer: NodeId,
-        (key, version): (RouteHash, Cas),
-    ) {
+    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): (RouteHash, Cas)) {
         self.settled.insert((key, writer), version);
-        self.set_own(host, key, version, CopyState::Invalid);
+    }
+
+    /// Stores a write of another node. Readers beside the machine see nothing of the key before it
+    /// is stored, and until all copies have it; if it is not stored they see what they saw.
+    pub(super) fn while_hidden<H: ReplicaHost>(
+        &mut self,
+        cx: &Context,
+        host: &mut H,
+        (key, version): (RouteHash, Cas),
+        store: impl FnOnce(&mut H) -> Option<u64>,
+    ) -> Option<u64> {
+        let before = self.copies.get(&key).copied();
+        let is_late = cx.has(ReplicaMutant::HiddenLate);
+        if !is_late {
+            self.set_own(host, key, version, CopyState::Invalid);
+        }
+        let seq = store(host);
+        match (seq, before) {
+            (Some(_), _) if is_late => self.set_own(host, key, version, CopyState::Invalid),
+            (None, Some(before)) if !is_late => {
+                self.copies.insert(key, before);
+                host.show(key, before.version, before.state, false);
+            }
+            _ => {}
+        }
+        seq
     }
 
     /// What readers at the primary may see.

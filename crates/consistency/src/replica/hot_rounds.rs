@@ -113,6 +113,12 @@ impl Replica {
                 guarded.insert(slice);
             }
         }
+        // Before its copy goes: then readers see what is stored, which others may not have yet.
+        for &slice in guarded.iter().filter(|_| !cx.has(ReplicaMutant::GuardedLate)) {
+            if let Some(primary) = primary_of(&mut self.slices, slice) {
+                primary.guard(host);
+            }
+        }
         guarded.retain(|&slice| {
             let is_primary = next.row(slice).is_some_and(|row| row.primary == me);
             is_primary && !cx.has(ReplicaMutant::Unguarded)
@@ -289,9 +295,14 @@ impl Replica {
             let takes =
                 self.hot.takes(cx, (key, version), stored) || cx.has(ReplicaMutant::TakesBeside);
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
-            let rooms = &mut self.rooms;
-            if let Some(seq) = primary.and_then(|one| one.take_copy(cx, host, rooms, of)) {
-                self.hot.note_taken(host, from, (key, version));
+            let (rooms, hot) = (&mut self.rooms, &mut self.hot);
+            if let Some(primary) = primary
+                && primary.may_take_copy(cx, host, rooms)
+                && let Some(seq) = hot.while_hidden(cx, host, of, |host| {
+                    primary.take_copy(cx, host, rooms, of)
+                })
+            {
+                hot.note_taken(from, of);
                 let asker = Asker::Writer(from, self.hot.view());
                 return self.taken.push(Taken {
                     asker,

@@ -162,6 +162,7 @@ impl ReplicaHost for ModelHost<'_> {
         let was_shown = self.shows_item(request.key);
         let result = self.execute(Label(request.ticket.0 as u8), request.key, version);
         if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
+            self.world.note_executed(Label(request.ticket.0 as u8));
             self.note_change(was_shown);
         }
         result
@@ -405,6 +406,9 @@ impl ReplicaHost for ModelHost<'_> {
             return RunResult::NoRoom;
         }
         self.note_change(self.shows_item(key));
+        if let Some(label) = incoming.and_then(|item| item.value.set_by()) {
+            self.world.note_executed(label);
+        }
         let node = self.edit();
         if let Some(item) = incoming {
             node.clock = node.clock.max(version.clock());

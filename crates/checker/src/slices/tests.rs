@@ -64,6 +64,7 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
         Error::DropUnacknowledged => "copies-cools",
         Error::HiddenLate => "copies-pair",
         Error::GuardedLate => "copies-next-view",
+        Error::DroppedBesideRound => "copies-again-next-view",
         Error::TakesBeside => "copies-cools-loss",
         Error::ValidatesEarly => "copies-pair",
         Error::SessionGoesBack => "copies-sc-pair",

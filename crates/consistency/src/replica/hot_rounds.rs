@@ -197,6 +197,7 @@ impl Replica {
                 let is_committed = primary.has_committed(seq) && primary.is_finished(key);
                 hot.go_on(cx, host, key, is_committed);
             }
+            hot.drop_copies(cx, host, key);
             if hot.takes_refresh(cx, key) {
                 let stamp = host.next_version();
                 host.saw(stamp);
@@ -270,7 +271,7 @@ impl Replica {
                     primary.note_hot(host, (is_hot, guards));
                 }
             }
-            _ => self.hot.receive(host, from, message),
+            _ => self.hot.receive(cx, host, from, message),
         }
     }
 

@@ -114,7 +114,10 @@ impl Replica {
             }
         }
         // Before its copy goes: then readers see what is stored, which others may not have yet.
-        for &slice in guarded.iter().filter(|_| !cx.has(ReplicaMutant::GuardedLate)) {
+        for &slice in guarded
+            .iter()
+            .filter(|_| !cx.has(ReplicaMutant::GuardedLate))
+        {
             if let Some(primary) = primary_of(&mut self.slices, slice) {
                 primary.guard(host);
             }
@@ -299,9 +302,8 @@ impl Replica {
             let (rooms, hot) = (&mut self.rooms, &mut self.hot);
             if let Some(primary) = primary
                 && primary.may_take_copy(cx, host, rooms)
-                && let Some(seq) = hot.while_hidden(cx, host, of, |host| {
-                    primary.take_copy(cx, host, rooms, of)
-                })
+                && let Some(seq) =
+                    hot.while_hidden(cx, host, of, |host| primary.take_copy(cx, host, rooms, of))
             {
                 hot.note_taken(from, of);
                 let asker = Asker::Writer(from, self.hot.view());

@@ -77,6 +77,9 @@ pub(crate) const AUTH_FILE_BYTES_MAX: usize = 64 << 10;
 /// Requests in one UDP datagram.
 pub(crate) const REQUESTS_PER_DATAGRAM_MAX: usize = 64;
 
+/// Datagrams whose requests nodes of a cluster execute; further ones are refused.
+pub(crate) const DATAGRAMS_UNDER_WAY_MAX: usize = 256;
+
 /// Connections that `watch`; as in memcached.
 pub(crate) const WATCHERS_MAX: usize = 20;
 

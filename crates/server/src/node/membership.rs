@@ -60,8 +60,8 @@ impl Opening {
         let Some(node) = &config.node else {
             return Ok(None);
         };
-        if config.native.is_some() || config.udp_port.is_some() {
-            let why = "a node does not offer datagrams; remove --native and -U";
+        if config.native.is_some() {
+            let why = "a node does not offer the native protocol; remove --native";
             return Err(StartError::Cluster(why.into()));
         }
         let entry = node.entry().ok_or_else(|| {

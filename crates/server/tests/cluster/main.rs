@@ -13,6 +13,7 @@ mod keep_failure_logs;
 mod late_views;
 mod leftovers;
 mod losses;
+mod memcached_datagrams;
 mod metrics;
 mod network;
 mod one_reply_per_request;

@@ -34,6 +34,8 @@ pub(crate) struct Shape {
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
+    /// Clients send memcached's datagrams.
+    pub(crate) datagrams: bool,
     /// The view is in an etcd, not in a file.
     pub(crate) view_in_etcd: bool,
 }
@@ -58,6 +60,7 @@ impl Shape {
         evict: true,
         fault: Fault::Nothing,
         secured: false,
+        datagrams: false,
         view_in_etcd: false,
     };
 
@@ -153,6 +156,7 @@ impl Cluster {
             item_bytes_max: self.shape.item_bytes_max,
             huge_pages: false,
             faults: self.shape.fault.into(),
+            udp_port: self.shape.datagrams.then_some(0),
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..config()
         }
@@ -200,7 +204,13 @@ impl Cluster {
 
     /// Where clients reach each node that lives.
     pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
-        let address = |node: &Option<Server>| node.as_ref().map(|node| node.addresses()[0]);
+        let address = |node: &Option<Server>| {
+            let node = node.as_ref()?;
+            match self.shape.datagrams {
+                true => node.udp_addresses().first().copied(),
+                false => node.addresses().first().copied(),
+            }
+        };
         self.nodes.iter().map(address).collect()
     }
 

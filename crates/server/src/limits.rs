@@ -116,6 +116,9 @@ pub(crate) const BUCKETS_PER_STEP: usize = 32;
 /// Reads that wait for accepted writes at one receiver.
 pub(crate) const READS_WAITING_MAX: usize = 256;
 
+/// Requests that a node of a cluster has from its receiver; further ones are refused.
+pub(crate) const NATIVE_UNDER_WAY_MAX: usize = 4096;
+
 /// Cookies given in a second, and
 pub(crate) const HELLOS_PER_SECOND: u32 = 20_000;
 /// confirmations looked at: strangers cannot make the server spend more on handshakes.

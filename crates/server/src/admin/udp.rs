@@ -27,7 +27,7 @@ use crate::{
     completion::Awaited,
     limits::REQUESTS_PER_DATAGRAM_MAX,
     native::Executor,
-    node::Cluster,
+    node::{AskingThread, Cluster},
     request::reply_buffer::{Content, ROOM_BYTES, Replies},
     sync::Relaxed,
     turn::execute::{self, Item},
@@ -90,7 +90,7 @@ impl MemcachedDatagrams {
         let Ok(waker) = self.poller.waker(Token(self.sockets.len())) else {
             return;
         };
-        cluster.wake_with(waker);
+        cluster.wake_with(AskingThread::Memcached, waker);
         let mut inbox = Inbox::new(BATCH);
         let mut events = Events::with_capacity(BATCH);
         let mut under_way = DatagramsUnderWay::new(self.sockets.len());

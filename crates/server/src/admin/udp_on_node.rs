@@ -24,7 +24,7 @@ use crate::{
     admin::udp::{BATCH, FRAME_BYTES, NUMBER_BYTES, put},
     completion::{Answer, Awaited, Place, shows},
     limits::{DATAGRAMS_UNDER_WAY_MAX, REQUESTS_PER_DATAGRAM_MAX},
-    node::{Cluster, Completed, ThreadAsker},
+    node::{AskingThread, Cluster, Completed, ThreadAsker},
     owned_reply_form::OwnedForm,
     worker::{context::WorkerContext, shared::Shared},
 };
@@ -139,7 +139,7 @@ impl DatagramsUnderWay {
     /// Goes on with the datagrams of which a request is answered; how many were.
     pub(super) fn take_answers(&mut self, cx: &mut WorkerContext, cluster: &Cluster) -> usize {
         let mut answered = std::mem::take(&mut self.answered);
-        cluster.take_thread_answers(&mut answered);
+        cluster.take_thread_answers(AskingThread::Memcached, &mut answered);
         let count = answered.len();
         for completed in answered.drain(..) {
             self.take_answer(cx, completed);
@@ -148,7 +148,7 @@ impl DatagramsUnderWay {
         count
     }
 
-    fn take_answer(&mut self, cx: &mut WorkerContext, completed: Completed) {
+    fn take_answer(&mut self, cx: &mut WorkerContext, mut completed: Completed) {
         let Some((asker, ..)) = completed.of_thread() else {
             return;
         };
@@ -158,7 +158,7 @@ impl DatagramsUnderWay {
             return;
         };
         let next = one.take_answer(cx.shared.config.cas, &completed);
-        one.spare = completed.into_bytes();
+        one.spare = completed.take_bytes();
         self.go_on(cx, asker.place, one, next);
     }
 
@@ -317,9 +317,13 @@ impl UnderWay {
             shows: shown,
             value: what.value,
         };
-        let serial = self.serial;
+        let asker = ThreadAsker {
+            thread: AskingThread::Memcached,
+            place,
+            serial: self.serial,
+        };
         let spare = std::mem::take(&mut self.spare);
-        cluster.ask(shared, ThreadAsker { place, serial }, &request, spare);
+        cluster.ask(shared, asker, &request, spare);
         Next::Waits
     }
 

@@ -76,7 +76,7 @@ pub(crate) use crate::node::{
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
-    requests_of_threads::{ThreadAsker, ThreadRequest},
+    requests_of_threads::{AskingThread, ThreadAsker, ThreadRequest},
     stages::{Completed, STAGES},
     worker::NodeWorker,
 };
@@ -109,7 +109,8 @@ pub(crate) struct Cluster {
     told: Mutex<Vec<(NodeId, News)>>,
     hot: Mutex<HotState>,
     costs: CostTally,
-    thread_answers: ThreadAnswers,
+    /// Of each thread that asks.
+    thread_answers: [ThreadAnswers; AskingThread::COUNT],
     hot_keys_max: usize,
     /// A session must see no earlier write than it has seen, wherever it asks (CC-11). What is
     /// linearizable needs nothing for that.
@@ -196,7 +197,7 @@ impl Cluster {
             told: Mutex::default(),
             hot: Mutex::new(HotState::new(model, hot_keys_max)),
             costs: CostTally::default(),
-            thread_answers: ThreadAnswers::default(),
+            thread_answers: Default::default(),
             hot_keys_max,
             keeps_sessions: model == Model::Sc,
             faults,

@@ -29,9 +29,19 @@ use crate::{
     sync::{Mutex, lock},
 };
 
+/// The threads that ask.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AskingThread {
+    /// The one of memcached's datagrams.
+    Memcached,
+    /// The one that receives native datagrams.
+    Native,
+}
+
 /// Which request of a thread waits for an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ThreadAsker {
+    pub(crate) thread: AskingThread,
     /// The place of the thread where the request waits.
     pub(crate) place: u32,
     /// Which use of this place that is.
@@ -46,11 +56,15 @@ pub(crate) struct ThreadRequest {
     bytes: Vec<u8>,
 }
 
-/// Answers to the thread that asks, and how it is woken.
+/// Answers to a thread that asks, and how it is woken.
 #[derive(Default)]
 pub(super) struct ThreadAnswers {
     answers: Mutex<Vec<Completed>>,
     waker: OnceLock<Waker>,
+}
+
+impl AskingThread {
+    pub(super) const COUNT: usize = 2;
 }
 
 impl ThreadAnswers {
@@ -67,9 +81,15 @@ impl ThreadAnswers {
 }
 
 impl Cluster {
-    /// Has `waker` wake the thread that asks; there is one, which calls this once.
-    pub(crate) fn wake_with(&self, waker: Waker) {
-        let _ = self.thread_answers.waker.set(waker);
+    fn answers_of(&self, thread: AskingThread) -> Option<&ThreadAnswers> {
+        self.thread_answers.get(thread as usize)
+    }
+
+    /// Has `waker` wake a thread that asks, which calls this once.
+    pub(crate) fn wake_with(&self, thread: AskingThread, waker: Waker) {
+        if let Some(answers) = self.answers_of(thread) {
+            let _ = answers.waker.set(waker);
+        }
     }
 
     /// Has a worker execute a request; `bytes` is memory to write it to.
@@ -94,8 +114,10 @@ impl Cluster {
     }
 
     /// Takes the answers that are there; `list` is empty.
-    pub(crate) fn take_thread_answers(&self, list: &mut Vec<Completed>) {
-        std::mem::swap(&mut *lock(&self.thread_answers.answers), list);
+    pub(crate) fn take_thread_answers(&self, thread: AskingThread, list: &mut Vec<Completed>) {
+        if let Some(answers) = self.answers_of(thread) {
+            std::mem::swap(&mut *lock(&answers.answers), list);
+        }
     }
 }
 
@@ -180,6 +202,12 @@ impl NodeWorker {
 
     /// Leaves an answer to the thread that asked.
     pub(super) fn answer_thread(&self, completed: Completed) {
-        self.cluster.thread_answers.leave(completed);
+        let thread = match completed.origin.asker {
+            Asker::Thread(asker) => self.cluster.answers_of(asker.thread),
+            _ => None,
+        };
+        if let Some(thread) = thread {
+            thread.leave(completed);
+        }
     }
 }

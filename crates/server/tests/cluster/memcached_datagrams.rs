@@ -12,7 +12,7 @@ use curtail_server::Fault;
 use crate::{
     histories::{PLAN, STEPS_MAX, judge, record},
     recording_clients::Nodes,
-    support::{Cluster, await_placement},
+    support::{Cluster, Protocol, await_placement},
 };
 
 /// A client of one node's datagrams.
@@ -86,7 +86,8 @@ fn padded(command: &str) -> String {
 }
 
 fn nodes_with(replicas: usize, hot: bool) -> Cluster {
-    let cluster = Cluster::with(|shape| (shape.replicas, shape.datagrams) = (replicas, true));
+    let cluster =
+        Cluster::with(|shape| (shape.replicas, shape.protocol) = (replicas, Protocol::Datagrams));
     await_placement(&mut cluster.client(0), 3);
     if hot {
         (0..KEYS).for_each(|key| cluster.change_hot(&format!("k{key}"), true));
@@ -154,7 +155,7 @@ fn requests_of_a_datagram_keep_their_order() {
 #[test]
 fn histories_of_datagrams_are_linearizable() {
     let mut plan = PLAN;
-    plan.shape.datagrams = true;
+    plan.shape.protocol = Protocol::Datagrams;
     judge(plan, 1);
     plan.shape.replicas = 2;
     plan.nodes = Nodes::Die;
@@ -168,7 +169,7 @@ fn histories_of_datagrams_are_linearizable() {
 #[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
 fn a_datagram_that_shows_too_much_is_noticed() {
     let mut plan = PLAN;
-    plan.shape.datagrams = true;
+    plan.shape.protocol = Protocol::Datagrams;
     plan.shape.fault = Fault::ShowsUnsettled;
     let caught = (0..20).any(|seed| {
         let verdict = check_linearizable(&record(plan, seed), STEPS_MAX);

@@ -21,7 +21,11 @@ use curtail_testing::{Connection, together};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
-use crate::{memcached_datagrams::Datagrams, support::Shape};
+use crate::{
+    memcached_datagrams::Datagrams,
+    native_clients::Native,
+    support::{Protocol, Shape},
+};
 
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug)]
@@ -103,13 +107,15 @@ pub(crate) enum CallFor {
 enum Link {
     Stream(Connection),
     Datagrams(Datagrams),
+    Native(Box<Native>),
 }
 
 impl Link {
     fn to(address: SocketAddr, plan: &Plan) -> io::Result<Self> {
-        Ok(match plan.shape.datagrams {
-            true => Self::Datagrams(Datagrams::to(address, plan.reply)?),
-            false => Self::Stream(Connection::to(address, plan.reply)?),
+        Ok(match plan.shape.protocol {
+            Protocol::Streams => Self::Stream(Connection::to(address, plan.reply)?),
+            Protocol::Datagrams => Self::Datagrams(Datagrams::to(address, plan.reply)?),
+            Protocol::Native => Self::Native(Box::new(Native::to(address, plan.reply)?)),
         })
     }
 
@@ -117,6 +123,7 @@ impl Link {
         match self {
             Self::Stream(connection) => connection.ask(request).ok(),
             Self::Datagrams(datagrams) => datagrams.first_line(request),
+            Self::Native(native) => native.first_line(request),
         }
     }
 
@@ -124,6 +131,7 @@ impl Link {
         match self {
             Self::Stream(connection) => connection.line().ok(),
             Self::Datagrams(datagrams) => datagrams.line(),
+            Self::Native(native) => native.line(),
         }
     }
 }

@@ -248,8 +248,8 @@ impl Completed {
     }
 
     /// The memory of a request that nobody needs any more.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
-        self.request
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.request)
     }
 }
 

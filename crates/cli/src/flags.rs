@@ -344,9 +344,6 @@ impl Flags {
                 "--native: the native protocol has no login, so it cannot be given together with -Y"
             );
         }
-        if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
-            bail!("--cluster: a node does not offer datagrams; remove --native and -U");
-        }
         check_tier(config)?;
         check_gateway(config)?;
         // A wrong -m is a mistake of its own.

@@ -282,6 +282,7 @@ fn baselines_take_more_transits_than_rules() {
         }
         let after = (seen(), client.repeated());
         let counts: [u64; 4] = std::array::from_fn(|n| after.0[n] - before.0[n]);
+        ask_by_other_clients(&tier);
         (counts, after.1 - before.1)
     };
     const READS: u64 = 300;
@@ -300,6 +301,30 @@ fn baselines_take_more_transits_than_rules() {
         }
         assert!(repeated < READS / 10, "{repeated}");
     }
+}
+
+/// A gateway and the client in Python find items that are cached and items that are not.
+fn ask_by_other_clients(tier: &TrialTier) {
+    let gateway = Gateway::before(tier);
+    let mut client = gateway.connect();
+    assert_eq!(client.ask("set b 0 0 1\r\nx\r\n").unwrap(), "STORED");
+    for (key, size, value) in [("hot", 5, "value"), ("b", 1, "x")] {
+        let found = client.ask(format!("get {key}\r\n")).unwrap();
+        assert_eq!(found, format!("VALUE {key} 0 {size}"));
+        assert_eq!(client.line().unwrap(), value);
+        assert_eq!(client.line().unwrap(), "END");
+    }
+    assert_eq!(client.ask("get cold\r\n").unwrap(), "END");
+    assert!(gateway.stat("tier_from_cache") > 0);
+    let program = "import sys; from curtail_tier import TierSession\n\
+                   with TierSession(sys.argv[1]) as tier:\n    \
+                   print(tier.get(b'hot').value, tier.get(b'b').value, tier.get(b'cold'))";
+    let mut python = Command::new("python3");
+    let python = python.args(["-c", program]).arg(tier.path());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
+    let output = python.env("PYTHONPATH", folder).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown, "b'value' b'x' None\n", "{:?}", output.stderr);
 }
 
 /// What clients saw is linearizable, and was enough: the cache answered, and few got no answer.

@@ -30,7 +30,11 @@ use curtail_runtime::{
 };
 use curtail_types::{BackEndId, Failure, Key, Now, Operation};
 
-use crate::{completion::Token, gateway::entries::Entries};
+use crate::{
+    completion::Token,
+    gateway::entries::Entries,
+    test_faults::{Fault, TestFaults},
+};
 
 pub(crate) use answers::outcome_of;
 
@@ -49,6 +53,7 @@ pub(crate) struct GatewayWorker {
     /// The keys of this turn's requests of one connection.
     turn: TurnKeys,
     target: TierTarget,
+    faults: TestFaults,
     /// Requests that were sent again, and are not counted yet.
     pub(crate) repeated: u64,
 }
@@ -84,7 +89,11 @@ pub(crate) enum NotBegun {
 
 impl GatewayWorker {
     /// A socket by which the tier replies, with a number that no other client has: `random`.
-    pub(crate) fn open(target: TierTarget, random: u64, now: Now) -> io::Result<Self> {
+    pub(crate) fn open(
+        target: TierTarget,
+        random: u64,
+        (now, faults): (Now, TestFaults),
+    ) -> io::Result<Self> {
         let options = DatagramOptions {
             receive_bytes: RECEIVE_BYTES,
             ..DatagramOptions::default()
@@ -104,6 +113,7 @@ impl GatewayWorker {
             is_readable: true,
             turn: TurnKeys::default(),
             target,
+            faults,
             repeated: 0,
         })
     }
@@ -246,7 +256,10 @@ impl GatewayWorker {
     pub(crate) fn next_late(&mut self, now_ns: u64) -> Option<Ended> {
         while let Some(number) = self.entries.next_due(now_ns) {
             let (entry, key, _) = self.entries.get(number)?;
-            let head = self.requests.again(entry.head, key);
+            let mut head = self.requests.again(entry.head, key);
+            if self.faults.has(Fault::NumbersAgain) {
+                head.sequence += Entries::ENTRIES_MAX as u64;
+            }
             let entry = self.entries.get_mut(number)?;
             if entry.again(head, now_ns) {
                 self.repeated += 1;

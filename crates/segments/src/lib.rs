@@ -549,6 +549,7 @@ impl Segments {
     }
 
     /// The last expiry of any item in the segment, `u32::MAX` for never.
+    #[inline]
     pub fn expiry_max(&self, id: SegmentId) -> u32 {
         self.header(id).expiry_max.load(Ordering::Relaxed)
     }

@@ -73,13 +73,11 @@ impl Decoder {
         if !matches!(self.stage, Stage::Command) {
             return self.resume(input, limits);
         }
-        match fast_path::decode(input, limits) {
-            Some(decoded) => {
-                self.scanned = 0;
-                decoded
-            }
-            None => self.decode_line(input, limits),
-        }
+        let scanned = core::mem::take(&mut self.scanned);
+        fast_path::decode(input, limits, || {
+            self.scanned = scanned;
+            self.decode_line(input, limits)
+        })
     }
 
     /// The same, for a request of any form.

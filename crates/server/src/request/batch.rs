@@ -90,6 +90,26 @@ impl<'a> Batch<'a> {
         self.entries.push(entry);
     }
 
+    /// Adds a request, which is copied once, to its place. A whole entry that is pushed goes
+    /// through the stack, because the list may have to grow first.
+    #[inline(always)]
+    pub(crate) fn push_request(
+        &mut self,
+        slot: usize,
+        hash: KeyHash,
+        request: &Request<'a>,
+        origin: Origin<'a>,
+    ) {
+        let entry = self.entries.push_mut(Entry {
+            slot,
+            hash,
+            work: Work::LargeSetEnd { right: false },
+            origin,
+            hint: Hint::default(),
+        });
+        entry.work = Work::Request(*request);
+    }
+
     /// The entries, to note hints in.
     #[inline]
     pub(crate) fn entries_mut(&mut self) -> &mut [Entry<'a>] {

@@ -383,15 +383,8 @@ fn push_request<'a>(
     batch: &mut Batch<'a>,
     cx: &mut WorkerContext,
 ) -> After {
-    let hint = Hint::default();
     if let Request::Item { key, .. } = request {
-        batch.push(Entry {
-            slot,
-            hash: cx.hash(key),
-            work: Work::Request(*request),
-            origin,
-            hint,
-        });
+        batch.push_request(slot, cx.hash(key), request, origin);
         return After::Decode;
     }
     let (hash, work) = to_work(connection, request, rest, cx);
@@ -400,7 +393,7 @@ fn push_request<'a>(
         hash,
         work,
         origin,
-        hint,
+        hint: Hint::default(),
     });
     match *request {
         Request::SetHeader(_) | Request::Admin(Admin::Quit) => After::Drop,

@@ -265,10 +265,7 @@ impl Flags {
             return Ok(None);
         };
         let file = TierFile::load(path).map_err(|error| anyhow!("--tier-file: {error}"))?;
-        Ok(Some(TierTarget {
-            network: file.network(),
-            map: file.map(),
-        }))
+        Ok(Some(file.target()))
     }
 
     /// With a disk tier, or at a gateway, there is one policy.

@@ -32,6 +32,7 @@ OPCODES = {"get": 1, "put": 2, "delete": 3, "reply": 8}
 CACHED_GET, BACK_END, HOST = 0x02, 0x06, 0x0A
 RETRY, FROM_CACHE, EXPIRES = 1, 2, 8
 DONE, NOT_FOUND, WRONG_PARTITION, BUSY, TOO_LARGE, REFUSED = range(6)
+NOT_CACHED = 9
 
 HEAD = struct.Struct("<2sBBBBBBQQIIQQQQ16sH6sIIII")
 FIELDS = (
@@ -240,6 +241,8 @@ class TierSession:
             described = tomllib.load(file)
         self.map = TierMap(described.get("epoch", 1), len(described["back_ends"]))
         self.network = described["network"]
+        # In a baseline every read goes to a cache node first.
+        self.caches = len(described["caches"]) if "baseline" in described else 0
         # Below are cache nodes.
         self.number = number or 256 + int.from_bytes(os.urandom(4), "big") % ((1 << 32) - 256)
         # Above all that a client of this number has sent.
@@ -294,9 +297,12 @@ class TierSession:
 
     def _ask(self, opcode, key, value=b"", fields=()):
         self.sequence += 1
-        address_class = CACHED_GET if opcode == "get" else BACK_END
+        address = self.map.address(CACHED_GET if opcode == "get" else BACK_END, key)
+        if self.caches and opcode == "get":
+            cache = (address >> 40 & 0xFFFF) % self.caches
+            address = address_word(HOST, 0xFFFF, cache)
         head = dict(
-            fields, opcode=OPCODES[opcode], address=self.map.address(address_class, key),
+            fields, opcode=OPCODES[opcode], address=address,
             sender=self.number, epoch=self.map.epoch, sequence=self.sequence,
             client_ip=self.client_ip, client_port=self.client_port,
         )
@@ -306,6 +312,10 @@ class TierSession:
             reply = self._receive(time.monotonic() + wait)
             if reply is None:
                 is_open = True
+            elif reply[0]["status"] == NOT_CACHED:
+                if head["address"] >> 56 == HOST:
+                    head.update(address=self.map.address(BACK_END, key))
+                    continue
             elif reply[0]["status"] != BUSY:
                 return _known(reply)
             else:

@@ -28,6 +28,12 @@ impl Written {
         self.outcome(label, kind).0
     }
 
+    /// The set that left it.
+    pub(crate) fn set_by(self) -> Option<Label> {
+        let label = self.0.checked_sub(1)?;
+        (self != Self::NOTHING).then_some(Label(label as u8))
+    }
+
     /// What operation `label` makes of it, and what it says.
     pub(crate) fn outcome(self, label: Label, kind: Kind) -> (Self, Self) {
         let written = Self(u64::from(label.0) + 1);

@@ -265,10 +265,7 @@ impl Flags {
             return Ok(None);
         };
         let file = TierFile::load(path).map_err(|error| anyhow!("--tier-file: {error}"))?;
-        Ok(Some(TierTarget {
-            network: file.network(),
-            map: file.map(),
-        }))
+        Ok(Some(file.target()))
     }
 
     /// With a disk tier, or at a gateway, there is one policy.
@@ -343,9 +340,6 @@ impl Flags {
             bail!(
                 "--native: the native protocol has no login, so it cannot be given together with -Y"
             );
-        }
-        if config.node.is_some() && (config.native.is_some() || config.udp_port.is_some()) {
-            bail!("--cluster: a node does not offer datagrams; remove --native and -U");
         }
         check_tier(config)?;
         check_gateway(config)?;

@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use curtail_client::tier::{TierSession, TierTarget};
+use curtail_client::tier::TierSession;
 use curtail_runtime::{ControlEvent, Controls};
 use curtail_storage::Durability;
 use curtail_tier::{
@@ -284,11 +284,7 @@ impl TierPlace {
     }
 
     fn session(&self) -> anyhow::Result<TierSession> {
-        let file = self.load()?;
-        let target = TierTarget {
-            network: file.network(),
-            map: file.map(),
-        };
+        let target = self.load()?.target();
         // Unlike every other that runs now.
         let number = std::process::id().saturating_add(FIRST_CLIENT);
         TierSession::open(target, number).context("cannot open a socket to the tier")

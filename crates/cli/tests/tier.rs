@@ -18,7 +18,7 @@ use std::{
 
 use curtail_client::{
     memcached::Connection,
-    tier::{TierClientError, TierSession, TierTarget, TierValue},
+    tier::{TierClientError, TierSession, TierValue},
 };
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_testing::assert_contains;
@@ -81,11 +81,7 @@ impl TrialTier {
     }
 
     fn client(&self, number: u32) -> TierSession {
-        let target = TierTarget {
-            network: self.file.network(),
-            map: self.file.map(),
-        };
-        TierSession::open(target, 256 + number).unwrap()
+        TierSession::open(self.file.target(), 256 + number).unwrap()
     }
 }
 
@@ -246,6 +242,91 @@ fn linearizable_through_gateways_while_processes_are_killed() {
     check_history(&shared.history.into_inner().unwrap(), from_cache.sum());
 }
 
+/// Goal: the baselines with real processes: every read is at the cache node, and one of a key that
+/// is not cached visits a machine more than with rules; with look-aside the client asks twice.
+/// Method: reads of a key that is cached and of keys that are not; what nodes and switch counted.
+#[test]
+fn baselines_take_more_transits_than_rules() {
+    let transits = |words: &[&str]| {
+        let words = [
+            &["--back-ends", "2", "--limit", "0", "--report-ms", "200"],
+            words,
+        ]
+        .concat();
+        let tier = TrialTier::up(&words);
+        let mut client = tier.client(1);
+        client.put(b"hot", b"value", 0, None).unwrap();
+        eventually("it is cached", || {
+            client
+                .get(b"hot")
+                .unwrap()
+                .is_some_and(|found| found.is_from_cache)
+        });
+        let seen = || -> [u64; 4] {
+            let secret = tier.file.secret();
+            let status = |at| ask_status(at, &secret).unwrap();
+            let cache = status(tier.file.caches[0]);
+            let back_ends = tier.file.back_ends.iter();
+            let served = back_ends.map(|at| status(*at).get("gets")).sum();
+            [
+                cache.get("gets"),
+                served,
+                cache.get("passed_on"),
+                cache.get("not_cached"),
+            ]
+        };
+        let before = (seen(), client.repeated());
+        for number in 0..READS {
+            let found = client.get(format!("cold {number}").as_bytes()).unwrap();
+            assert_eq!(found, None);
+        }
+        let after = (seen(), client.repeated());
+        let counts: [u64; 4] = std::array::from_fn(|n| after.0[n] - before.0[n]);
+        ask_by_other_clients(&tier);
+        (counts, after.1 - before.1)
+    };
+    const READS: u64 = 300;
+    let none: &[&str] = &[];
+    let kinds = [
+        (none, [0, READS, 0, 0]),
+        (&["--baseline", "look-through"], [READS, READS, READS, 0]),
+        (&["--baseline", "look-aside"], [READS, READS, 0, READS]),
+    ];
+    for (words, expected) in kinds {
+        let (counts, repeated) = transits(words);
+        // A read that a busy machine delays is sent again, past the cache node.
+        for (count, expected) in counts.into_iter().zip(expected) {
+            let is_near = count.abs_diff(expected) <= repeated;
+            assert!(is_near, "{words:?}: {counts:?}, {repeated} repeated");
+        }
+        assert!(repeated < READS / 10, "{repeated}");
+    }
+}
+
+/// A gateway and the client in Python find items that are cached and items that are not.
+fn ask_by_other_clients(tier: &TrialTier) {
+    let gateway = Gateway::before(tier);
+    let mut client = gateway.connect();
+    assert_eq!(client.ask("set b 0 0 1\r\nx\r\n").unwrap(), "STORED");
+    for (key, size, value) in [("hot", 5, "value"), ("b", 1, "x")] {
+        let found = client.ask(format!("get {key}\r\n")).unwrap();
+        assert_eq!(found, format!("VALUE {key} 0 {size}"));
+        assert_eq!(client.line().unwrap(), value);
+        assert_eq!(client.line().unwrap(), "END");
+    }
+    assert_eq!(client.ask("get cold\r\n").unwrap(), "END");
+    assert!(gateway.stat("tier_from_cache") > 0);
+    let program = "import sys; from curtail_tier import TierSession\n\
+                   with TierSession(sys.argv[1]) as tier:\n    \
+                   print(tier.get(b'hot').value, tier.get(b'b').value, tier.get(b'cold'))";
+    let mut python = Command::new("python3");
+    let python = python.args(["-c", program]).arg(tier.path());
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
+    let output = python.env("PYTHONPATH", folder).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown, "b'value' b'x' None\n", "{:?}", output.stderr);
+}
+
 /// What clients saw is linearizable, and was enough: the cache answered, and few got no answer.
 fn check_history(entries: &[Entry], from_cache: u64) {
     let (mut history, mut unanswered) = (History::new(), 0);
@@ -364,11 +445,7 @@ fn several_cache_nodes() {
             .iter()
             .all(|at| status(*at, "has_lease") == 1)
     });
-    let target = TierTarget {
-        network: file.network(),
-        map: file.map(),
-    };
-    let mut client = TierSession::open(target, 300).unwrap();
+    let mut client = TierSession::open(file.target(), 300).unwrap();
     let keys: Vec<String> = (0..8).map(|number| format!("key{number}")).collect();
     for key in &keys {
         client.put(key.as_bytes(), b"1", 0, None).unwrap();
@@ -414,6 +491,7 @@ fn file_with_two_caches(port: u16) -> TierFile {
         epoch: 1,
         lease_ms: 500,
         period_ms: 100,
+        baseline: None,
         network: curtail_tier::TierFileNetwork::Forwarder(at(0)),
         control: at(1),
         caches: vec![at(2), at(3)],

@@ -17,7 +17,7 @@ use curtail_codec::tiered::{
 };
 use curtail_types::{BackEndId, Cas, Key};
 
-pub use curtail_codec::tiered::{TierRequests, TierTarget};
+pub use curtail_codec::tiered::{GetPath, TierRequests, TierTarget};
 
 /// An item, as a `get` finds it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -166,8 +166,12 @@ impl TierSession {
         let mut is_open = false;
         loop {
             self.send(&head, key, value)?;
-            let reply = self.receive(head.sequence, wait)?;
+            let reply = self.receive(&head, wait)?;
             match reply {
+                Some(reply) if reply.head.status == TieredStatus::NotCached => {
+                    head = self.requests.past_caches(head, key);
+                    continue;
+                }
                 Some(reply) if reply.head.status != TieredStatus::Busy => {
                     return known(reply);
                 }
@@ -182,7 +186,7 @@ impl TierSession {
             }
             self.repeated += 1;
             if is_open {
-                head = TierRequests::again(head);
+                head = self.requests.again(head, key);
             }
             wait = (wait * 2).min(WAIT_MAX);
         }
@@ -215,7 +219,7 @@ impl TierSession {
 
     fn receive(
         &mut self,
-        sequence: u64,
+        asked: &TieredHead,
         wait: Duration,
     ) -> Result<Option<OwnedReply>, TierClientError> {
         let until = Instant::now() + wait;
@@ -233,7 +237,7 @@ impl TierSession {
             };
             let datagram = self.room.get(..bytes).unwrap_or_default();
             let reply = self.requests.reply(datagram);
-            if let Some(reply) = reply.filter(|reply| reply.head.sequence == sequence) {
+            if let Some(reply) = reply.filter(|one| TierRequests::answers(asked, &one.head)) {
                 return Ok(Some(OwnedReply {
                     head: reply.head,
                     value: reply.value.to_vec(),
@@ -282,6 +286,8 @@ fn known(reply: OwnedReply) -> Result<OwnedReply, TierClientError> {
         TieredStatus::TooLarge => Err(TierClientError::TooLong),
         TieredStatus::Refused => Err(TierClientError::Refused),
         TieredStatus::Busy => Err(TierClientError::Busy),
+        // A client that is asked to go elsewhere has done so.
+        TieredStatus::NotCached => Err(TierClientError::Unanswered),
     }
 }
 

@@ -95,6 +95,12 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         ("get", get, true, ""),
         ("get after a miss", get.passed_on(), true, ""),
         (
+            "get without rules",
+            request(O::Get, TierAddress::host(CACHE)),
+            true,
+            "",
+        ),
+        (
             "get again",
             TieredHead {
                 flags: TieredFlags::RETRY,
@@ -111,6 +117,15 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         (
             "reply not found",
             get.reply(TierAddress::host(CLIENT), TieredStatus::NotFound),
+            true,
+            "",
+        ),
+        (
+            "reply not cached",
+            TieredHead {
+                flags: TieredFlags::FROM_CACHE,
+                ..get.reply(TierAddress::host(CLIENT), TieredStatus::NotCached)
+            },
             true,
             "",
         ),

@@ -13,11 +13,14 @@
 //! nothing more is read from the connection meanwhile. It is filled once: its number is not used
 //! again while anything of it can be on its way. A token whose connection has closed fills nothing.
 
-use curtail_codec::memcached::{
-    Form, Sink,
-    encode::{self, REPLY_BYTES_MAX, Refusal},
+use curtail_codec::{
+    memcached::{
+        Form, Sink,
+        encode::{self, REPLY_BYTES_MAX, Refusal},
+    },
+    node::Shows,
 };
-use curtail_types::{Failure, Outcome};
+use curtail_types::{Failure, Operation, Outcome};
 
 use crate::{key_encoding::push_base64, owned_reply_form::OwnedForm};
 
@@ -152,5 +155,15 @@ impl<'a> Spelt<'a> {
     /// Whether there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces().iter().all(|piece| piece.is_empty())
+    }
+}
+
+/// What another thread or node is to show of what a request of this form reads.
+pub(crate) fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
+    match (operation, form) {
+        (Operation::Get(_), Form::Value { .. }) => Shows::Value,
+        (Operation::Get(_), Form::Meta(meta)) if meta.value => Shows::Value,
+        (Operation::Get(_), Form::Meta(_) | Form::Debug) => Shows::Status,
+        _ => Shows::Nothing,
     }
 }

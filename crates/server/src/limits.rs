@@ -77,6 +77,9 @@ pub(crate) const AUTH_FILE_BYTES_MAX: usize = 64 << 10;
 /// Requests in one UDP datagram.
 pub(crate) const REQUESTS_PER_DATAGRAM_MAX: usize = 64;
 
+/// Datagrams whose requests nodes of a cluster execute; further ones are refused.
+pub(crate) const DATAGRAMS_UNDER_WAY_MAX: usize = 256;
+
 /// Connections that `watch`; as in memcached.
 pub(crate) const WATCHERS_MAX: usize = 20;
 
@@ -112,6 +115,9 @@ pub(crate) const BUCKETS_PER_STEP: usize = 32;
 
 /// Reads that wait for accepted writes at one receiver.
 pub(crate) const READS_WAITING_MAX: usize = 256;
+
+/// Requests that a node of a cluster has from its receiver; further ones are refused.
+pub(crate) const NATIVE_UNDER_WAY_MAX: usize = 4096;
 
 /// Cookies given in a second, and
 pub(crate) const HELLOS_PER_SECOND: u32 = 20_000;

@@ -93,6 +93,8 @@ pub enum Fault {
     ClocksApart,
     /// The same, and each node goes by its own.
     GoesByOwnClock,
+    /// A gateway gives a request that it sends to the tier again another number.
+    NumbersAgain,
     /// No bug: the last worker of a node loses its processor for a while before each turn.
     Dozes,
     /// No bug: a node finds that its lease has ended whenever replies are to leave.

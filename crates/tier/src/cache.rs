@@ -22,7 +22,7 @@ use crate::{
     rule_lags::RuleLags,
     rule_sender::{RuleSender, RulesAnswer, SWITCH_PEER},
     status,
-    tier_file::TierFile,
+    tier_file::{TierBaseline, TierFile},
 };
 
 /// What a cache node is started with.
@@ -54,6 +54,8 @@ struct CacheDesk {
     admission: Admission,
     rules: RuleQueue,
     sender: RuleSender,
+    /// Every read comes here, and there are no rules.
+    baseline: Option<TierBaseline>,
     lags: RuleLags,
     /// The keys that were asked for and have not come, by their hashes.
     wanted: HashMap<RouteHash, Box<[u8]>>,
@@ -83,6 +85,8 @@ struct CacheCounts {
     hits: u64,
     /// Requests that were sent on because there was no copy (SW-19).
     passed_on: u64,
+    /// Clients that were told to ask the back end, as there was no copy.
+    not_cached: u64,
     /// What was not for a cache node (SW-19's loop guard).
     strays: u64,
     malformed: u64,
@@ -118,9 +122,17 @@ impl CacheNode {
         let outbox = TierOutbox::new(inbox.socket(), ways, u32::from(id.0), incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
         let clock = Clock::start();
+        let rules = match file.baseline {
+            None => options.rules,
+            // No rule has to be changed for a key.
+            Some(_) => RuleBudget {
+                per_s: 0,
+                ..options.rules
+            },
+        };
         let admission = AdmissionConfig {
-            excess_max: options.rules.rule_buffer(),
-            delay_max_ns: options.rules.delay_max_ns,
+            excess_max: rules.rule_buffer(),
+            delay_max_ns: rules.delay_max_ns,
             seed: u64::from(incarnation),
             ..AdmissionConfig::new(options.capacity, file.scale())
         };
@@ -136,8 +148,9 @@ impl CacheNode {
                 clock,
                 copies: CachedCopies::default(),
                 admission: Admission::new(admission, clock.now().instant),
-                rules: RuleQueue::new(options.rules),
+                rules: RuleQueue::new(rules),
                 sender: RuleSender::new(file.control, incarnation),
+                baseline: file.baseline,
                 lags: RuleLags::default(),
                 wanted: HashMap::new(),
                 incoming: None,
@@ -172,7 +185,11 @@ impl CacheNode {
             return;
         };
         // Only a first `get` is for a cache node; everything else would circulate (SW-19).
-        if head.address.class != AddressClass::CachedGet {
+        let class = match self.desk.baseline {
+            None => AddressClass::CachedGet,
+            Some(_) => AddressClass::Host,
+        };
+        if head.address.class != class {
             self.desk.counts.strays += 1;
             return;
         }
@@ -181,8 +198,7 @@ impl CacheNode {
         let clock = self.desk.clock;
         self.desk.lags.arrive(route, || clock.now().instant);
         let Some(hits) = self.reply_from_copy(&head, route, key) else {
-            self.desk.counts.passed_on += 1;
-            return self.desk.outbox.pass_on(head.passed_on(), key);
+            return self.desk.miss(head, (key, route));
         };
         self.desk.counts.hits += 1;
         self.desk.admission.hit(hits);
@@ -355,8 +371,7 @@ impl CacheNode {
             self.desk.lags.forget_all();
             let held: Vec<RouteHash> = self.desk.copies.keys().collect();
             for key in held {
-                // What does not fit into the queue has no rule until it is admitted again.
-                let _ = self.desk.rules.install(key, now);
+                self.desk.want_rule(key, false, now);
             }
         }
     }
@@ -401,6 +416,7 @@ impl CacheNode {
             ("gets", desk.counts.gets),
             ("hits", desk.counts.hits),
             ("passed_on", desk.counts.passed_on),
+            ("not_cached", desk.counts.not_cached),
             ("strays", desk.counts.strays),
             ("malformed", desk.counts.malformed),
             ("leases", count(leases.count())),
@@ -476,6 +492,46 @@ impl TierNode for CacheNode {
 }
 
 impl CacheDesk {
+    /// There is no copy: another must answer.
+    fn miss(&mut self, mut head: TieredHead, (key, route): (Key<'_>, RouteHash)) {
+        if self.baseline == Some(TierBaseline::LookAside) {
+            return self.tell_miss(&head, key);
+        }
+        if self.baseline.is_some() {
+            head.address = TierAddress::back_end(self.map.address(route));
+        }
+        self.counts.passed_on += 1;
+        self.outbox.pass_on(head.passed_on(), key);
+    }
+
+    fn tell_miss(&mut self, head: &TieredHead, key: Key<'_>) {
+        let Some(client) = client_of(head) else {
+            return;
+        };
+        self.counts.not_cached += 1;
+        let mut reply = head.reply(reply_address(head), TieredStatus::NotCached);
+        reply.flags = TieredFlags::FROM_CACHE;
+        let (key, value) = (Some(key), &[][..]);
+        let datagram = TieredDatagram {
+            head: reply,
+            key,
+            value,
+        };
+        self.outbox.push(client, &datagram);
+    }
+
+    /// The switch shall send reads of the key here.
+    fn want_rule(&mut self, key: RouteHash, is_burst: bool, now: Instant) {
+        if self.baseline.is_some() {
+            return;
+        }
+        // What does not fit into the queue has no rule until it is admitted again.
+        let _ = match is_burst {
+            true => self.rules.install_first(key, now),
+            false => self.rules.install(key, now),
+        };
+    }
+
     /// What the switch can do in a period, less what waits already; half of the room beyond the
     /// capacity is kept for keys that burst.
     fn fetch_budget(&self) -> usize {
@@ -587,11 +643,8 @@ impl CacheHost for CacheDesk {
         if incoming.admitted.is_none() {
             return false;
         }
-        let queued = match incoming.load {
-            Some(_) => self.rules.install_first(key, now),
-            None => self.rules.install(key, now),
-        };
-        debug_assert!(queued.is_ok(), "it is not full");
+        let is_burst = incoming.load.is_some();
+        self.want_rule(key, is_burst, now);
         self.counts.admitted += 1;
         true
     }
@@ -629,7 +682,9 @@ impl CacheHost for CacheDesk {
             self.parting = Some((key, copy.key));
         }
         let since = self.evicted_since.unwrap_or_else(|| self.now());
-        self.rules.withdraw(key, since);
+        if self.baseline.is_none() {
+            self.rules.withdraw(key, since);
+        }
     }
 
     fn now(&self) -> Instant {

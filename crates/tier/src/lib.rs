@@ -59,5 +59,5 @@ pub fn is_open_vswitch_installed() -> bool {
     curtail_routing::OpenVswitch::is_installed()
 }
 
-pub use tier_file::{TierFile, TierFileError, TierFileNetwork};
+pub use tier_file::{TierBaseline, TierFile, TierFileError, TierFileNetwork};
 pub use trial_namespaces::TrialNamespaces;

@@ -19,7 +19,7 @@ use self::{
     rough_network::Roughness,
     test_tier::{SwitchKind, TestOptions, TestTier},
 };
-use crate::{TrialNamespaces, ask_status, back_end_store::ITEM_BYTES};
+use crate::{TierBaseline, TrialNamespaces, ask_status, back_end_store::ITEM_BYTES};
 
 /// Makes a test of each function for every kind of switch.
 macro_rules! on_every_switch {
@@ -46,6 +46,7 @@ use on_every_switch;
 on_every_switch!(
     a_hot_key_moves_to_the_cache_and_stays_true,
     requests_see_one_machine,
+    baselines_see_one_machine_more,
     a_cache_that_dies_costs_a_lease_at_most,
     a_burst_is_cached_before_the_period_ends,
     strays_and_forgeries_change_nothing,
@@ -277,6 +278,62 @@ fn strays_and_forgeries_change_nothing(kind: SwitchKind) {
     let is_refused = tier.at(TrialNamespaces::CLIENTS, asks);
     assert!(is_refused, "no counters without the secret");
     assert_eq!(client.get(b"key").unwrap().unwrap().value, b"value");
+}
+
+/// Goal: in the baselines every read is at the cache node, and one that is not cached at its back
+/// end as well; look-aside takes a transit more, by the client (SW-67). Answers are the same.
+fn baselines_see_one_machine_more(kind: SwitchKind) {
+    for baseline in [TierBaseline::LookThrough, TierBaseline::LookAside] {
+        let options = TestOptions {
+            baseline: Some(baseline),
+            ..long_lease()
+        };
+        let tier = TestTier::start(kind, options);
+        let mut client = tier.client(1);
+        client.put(b"hot", b"value", 0, None).unwrap();
+        eventually("it is cached", || from_cache(&mut client, b"hot"));
+        let mut client = tier.patient(2);
+        let seen = || {
+            let cache = tier.cache_status();
+            let counts = ["gets", "hits", "passed_on", "not_cached"];
+            (
+                counts.map(|name| cache.get(name)),
+                tier.back_ends_count("gets"),
+            )
+        };
+        let before = seen();
+        for number in 0..200_u32 {
+            let got = client.get(format!("cold {number}").as_bytes());
+            assert_eq!((got.value, got.is_from_cache), (None, false));
+            assert!(client.get(b"hot").is_from_cache);
+        }
+        let (after, lost) = (seen(), client.lost);
+        let near = |count: u64, expected: u64| {
+            assert!(
+                (expected..=expected + lost).contains(&count),
+                "{before:?} {after:?} {lost}"
+            );
+        };
+        let grown: [u64; 4] = std::array::from_fn(|n| after.0[n] - before.0[n]);
+        near(grown[0], 400);
+        near(grown[1], 200);
+        near(grown[2] + grown[3], 200);
+        let is_aside = baseline == TierBaseline::LookAside;
+        assert_eq!(grown[if is_aside { 2 } else { 3 }], 0, "{grown:?}");
+        near(after.1 - before.1, 200);
+        assert_eq!(
+            tier.switch_status().get("installed"),
+            0,
+            "there are no rules"
+        );
+        client.put(b"hot", b"other");
+        let got = client.get(b"hot");
+        assert_eq!(
+            got.value.as_deref(),
+            Some(&b"other"[..]),
+            "an update is applied"
+        );
+    }
 }
 
 /// A back end that is limited says so; a full memory refuses writes and goes on reading.

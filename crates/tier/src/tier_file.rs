@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use curtail_codec::tiered::{PartitionMap, TierNetwork, TierSecret};
+use curtail_codec::tiered::{GetPath, PartitionMap, TierNetwork, TierSecret, TierTarget};
 use curtail_types::{BackEndId, CacheId, HashSeed, LoadScale};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,9 @@ pub struct TierFile {
     /// Between two reports of the hottest keys, in milliseconds.
     #[serde(default = "period_ms")]
     pub period_ms: u64,
+    /// Another way of reads than by the network's rules, for comparison.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<TierBaseline>,
     /// How the switch is reached.
     pub network: TierFileNetwork,
     /// Where the switch's process takes the rules of cache nodes.
@@ -51,6 +54,16 @@ pub enum TierFileNetwork {
         /// The UDP port of every node.
         port: u16,
     },
+}
+
+/// How clients read in systems that do not route by keys (SW-67): every read goes to a cache node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TierBaseline {
+    /// A cache node without a copy says so, and the client asks the back end.
+    LookAside,
+    /// A cache node without a copy passes the request on to the back end.
+    LookThrough,
 }
 
 /// What is wrong with a file.
@@ -123,6 +136,10 @@ impl TierFile {
             ),
             (self.caches.len() > 256, "caches: name at most 256"),
             (
+                self.baseline.is_some() && self.caches.is_empty(),
+                "baseline: name a cache node, which receives every read",
+            ),
+            (
                 self.has_twins(),
                 "an address is there twice; every node needs its own",
             ),
@@ -175,6 +192,20 @@ impl TierFile {
         match self.network {
             TierFileNetwork::Forwarder(at) => TierNetwork::Forwarder(at),
             TierFileNetwork::Ipv6 { cluster, port } => TierNetwork::Ipv6 { cluster, port },
+        }
+    }
+
+    /// What a client must know of the tier.
+    pub fn target(&self) -> TierTarget {
+        let caches = u16::try_from(self.caches.len()).unwrap_or(u16::MAX);
+        TierTarget {
+            network: self.network(),
+            map: self.map(),
+            gets: match self.baseline {
+                None => GetPath::ByKey,
+                Some(TierBaseline::LookAside) => GetPath::LookAside { caches },
+                Some(TierBaseline::LookThrough) => GetPath::LookThrough { caches },
+            },
         }
     }
 
@@ -249,6 +280,7 @@ mod tests {
             epoch: 1,
             lease_ms: 500,
             period_ms: 1000,
+            baseline: None,
             network: TierFileNetwork::Forwarder(at(1)),
             control: at(2),
             caches: vec![at(3)],
@@ -267,7 +299,10 @@ mod tests {
             cluster: 7,
             port: 9,
         };
+        other.baseline = Some(TierBaseline::LookAside);
         other.save(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("baseline = \"look-aside\""), "{text}");
         assert_eq!(TierFile::load(&path).unwrap(), other);
         file().save(&path).unwrap();
         let expected = [0x0123_4567_89ab_cdef; 2];
@@ -297,6 +332,11 @@ mod tests {
         expect(|file| file.period_ms = 0, "period_ms");
         expect(|file| file.back_ends.clear(), "back_ends");
         expect(|file| file.caches[0] = file.control, "twice");
+        let without_cache = |file: &mut TierFile| {
+            file.baseline = Some(TierBaseline::LookThrough);
+            file.caches.clear();
+        };
+        expect(without_cache, "baseline");
         fs::write(&path, "secrets = 1").unwrap();
         assert!(TierFile::load(&path).is_err());
     }

@@ -62,9 +62,8 @@ pub(super) fn loom(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.scratch("loom")?);
-    // Whole programs optimised over crate borders would cost minutes here and find nothing more.
+    // One unit per crate would cost minutes here and find nothing more.
     command
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     Ok(counted(log, &mut command)?.remark(names.join(", ")))
 }

@@ -76,6 +76,22 @@ impl ModelHost<'_> {
         Some(key)
     }
 
+    /// Whether readers beside the machine may show the stored item of a key now.
+    fn shows_item(&self, key: RouteHash) -> bool {
+        let node = self.node();
+        let slice = slice_of(key, self.setup.slices);
+        let state = node.copies.get(&key).map(|copy| copy.state);
+        node.gates[usize::from(slice.0)] == Gate::Reads && state != Some(CopyState::Invalid)
+    }
+
+    /// An item changes that was shown, or was not: no reader may see that before the machine allows
+    /// it. (Readers of the model come between steps only, those of a server at any moment.)
+    fn note_change(&mut self, was_shown: bool) {
+        if was_shown {
+            self.world.fail("an item changes while readers may see it");
+        }
+    }
+
     /// What requests find, and leave.
     fn execute(&mut self, label: Label, key: RouteHash, version: Cas) -> RunResult {
         let kind = self.setup.operations[usize::from(label.0)].0;
@@ -88,8 +104,8 @@ impl ModelHost<'_> {
             return RunResult::NoRoom;
         }
         let ticket = Ticket(u64::from(label.0));
-        let node = self.edit();
         let removes = kind == Kind::Delete && before.is_some();
+        let node = self.edit();
         let shown = if stores || removes {
             version
         } else {
@@ -143,7 +159,13 @@ impl ModelHost<'_> {
 
 impl ReplicaHost for ModelHost<'_> {
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
-        self.execute(Label(request.ticket.0 as u8), request.key, version)
+        let was_shown = self.shows_item(request.key);
+        let result = self.execute(Label(request.ticket.0 as u8), request.key, version);
+        if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
+            self.world.note_executed(Label(request.ticket.0 as u8));
+            self.note_change(was_shown);
+        }
+        result
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
@@ -216,6 +238,8 @@ impl ReplicaHost for ModelHost<'_> {
         }
         node.promised
             .insert(from, promised.saturating_sub(u64::from(change.room)));
+        self.note_change(self.shows_item(change.key));
+        let node = self.edit();
         match incoming.filter(|_| change.kind == ChangeKind::Store) {
             Some(item) => node.items.insert(change.key, item),
             None => node.items.remove(&change.key),
@@ -275,6 +299,10 @@ impl ReplicaHost for ModelHost<'_> {
         let goes = |key: &RouteHash, item: &StoredItem| {
             slice_of(*key, slices) == slice && before.is_none_or(|before| item.version < before)
         };
+        let gone = self.node().items.iter().find(|(key, item)| goes(key, item));
+        if let Some((&key, _)) = gone {
+            self.note_change(self.shows_item(key));
+        }
         self.edit().items.retain(|key, item| !goes(key, item));
         self.saw(before.unwrap_or_default());
     }
@@ -322,9 +350,14 @@ impl ReplicaHost for ModelHost<'_> {
                 *is_stale = true;
             }
         }
+        let was_hidden = !self.shows_item(key);
         let node = self.edit();
         if state == CopyState::Absent {
             node.copies.remove(&key);
+            if was_hidden && self.shows_item(key) {
+                self.world
+                    .fail("a key ceases to be hot while a write of it is under way");
+            }
             return;
         }
         let mut own = node.writes.values();
@@ -372,6 +405,11 @@ impl ReplicaHost for ModelHost<'_> {
         if is_accounted && is_new && node.room_taken() >= capacity {
             return RunResult::NoRoom;
         }
+        self.note_change(self.shows_item(key));
+        if let Some(label) = incoming.and_then(|item| item.value.set_by()) {
+            self.world.note_executed(label);
+        }
+        let node = self.edit();
         if let Some(item) = incoming {
             node.clock = node.clock.max(version.clock());
             node.items.insert(key, StoredItem { version, ..item });

@@ -417,6 +417,7 @@ impl Model for SliceSetup {
                 .collect(),
             parcels: Vec::new(),
             operations: vec![Stage::Unasked; self.operations.len()],
+            executed: 0,
             left: self.faults,
             judges: Shared::new(judges.collect()),
             sessions: (self.model == Agreement::Sc).then(BTreeMap::new),

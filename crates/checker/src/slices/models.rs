@@ -326,6 +326,20 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("copies-next-view", 2, 2)
     },
     SliceSetup {
+        operations: &[(Set, 0)],
+        asked: 2,
+        wants: &[exit(1)],
+        suspects: false,
+        faults: SliceFaults {
+            cools: 1,
+            losses: 1,
+            heats: 2,
+            ..NOTHING
+        },
+        sees: ANSWERED | SHARED,
+        ..model("copies-again-next-view", 2, 2)
+    },
+    SliceSetup {
         operations: &[(Set, 0), (Get, 0)],
         suspects: false,
         faults: SliceFaults { losses: 1, ..HEATS },

@@ -20,6 +20,7 @@ pub struct PackedSlices {
     judges: Shared<Vec<Linearizable>>,
     view: Shared<SliceView>,
     sessions: Option<BTreeMap<(NodeId, usize), Cas>>,
+    executed: u16,
     left: SliceFaults,
     wants: u8,
 }
@@ -54,6 +55,7 @@ impl PackedSlices {
             judges: pool.judges.shared(&world.judges),
             view: pool.views.shared(&world.view),
             sessions: world.sessions,
+            executed: world.executed,
             left: world.left,
             wants: world.wants,
         }
@@ -64,6 +66,7 @@ impl PackedSlices {
             nodes: self.nodes.to_vec(),
             parcels: self.parcels.to_vec(),
             operations: self.operations.to_vec(),
+            executed: self.executed,
             left: self.left,
             judges: self.judges.clone(),
             sessions: self.sessions.clone(),

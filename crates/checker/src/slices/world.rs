@@ -25,6 +25,8 @@ pub struct SliceWorld {
     pub(super) parcels: Vec<SliceParcel>,
     /// The requests, by their labels.
     pub(super) operations: Vec<Stage>,
+    /// Of requests whose clients wait, those that some store has executed, by their labels.
+    pub(super) executed: u16,
     pub(super) left: SliceFaults,
     /// One for each key.
     pub(super) judges: Shared<Vec<Linearizable>>,
@@ -188,6 +190,16 @@ impl SliceWorld {
         self.fault.get_or_insert_with(|| what.to_owned());
     }
 
+    /// A primary's store has executed a request, which may happen once.
+    pub(super) fn note_executed(&mut self, label: Label) {
+        let bit = 1 << label.0;
+        let waits = matches!(self.operations[usize::from(label.0)], Stage::Asked(_));
+        if waits && self.executed & bit != 0 {
+            self.fail("a request is executed twice");
+        }
+        self.executed |= if waits { bit } else { 0 };
+    }
+
     /// A request is answered with `value`, which its client reads, or has left there.
     pub(super) fn answer(
         &mut self,
@@ -196,6 +208,7 @@ impl SliceWorld {
         (label, kind): (Label, Kind),
         (version, value): (Cas, Written),
     ) {
+        self.executed &= !(1 << label.0);
         let stage = &mut self.operations[usize::from(label.0)];
         *stage = Stage::Answered;
         self.notes.add(|| answer_in_words(label, kind, value));
@@ -236,6 +249,7 @@ impl SliceWorld {
 
     /// A request ended without an answer.
     pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: ReplicaRefusal) {
+        self.executed &= !(1 << label.0);
         let stage = &mut self.operations[usize::from(label.0)];
         let why = refusal_in_words(refusal);
         self.notes.add(|| format!("{label} ends: {why}"));

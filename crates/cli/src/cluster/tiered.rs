@@ -12,9 +12,9 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use curtail_runtime::Controls;
-use curtail_tier::{TierFile, TierFileNetwork, TrialNamespaces};
+use curtail_tier::{TierBaseline, TierFile, TierFileNetwork, TrialNamespaces};
 
 use super::{
     child::{NodeProcess, say},
@@ -51,6 +51,10 @@ pub(super) struct TieredOptions {
     /// Keep the items of a tier's back ends on disk, in the folder of --dir, until the tier ends
     #[arg(long, requires = "tiered")]
     on_disk: bool,
+    /// How reads of a tier go instead of by the switch's rules, for comparison: the client asks the
+    /// cache node first (look-aside), or the cache node asks the back end (look-through)
+    #[arg(long, value_name = "NAME", requires = "tiered")]
+    baseline: Option<BaselineName>,
     /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs
     /// root, iproute2 and ethtool
     #[arg(long, requires = "tiered", conflicts_with = "ovs")]
@@ -61,7 +65,20 @@ pub(super) struct TieredOptions {
     ovs: bool,
 }
 
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum BaselineName {
+    LookAside,
+    LookThrough,
+}
+
 impl TieredOptions {
+    fn baseline(&self) -> Option<TierBaseline> {
+        self.baseline.map(|name| match name {
+            BaselineName::LookAside => TierBaseline::LookAside,
+            BaselineName::LookThrough => TierBaseline::LookThrough,
+        })
+    }
+
     /// Whether nodes have network namespaces of their own.
     const fn has_namespaces(&self) -> bool {
         self.xdp || self.ovs
@@ -73,6 +90,10 @@ impl TieredOptions {
         ensure!(
             !self.has_namespaces() || curtail_runtime::is_root(),
             "{flag}: it needs root; without it the switch forwards in user space"
+        );
+        ensure!(
+            self.baseline.is_none() || self.cached_keys > 0,
+            "--baseline needs a cache node; give --cached-keys"
         );
         ensure!(
             !self.ovs || curtail_tier::is_open_vswitch_installed(),
@@ -153,6 +174,7 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
         epoch: 1,
         lease_ms: 500,
         period_ms: options.report_ms,
+        baseline: options.baseline(),
         network: TierFileNetwork::Forwarder(at(port)),
         control: at(port + 1),
         caches,
@@ -173,6 +195,7 @@ fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFil
         epoch: 1,
         lease_ms: 500,
         period_ms: options.report_ms,
+        baseline: options.baseline(),
         network: TierFileNetwork::Ipv6 {
             cluster: TrialNamespaces::CLUSTER,
             port,

@@ -16,8 +16,8 @@ use anyhow::{Context, anyhow, ensure};
 use clap::Args;
 use curtail_client::tier::{TierClientError, TierSession, bind_towards};
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, TierRequests, TierTarget, TieredDatagram, TieredFlags, TieredOpcode,
-    TieredStatus,
+    DATAGRAM_BYTES_MAX, TierRequests, TierTarget, TieredDatagram, TieredFlags, TieredHead,
+    TieredOpcode, TieredStatus,
 };
 use curtail_tier::TierFile;
 use curtail_types::{BackEndId, Key};
@@ -107,8 +107,8 @@ struct TierLoad<'a> {
     scramble: Scramble,
     value: Vec<u8>,
     room: Box<[u8]>,
-    /// Requests that are under way: when they were sent, and to which back end.
-    open: HashMap<u64, (Instant, BackEndId)>,
+    /// Requests that are under way.
+    open: HashMap<u64, OpenRequest>,
     per_s: f64,
     counts: LoadCounts,
     /// Which keys are hot now.
@@ -121,7 +121,16 @@ struct TierLoad<'a> {
     lost: u64,
 }
 
+struct OpenRequest {
+    sent: Instant,
+    head: TieredHead,
+    /// The number of its key.
+    key: u64,
+}
+
 struct LoadCounts {
+    /// Clients of a baseline that were told to ask the back end.
+    not_cached: u64,
     by_back_end: Vec<u64>,
     from_cache: u64,
     sent: u64,
@@ -132,6 +141,7 @@ impl LoadCounts {
     fn new(back_ends: usize) -> Self {
         Self {
             by_back_end: vec![0; back_ends],
+            not_cached: 0,
             from_cache: 0,
             sent: 0,
             lost: 0,
@@ -141,10 +151,7 @@ impl LoadCounts {
 
 impl<'a> TierLoad<'a> {
     fn new(file: &TierFile, options: &'a LoadOptions) -> anyhow::Result<Self> {
-        let target = TierTarget {
-            network: file.network(),
-            map: file.map(),
-        };
+        let target = file.target();
         let socket = bind_towards(&target).context("cannot open a socket to the tier")?;
         socket.set_nonblocking(true)?;
         let own: SocketAddr = socket.local_addr()?;
@@ -241,8 +248,8 @@ impl<'a> TierLoad<'a> {
     fn send(&mut self) {
         let rank = self.ranks.rank(&mut self.random);
         let place = self.hot_set.as_ref().map_or(rank, |set| set.place(rank));
-        let key = self.scramble.key(place);
-        let name = name_of(key);
+        let number = self.scramble.key(place);
+        let name = name_of(number);
         let Ok(key) = Key::new(name.as_bytes()) else {
             return;
         };
@@ -262,8 +269,12 @@ impl<'a> TierLoad<'a> {
         };
         let to = self.requests.destination(&head);
         let _ = self.socket.send_to(&self.room[..bytes], to);
-        let back_end = head.address.key.back_end;
-        self.open.insert(head.sequence, (Instant::now(), back_end));
+        let open = OpenRequest {
+            sent: Instant::now(),
+            head,
+            key: number,
+        };
+        self.open.insert(head.sequence, open);
         self.sent += 1;
         if let Some(series) = &mut self.series {
             series.now().sent += 1;
@@ -280,9 +291,20 @@ impl<'a> TierLoad<'a> {
             let Some(reply) = self.requests.reply(&self.room[..bytes]) else {
                 continue;
             };
-            let Some((_, back_end)) = self.open.remove(&reply.head.sequence) else {
+            let Some(open) = self.open.get(&reply.head.sequence) else {
                 continue;
             };
+            if !TierRequests::answers(&open.head, &reply.head) {
+                continue;
+            }
+            if reply.head.status == TieredStatus::NotCached {
+                let sequence = reply.head.sequence;
+                self.ask_back_end(sequence);
+                continue;
+            }
+            let name = name_of(open.key);
+            let back_end = Key::new(name.as_bytes()).map(|key| self.requests.owner(key));
+            self.open.remove(&reply.head.sequence);
             let is_served = matches!(
                 reply.head.status,
                 TieredStatus::Done | TieredStatus::NotFound
@@ -296,16 +318,37 @@ impl<'a> TierLoad<'a> {
                 self.lost += 1;
             } else if reply.head.flags.has(TieredFlags::FROM_CACHE) {
                 self.counts.from_cache += 1;
-            } else if let Some(served) = self.counts.by_back_end.get_mut(usize::from(back_end.0)) {
+            } else if let Ok(BackEndId(id)) = back_end
+                && let Some(served) = self.counts.by_back_end.get_mut(usize::from(id))
+            {
                 *served += 1;
             }
+        }
+    }
+
+    /// A cache node has no copy, and passes nothing on.
+    fn ask_back_end(&mut self, sequence: u64) {
+        let Some(open) = self.open.get_mut(&sequence) else {
+            return;
+        };
+        let name = name_of(open.key);
+        let Ok(key) = Key::new(name.as_bytes()) else {
+            return;
+        };
+        open.head = self.requests.past_caches(open.head, key);
+        self.counts.not_cached += 1;
+        let to = self.requests.destination(&open.head);
+        let (head, key, value) = (open.head, Some(key), &[][..]);
+        let asked = TieredDatagram { head, key, value };
+        if let Ok(bytes) = asked.encode(&mut self.room, None) {
+            let _ = self.socket.send_to(&self.room[..bytes], to);
         }
     }
 
     fn end_interval(&mut self, now: Instant) {
         let before = self.open.len();
         self.open
-            .retain(|_, (sent, _)| now.duration_since(*sent) < LOST_AFTER);
+            .retain(|_, open| now.duration_since(open.sent) < LOST_AFTER);
         self.lost += (before - self.open.len()) as u64;
         let loss = self.lost as f64 / self.sent.max(1) as f64;
         if self.options.rate.is_none() {
@@ -345,6 +388,13 @@ impl<'a> TierLoad<'a> {
         );
         for (id, served) in counts.by_back_end.iter().enumerate() {
             let _ = writeln!(text, "| {id} | {:.0} |", rate(*served));
+        }
+        if counts.not_cached > 0 {
+            let asked = rate(counts.not_cached);
+            let _ = writeln!(
+                text,
+                "\n{asked:.0} reads a second asked a cache node first that had no copy"
+            );
         }
         text
     }

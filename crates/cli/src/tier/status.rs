@@ -143,10 +143,11 @@ fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::
     let waiting = now.get("rule_installs_waiting") + now.get("rule_withdrawals_waiting");
     writeln!(
         text,
-        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on; {} keys, {} leases; rules: at most {} \
-         changes a second, {waiting} changes wait (the oldest {} ms)",
+        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on, {:.0}/s not cached; {} keys, {} leases; \
+         rules: at most {} changes a second, {waiting} changes wait (the oldest {} ms)",
         rates.of("hits"),
         rates.of("passed_on"),
+        rates.of("not_cached"),
         now.get("copies"),
         now.get("leases"),
         now.get("rules_per_s"),

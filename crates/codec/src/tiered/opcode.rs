@@ -73,6 +73,8 @@ numbered_enum! {
         Exists = 7,
         /// Arithmetic on what is no number.
         NotANumber = 8,
+        /// A cache node has no copy, and the client shall ask the back end (look-aside, SW-67).
+        NotCached = 9,
     }
 }
 
@@ -166,9 +168,9 @@ impl TieredOpcode {
     pub(super) const fn may_go(self, class: AddressClass, flags: TieredFlags) -> bool {
         match self {
             Self::Get => match class {
-                AddressClass::CachedGet => flags.0 == 0,
+                // To a host in the baselines: a cache node (SW-67).
+                AddressClass::CachedGet | AddressClass::Host => flags.0 == 0,
                 AddressClass::BackEnd => true,
-                AddressClass::Host => false,
             },
             Self::Put | Self::Delete | Self::Change | Self::Flush | Self::Fetch => {
                 matches!(class, AddressClass::BackEnd)

@@ -6,7 +6,8 @@ use core::net::SocketAddr;
 use curtail_types::{BackEndId, Key, KeyAddress};
 
 use super::{
-    PartitionMap, TierAddress, TierNetwork, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
+    AddressClass, GetPath, PartitionMap, TierAddress, TierNetwork, TieredDatagram, TieredFlags,
+    TieredHead, TieredOpcode, TieredStatus,
 };
 
 /// Where a tier is, and how its keys are divided.
@@ -16,6 +17,8 @@ pub struct TierTarget {
     pub network: TierNetwork,
     /// The back ends.
     pub map: PartitionMap,
+    /// Where a `get` goes first.
+    pub gets: GetPath,
 }
 
 /// Makes a client's datagrams.
@@ -45,7 +48,7 @@ impl TierRequests {
     pub fn head(&mut self, opcode: TieredOpcode, key: Key<'_>) -> TieredHead {
         let key = self.target.map.address(PartitionMap::route(key));
         self.new_head(match opcode {
-            TieredOpcode::Get => (opcode, TierAddress::get(key)),
+            TieredOpcode::Get => (opcode, self.target.gets.first(key)),
             _ => (opcode, TierAddress::back_end(key)),
         })
     }
@@ -77,11 +80,27 @@ impl TierRequests {
     }
 
     /// The same request when it is sent again: past the cache nodes.
-    #[must_use]
-    pub const fn again(mut head: TieredHead) -> TieredHead {
+    pub fn again(&self, head: TieredHead, key: Key<'_>) -> TieredHead {
+        let mut head = self.past_caches(head, key);
         head.flags = head.flags.with(TieredFlags::RETRY);
-        head.address = TierAddress::back_end(head.address.key);
         head
+    }
+
+    /// The same request on its way to the back end, after a cache node said that it has no copy.
+    pub fn past_caches(&self, mut head: TieredHead, key: Key<'_>) -> TieredHead {
+        // Others than reads go to the back end at once, a flush to one that no key names.
+        if head.opcode == TieredOpcode::Get {
+            let key = self.target.map.address(PartitionMap::route(key));
+            head.address = TierAddress::back_end(key);
+        }
+        head
+    }
+
+    /// Whether this client's `reply` is about the request as it was sent last. That a cache node
+    /// has no copy answers only a request that was sent to one, not one that was sent on since.
+    pub fn answers(head: &TieredHead, reply: &TieredHead) -> bool {
+        let was_at_cache = head.address.class == AddressClass::Host;
+        head.sequence == reply.sequence && (reply.status != TieredStatus::NotCached || was_at_cache)
     }
 
     /// Where a request is sent.

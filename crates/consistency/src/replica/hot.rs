@@ -84,6 +84,9 @@ enum OwnedStage {
     Installing,
     /// All members have one.
     Hot,
+    /// They still have one. Further writes wait until the last one is complete: else others would
+    /// begin for ever.
+    Cooling,
     /// These still have one of before this stamp.
     Dropping(NodeSet, Cas),
 }
@@ -185,8 +188,7 @@ impl HotKeys {
             };
         }
         // One write of an earlier view may be under way: the primary remembers only the last.
-        let mut writes = self.rounds.range((key, Cas(0))..=(key, Cas(u64::MAX)));
-        let has_round = writes.next().is_some();
+        let has_round = self.has_round(key);
         let Some(copy) = self.copies.get_mut(&key) else {
             return HotWay::Ordinary;
         };
@@ -222,6 +224,12 @@ impl HotKeys {
         }
     }
 
+    /// Whether a write of a key that this node makes is under way.
+    fn has_round(&self, key: RouteHash) -> bool {
+        let mut writes = self.rounds.range((key, Cas(0))..=(key, Cas(u64::MAX)));
+        writes.next().is_some()
+    }
+
     /// Whether a request for a key of this primary waits for its copies.
     fn holds_back(&self, cx: &Context, key: RouteHash, access: Access) -> bool {
         let Some(owned) = self.owned.get(&key) else {
@@ -232,7 +240,7 @@ impl HotKeys {
             .get(&key)
             .is_some_and(|copy| copy.state == CopyState::Invalid);
         match (owned.stage, access) {
-            (OwnedStage::Hot, Access::Read) => is_invalid,
+            (OwnedStage::Hot | OwnedStage::Cooling, Access::Read) => is_invalid,
             (OwnedStage::Hot, _) => cx.is_lin() && (is_invalid || owned.round.is_some()),
             (_, Access::Read) => false,
             _ => true,
@@ -287,6 +295,7 @@ impl HotKeys {
     /// A message about a copy for which it does not matter who is the primary.
     pub(super) fn receive(
         &mut self,
+        cx: &Context,
         host: &mut impl ReplicaHost,
         from: NodeId,
         message: &CopyMessage,
@@ -328,10 +337,14 @@ impl HotKeys {
                     self.copies.remove(&key);
                     host.show(key, version, CopyState::Absent, false);
                 }
-                host.send(
-                    NodeSet::only(from),
-                    &self.message(key, version, CopyKind::Dropped),
-                );
+                // The primary forgets then which writes it has taken: one of an earlier view must
+                // not come to it after that.
+                if !self.has_round(key) || cx.has(ReplicaMutant::DroppedBesideRound) {
+                    host.send(
+                        NodeSet::only(from),
+                        &self.message(key, version, CopyKind::Dropped),
+                    );
+                }
                 self.answer_shown(host);
             }
             CopyKind::Ack | CopyKind::Reject | CopyKind::Dropped => {}
@@ -447,8 +460,27 @@ impl HotKeys {
 
     /// A key shall be hot no more.
     pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
-        let is_idle = |one: &OwnedKey| one.stage == OwnedStage::Hot && one.round.is_none();
-        if self.holds_back(cx, key, Access::Update) || !self.owned.get(&key).is_some_and(is_idle) {
+        let Some(owned) = self.owned.get_mut(&key) else {
+            return;
+        };
+        if owned.stage == OwnedStage::Hot {
+            owned.stage = OwnedStage::Cooling;
+        }
+        self.drop_copies(cx, host, key);
+    }
+
+    /// Has the copies of a key go that is to cool, if no write of it is under way.
+    pub(super) fn drop_copies(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        key: RouteHash,
+    ) {
+        let is_done = |one: &OwnedKey| one.stage == OwnedStage::Cooling && one.round.is_none();
+        let is_invalid = |copy: &HotCopy| copy.state == CopyState::Invalid;
+        if !self.owned.get(&key).is_some_and(is_done)
+            || self.copies.get(&key).is_some_and(is_invalid)
+        {
             return;
         }
         let (others, stamp) = (self.others(cx), host.next_version());
@@ -477,7 +509,8 @@ impl HotKeys {
             if left.is_empty() {
                 self.owned.remove(&key);
                 self.copies.remove(&key);
-                // No write of a copy is under way: each has ended, or was rejected.
+                // No write of a copy is under way, of this view or an earlier one: its writer would
+                // not have said that it dropped the copy.
                 self.settled.retain(|&(of, _), _| of != key);
                 host.show(key, stamp, CopyState::Absent, false);
             }
@@ -571,7 +604,9 @@ impl HotKeys {
         }
         let (version, ticket) = (round.version, round.ticket);
         owned.round = None;
-        owned.stage = OwnedStage::Hot;
+        if installs {
+            owned.stage = OwnedStage::Hot;
+        }
         if kind == CopyKind::Install {
             self.set_own(host, key, version, CopyState::Valid);
             host.send(self.others(cx), &message(version, CopyKind::Validate));
@@ -624,7 +659,8 @@ impl HotKeys {
 
     /// Those of which something is under way, or to be begun.
     pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
-        let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale;
+        let cools = |one: &OwnedKey| one.stage == OwnedStage::Cooling;
+        let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale || cools(one);
         let busy = self.owned.iter().filter(|(_, one)| is_busy(one));
         busy.map(|(key, _)| *key).collect()
     }
@@ -660,14 +696,34 @@ impl HotKeys {
     }
 
     /// It took one.
-    pub(super) fn note_taken(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        writer: NodeId,
-        (key, version): (RouteHash, Cas),
-    ) {
+    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): (RouteHash, Cas)) {
         self.settled.insert((key, writer), version);
-        self.set_own(host, key, version, CopyState::Invalid);
+    }
+
+    /// Stores a write of another node. Readers beside the machine see nothing of the key before it
+    /// is stored, and until all copies have it; if it is not stored they see what they saw.
+    pub(super) fn while_hidden<H: ReplicaHost>(
+        &mut self,
+        cx: &Context,
+        host: &mut H,
+        (key, version): (RouteHash, Cas),
+        store: impl FnOnce(&mut H) -> Option<u64>,
+    ) -> Option<u64> {
+        let before = self.copies.get(&key).copied();
+        let is_late = cx.has(ReplicaMutant::HiddenLate);
+        if !is_late {
+            self.set_own(host, key, version, CopyState::Invalid);
+        }
+        let seq = store(host);
+        match (seq, before) {
+            (Some(_), _) if is_late => self.set_own(host, key, version, CopyState::Invalid),
+            (None, Some(before)) if !is_late => {
+                self.copies.insert(key, before);
+                host.show(key, before.version, before.state, false);
+            }
+            _ => {}
+        }
+        seq
     }
 
     /// What readers at the primary may see.

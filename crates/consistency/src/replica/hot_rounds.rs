@@ -113,6 +113,15 @@ impl Replica {
                 guarded.insert(slice);
             }
         }
+        // Before its copy goes: then readers see what is stored, which others may not have yet.
+        for &slice in guarded
+            .iter()
+            .filter(|_| !cx.has(ReplicaMutant::GuardedLate))
+        {
+            if let Some(primary) = primary_of(&mut self.slices, slice) {
+                primary.guard(host);
+            }
+        }
         guarded.retain(|&slice| {
             let is_primary = next.row(slice).is_some_and(|row| row.primary == me);
             is_primary && !cx.has(ReplicaMutant::Unguarded)
@@ -191,6 +200,7 @@ impl Replica {
                 let is_committed = primary.has_committed(seq) && primary.is_finished(key);
                 hot.go_on(cx, host, key, is_committed);
             }
+            hot.drop_copies(cx, host, key);
             if hot.takes_refresh(cx, key) {
                 let stamp = host.next_version();
                 host.saw(stamp);
@@ -264,7 +274,7 @@ impl Replica {
                     primary.note_hot(host, (is_hot, guards));
                 }
             }
-            _ => self.hot.receive(host, from, message),
+            _ => self.hot.receive(cx, host, from, message),
         }
     }
 
@@ -289,9 +299,13 @@ impl Replica {
             let takes =
                 self.hot.takes(cx, (key, version), stored) || cx.has(ReplicaMutant::TakesBeside);
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
-            let rooms = &mut self.rooms;
-            if let Some(seq) = primary.and_then(|one| one.take_copy(cx, host, rooms, of)) {
-                self.hot.note_taken(host, from, (key, version));
+            let (rooms, hot) = (&mut self.rooms, &mut self.hot);
+            if let Some(primary) = primary
+                && primary.may_take_copy(cx, host, rooms)
+                && let Some(seq) =
+                    hot.while_hidden(cx, host, of, |host| primary.take_copy(cx, host, rooms, of))
+            {
+                hot.note_taken(from, of);
                 let asker = Asker::Writer(from, self.hot.view());
                 return self.taken.push(Taken {
                     asker,

@@ -94,7 +94,7 @@ pub struct Append {
 /// What changes in a slice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SliceChange {
-    /// The key; 0 if the change is about the whole slice.
+    /// The key; the largest hash if the change is about the whole slice.
     pub key: RouteHash,
     /// What happens to it.
     pub kind: ChangeKind,

@@ -46,8 +46,14 @@ listed_enum! {
         LateRejected,
         /// A primary goes on alone before the others have dropped their copies.
         DropUnacknowledged,
+        /// A member drops its copy while a write that it makes is under way.
+        DroppedBesideRound,
         /// A primary acknowledges a write of another node before the nodes in sync have it.
         AcksUncommitted,
+        /// A primary stores a write of another node while readers see the key.
+        HiddenLate,
+        /// A new view has keys cease to be hot while readers may pass the gate.
+        GuardedLate,
         /// A primary takes a write of another node beside one of its own.
         TakesBeside,
         /// A primary validates its write before all copies are invalid.

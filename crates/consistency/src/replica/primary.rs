@@ -271,7 +271,20 @@ impl Primary {
         Stay::Ran
     }
 
-    /// Stores a write of a hot key that another node made; returns its change.
+    /// Whether a write of a hot key that another node made can be stored.
+    pub(super) fn may_take_copy(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+    ) -> bool {
+        let is_ready = self.phase == Phase::Serving && !self.is_closing;
+        let fits = self.pending.len() < cx.config.window_max;
+        let bytes = host.incoming_bytes();
+        is_ready && fits && self.has_room(cx, host, rooms, bytes)
+    }
+
+    /// Stores one, of a key that readers see nothing of; returns its change.
     pub(super) fn take_copy(
         &mut self,
         cx: &Context,
@@ -279,12 +292,6 @@ impl Primary {
         rooms: &mut Rooms,
         (key, version): (RouteHash, Cas),
     ) -> Option<u64> {
-        let is_ready = self.phase == Phase::Serving && !self.is_closing;
-        let fits = self.pending.len() < cx.config.window_max;
-        let bytes = host.incoming_bytes();
-        if !is_ready || !fits || !self.has_room(cx, host, rooms, bytes) {
-            return None;
-        }
         let RunResult::Stored(room) = host.store_copy(key, version) else {
             return None;
         };
@@ -309,6 +316,12 @@ impl Primary {
             self.set_gate(host, Gate::Reads);
         }
         self.commit(host);
+    }
+
+    /// Members may show keys of the slice as of a view that ends: nothing runs beside the machine
+    /// until that is known.
+    pub(super) fn guard(&mut self, host: &mut impl ReplicaHost) {
+        self.set_gate(host, Gate::Closed);
     }
 
     /// Whether a change is committed.

@@ -297,6 +297,33 @@ fn a_slice_is_not_handed_over_while_an_older_copy_may_be_shown() {
     assert_eq!(notes.proposed[0].step, RowStep::HandOver(to));
 }
 
+/// Writes of a hot key came so fast that one always waited. Each began as soon as the one before
+/// was complete, so the key never ceased to be hot, and its slice was neither flushed nor handed
+/// over.
+#[test]
+fn a_key_ceases_to_be_hot_under_steady_writes() {
+    let (mut replica, mut notes, _) = primary_of_a_hot_key(0b11, 1);
+    let other = NodeId(1);
+    replica.step(request(1, Access::Update), &mut notes);
+    let version = notes.now;
+    replica.step(request(2, Access::Update), &mut notes);
+    replica.step(ReplicaEvent::Heat(KEY, false), &mut notes);
+    assert_eq!(notes.copies_to(CopyKind::Drop), NodeSet::NONE);
+    let ack = copy(1, version, CopyKind::Ack);
+    replica.step(ReplicaEvent::Message(other, &ack), &mut notes);
+    let stamp = notes.sent.iter().find_map(|(_, message)| match message {
+        ReplicaMessage::Copy(one) if one.kind == CopyKind::Drop => Some(one.version.0),
+        _ => None,
+    });
+    let stamp = stamp.expect("the copy is to go though a write waits");
+    replica.step(request(3, Access::Update), &mut notes);
+    assert_eq!(notes.ran, [Ticket(1)]);
+    let dropped = copy(1, stamp, CopyKind::Dropped);
+    replica.step(ReplicaEvent::Message(other, &dropped), &mut notes);
+    assert_eq!(notes.ran, [Ticket(1), Ticket(2), Ticket(3)]);
+    assert_eq!(notes.shown.last(), Some(&(KEY, CopyState::Absent)));
+}
+
 /// A follower that had missed many changes got a few of them with each timer, fewer than new ones
 /// came, and never caught up.
 #[test]

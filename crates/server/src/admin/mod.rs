@@ -4,3 +4,4 @@ pub(crate) mod commands;
 pub(crate) mod lru_crawler;
 pub(crate) mod stats;
 pub(crate) mod udp;
+mod udp_on_node;

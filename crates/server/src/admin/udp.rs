@@ -12,7 +12,8 @@
 //! that say no more than that something is there; the native protocol serves the rest.
 //!
 //! One thread does it, with a worker context of its own. Administration and large values go over
-//! TCP.
+//! TCP. At a node of a cluster the thread leaves the requests to the workers
+//! ([`udp_on_node`](super::udp_on_node)).
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,9 +23,11 @@ use curtail_store::{Hint, Writer};
 use curtail_types::Operation;
 
 use crate::{
+    admin::udp_on_node::{DatagramsUnderWay, Sender},
     completion::Awaited,
     limits::REQUESTS_PER_DATAGRAM_MAX,
     native::Executor,
+    node::{AskingThread, Cluster},
     request::reply_buffer::{Content, ROOM_BYTES, Replies},
     sync::Relaxed,
     turn::execute::{self, Item},
@@ -38,10 +41,10 @@ pub(crate) struct MemcachedDatagrams {
 }
 
 /// Bytes of the frame.
-const FRAME_BYTES: usize = 8;
+pub(super) const FRAME_BYTES: usize = 8;
 
 /// Datagrams of one receive.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// How long it sleeps at most: it looks then whether the server stops.
 const SLEEP: Duration = Duration::from_millis(50);
@@ -57,7 +60,7 @@ const BUSY_TURNS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// The longest answer to arithmetic: a number and a line's end.
-const NUMBER_BYTES: usize = 22;
+pub(super) const NUMBER_BYTES: usize = 22;
 
 impl MemcachedDatagrams {
     /// Ready to begin.
@@ -72,7 +75,51 @@ impl MemcachedDatagrams {
     }
 
     /// Answers until the server stops.
-    pub(crate) fn run(mut self, shared: &Arc<Shared>, writer: Writer, thread: usize) {
+    pub(crate) fn run(self, shared: &Arc<Shared>, writer: Writer, thread: usize) {
+        match &shared.cluster {
+            None => self.run_alone(shared, writer, thread),
+            Some(cluster) => {
+                let cx = WorkerContext::new(thread, Arc::clone(shared), writer);
+                self.run_on_node(cx, cluster);
+            }
+        }
+    }
+
+    /// The same at a node of a cluster.
+    fn run_on_node(mut self, mut cx: WorkerContext, cluster: &Cluster) {
+        let Ok(waker) = self.poller.waker(Token(self.sockets.len())) else {
+            return;
+        };
+        cluster.wake_with(AskingThread::Memcached, waker);
+        let mut inbox = Inbox::new(BATCH);
+        let mut events = Events::with_capacity(BATCH);
+        let mut under_way = DatagramsUnderWay::new(self.sockets.len());
+        while !cx.shared.stopping.load(Relaxed) {
+            let mut happened = under_way.take_answers(&mut cx, cluster);
+            under_way.send(&self.sockets);
+            for (number, socket) in self.sockets.iter().enumerate() {
+                let count = inbox.receive(socket);
+                happened += count;
+                for index in 0..count {
+                    if let Some((datagram, address)) = inbox.get(index) {
+                        let from = Sender {
+                            socket: number,
+                            address,
+                            local: inbox.local(index),
+                        };
+                        under_way.begin(&mut cx, datagram, from);
+                    }
+                }
+                under_way.send(&self.sockets);
+            }
+            if happened == 0 {
+                // An error is a wait that ends at once.
+                let _ = self.poller.wait(&mut events, Some(SLEEP));
+            }
+        }
+    }
+
+    fn run_alone(mut self, shared: &Arc<Shared>, writer: Writer, thread: usize) {
         let mut inbox = Inbox::new(BATCH);
         let mut outbox = Outbox::new(BATCH);
         let mut events = Events::with_capacity(BATCH);
@@ -228,7 +275,7 @@ impl DatagramContext {
 }
 
 /// Writes `bytes` to the front of `room` if they fit.
-fn put(room: &mut [u8], bytes: &[u8]) -> Option<usize> {
+pub(super) fn put(room: &mut [u8], bytes: &[u8]) -> Option<usize> {
     room.get_mut(..bytes.len())?.copy_from_slice(bytes);
     Some(bytes.len())
 }

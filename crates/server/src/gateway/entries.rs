@@ -1,7 +1,7 @@
 //! The requests that are under way: a table whose memory is allocated once. The number of an entry
 //! stands in the low bits of its request's sequence, so a reply finds it without a search.
 
-use curtail_codec::tiered::{BODY_BYTES_MAX, TierAddress, TierRequests, TieredHead, TieredOpcode};
+use curtail_codec::tiered::{BODY_BYTES_MAX, TierAddress, TieredHead, TieredOpcode};
 use curtail_types::{Failure, Key, KeyAddress, Operation};
 
 use crate::{completion::Token, gateway::PATIENCE_NS};
@@ -181,14 +181,15 @@ impl Entry {
     }
 
     /// It is due: it is sent again, if that is not too late.
-    pub(super) fn again(&mut self, now_ns: u64) -> bool {
+    /// `head` is the request as it is sent again (SW-14).
+    pub(super) fn again(&mut self, head: TieredHead, now_ns: u64) -> bool {
         self.is_open |= !self.is_pausing;
         self.is_pausing = false;
         if now_ns + self.wait_ns >= self.began_ns + PATIENCE_NS {
             return false;
         }
         if self.is_open {
-            self.head = TierRequests::again(self.head);
+            self.head = head;
         }
         self.wait_ns = (self.wait_ns * 2).min(WAIT_MAX_NS);
         self.due_ns = now_ns + self.wait_ns;

@@ -30,7 +30,11 @@ use curtail_runtime::{
 };
 use curtail_types::{BackEndId, Failure, Key, Now, Operation};
 
-use crate::{completion::Token, gateway::entries::Entries};
+use crate::{
+    completion::Token,
+    gateway::entries::Entries,
+    test_faults::{Fault, TestFaults},
+};
 
 pub(crate) use answers::outcome_of;
 
@@ -49,6 +53,7 @@ pub(crate) struct GatewayWorker {
     /// The keys of this turn's requests of one connection.
     turn: TurnKeys,
     target: TierTarget,
+    faults: TestFaults,
     /// Requests that were sent again, and are not counted yet.
     pub(crate) repeated: u64,
 }
@@ -84,7 +89,11 @@ pub(crate) enum NotBegun {
 
 impl GatewayWorker {
     /// A socket by which the tier replies, with a number that no other client has: `random`.
-    pub(crate) fn open(target: TierTarget, random: u64, now: Now) -> io::Result<Self> {
+    pub(crate) fn open(
+        target: TierTarget,
+        random: u64,
+        (now, faults): (Now, TestFaults),
+    ) -> io::Result<Self> {
         let options = DatagramOptions {
             receive_bytes: RECEIVE_BYTES,
             ..DatagramOptions::default()
@@ -104,6 +113,7 @@ impl GatewayWorker {
             is_readable: true,
             turn: TurnKeys::default(),
             target,
+            faults,
             repeated: 0,
         })
     }
@@ -184,13 +194,7 @@ impl GatewayWorker {
             return;
         };
         let to = self.requests.destination(&entry.head);
-        let datagram = TieredDatagram {
-            head: entry.head,
-            key: Some(key),
-            value,
-        };
-        self.outbox
-            .push(to, |room| datagram.encode(room, None).ok());
+        push(&mut self.outbox, to, (&entry.head, key, value));
     }
 
     /// Sends what was gathered. What the kernel does not take is lost, as on any network.
@@ -216,7 +220,20 @@ impl GatewayWorker {
         let reply = self.requests.reply(datagram)?;
         let told = reply.head;
         let (number, entry) = self.entries.find(told.sequence)?;
-        let key = reply.key?.bytes();
+        let name = reply.key?;
+        if !TierRequests::answers(&entry.head, &told) {
+            return None;
+        }
+        if told.status == TieredStatus::NotCached {
+            entry.head = self.requests.past_caches(entry.head, name);
+            let to = self.requests.destination(&entry.head);
+            if self.outbox.is_full() {
+                self.outbox.send(&self.socket);
+            }
+            push(&mut self.outbox, to, (&entry.head, name, &[]));
+            return None;
+        }
+        let key = name.bytes();
         if told.status == TieredStatus::Busy && entry.pause(now_ns) {
             self.entries.note_due(number);
             return None;
@@ -238,8 +255,13 @@ impl GatewayWorker {
     /// one: call this again then.
     pub(crate) fn next_late(&mut self, now_ns: u64) -> Option<Ended> {
         while let Some(number) = self.entries.next_due(now_ns) {
+            let (entry, key, _) = self.entries.get(number)?;
+            let mut head = self.requests.again(entry.head, key);
+            if self.faults.has(Fault::NumbersAgain) {
+                head.sequence += Entries::ENTRIES_MAX as u64;
+            }
             let entry = self.entries.get_mut(number)?;
-            if entry.again(now_ns) {
+            if entry.again(head, now_ns) {
                 self.repeated += 1;
                 self.entries.note_due(number);
                 self.send(number);
@@ -263,6 +285,12 @@ impl GatewayWorker {
             false => self.entries.due_ns(),
         }
     }
+}
+
+fn push(outbox: &mut Outbox, to: SocketAddr, (head, key, value): (&TieredHead, Key<'_>, &[u8])) {
+    let (head, key) = (*head, Some(key));
+    let datagram = TieredDatagram { head, key, value };
+    outbox.push(to, |room| datagram.encode(room, None).ok());
 }
 
 /// This host's address on the way to the switch, with port 0.

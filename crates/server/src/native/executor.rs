@@ -336,7 +336,7 @@ pub(crate) fn execute(
 }
 
 /// What a client is told of an outcome.
-fn done(outcome: &Outcome) -> Done {
+pub(super) fn done(outcome: &Outcome) -> Done {
     match outcome {
         Outcome::Found(status) => Done {
             version: status.cas.0,

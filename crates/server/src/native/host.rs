@@ -1,7 +1,14 @@
 //! The interface through which the native path uses its server.
 
-use curtail_runtime::Clock;
-use curtail_types::Now;
+use curtail_codec::node::ItemRequest;
+use curtail_runtime::{Clock, Waker};
+use curtail_types::{Failure, Now, Outcome};
+
+/// How a request ended that a node of a cluster executed, and what it shows of a value.
+pub(crate) type NodeTold<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
+
+/// Is shown how a request of this name ended, and given its memory.
+pub(crate) type ShowsEnded<'a> = dyn FnMut((u32, u64), NodeTold<'_>, Vec<u8>) + 'a;
 
 /// The server, as the native path sees it.
 pub(crate) trait Host: Sync {
@@ -22,4 +29,14 @@ pub(crate) trait Host: Sync {
 
     /// Wakes a worker if it sleeps; whether it did.
     fn wake_worker(&self, worker: usize) -> bool;
+
+    /// Has `waker` wake the thread that asks the node.
+    fn wake_with(&self, waker: Waker);
+
+    /// Has the node execute a request, which `name` will tell from others; `spare` is memory for
+    /// it.
+    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, spare: Vec<u8>);
+
+    /// Shows how requests ended: their names, and the memory that was lent to them.
+    fn take_from_node(&self, show: &mut ShowsEnded<'_>);
 }

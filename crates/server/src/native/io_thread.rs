@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use curtail_ordered_queue::{QueueState, TURN_MAX, before_looking_again};
-use curtail_runtime::{Events, Poller, monotonic_ns};
+use curtail_runtime::{Events, Poller, Token, monotonic_ns};
 
 use crate::{
     busy_poll::BusyPoll,
@@ -40,6 +40,9 @@ const SPIN_NS_MAX: u64 = 50_000;
 /// How long it goes on admitting when the server stops.
 const STOP_NS_MAX: u64 = 1_000_000_000;
 
+/// The token of answers of the node.
+const WAKER: Token = Token(0);
+
 /// Events taken in one wait; there is a handful of sockets.
 const EVENTS_MAX: usize = 16;
 
@@ -63,13 +66,19 @@ pub(crate) fn run(
         look: LOOK_MIN,
     };
     let mut receiver = Receiver::of_receiver(native);
+    if native.is_on_node
+        && let Ok(waker) = io.poller.waker(WAKER)
+    {
+        host.wake_with(waker);
+    }
     let mut stops_at = None;
     loop {
         let now_ns = monotonic_ns();
         let received = io.turn(&mut receiver, now_ns);
         if host.is_stopping() {
             let end = *stops_at.get_or_insert(now_ns + STOP_NS_MAX);
-            if now_ns > end || native.is_idle() && received == 0 {
+            let is_idle = native.is_idle() && !receiver.is_asking();
+            if now_ns > end || is_idle && received == 0 {
                 break;
             }
         }
@@ -106,6 +115,7 @@ impl IoThread<'_> {
             executor: &mut self.executor,
             store_cx: &mut self.store_cx,
             monotonic_ns: now_ns,
+            host: self.host,
         };
         let received = receiver.turn(&mut receiver_cx);
         let mut touched = receiver.take_touched();

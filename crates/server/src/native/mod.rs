@@ -29,6 +29,7 @@ mod executor;
 mod handshake;
 mod host;
 mod io_thread;
+mod on_node;
 mod queue_memory;
 mod queue_rounds;
 mod read;
@@ -66,7 +67,7 @@ use crate::{
 pub(crate) use crate::config::native::{NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
-pub(crate) use crate::native::host::Host;
+pub(crate) use crate::native::host::{Host, NodeTold, ShowsEnded};
 pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub use crate::native::start::check_native;
@@ -107,6 +108,8 @@ pub(crate) struct Native {
     verifies: bool,
     item_bytes_max: usize,
     flush_allowed: bool,
+    /// The server is a node of a cluster, which executes the requests.
+    is_on_node: bool,
     /// What tests have it do wrong.
     faults: TestFaults,
     /// Entries that were not what was acknowledged; from the first one on nothing is acknowledged
@@ -325,6 +328,10 @@ impl Native {
 
     /// When a write is acknowledged and what a crash loses, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
+        if self.is_on_node {
+            return "a node of the cluster acknowledges each write after every node in sync has it"
+                .to_owned();
+        }
         let acknowledged = match (self.mode, self.early.entries_max) {
             (NativeMode::Raw, _) => "a worker acknowledges each write after it executes it",
             (_, 0) => "each write is acknowledged after it is executed",

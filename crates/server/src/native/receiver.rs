@@ -43,10 +43,11 @@ use curtail_types::{Exptime, KeyHash};
 use crate::native::baselines::pull::HandOff;
 use crate::{
     native::{
-        HEARTBEAT_NS_MAX, Native, NativeMode, NativePlacement,
+        HEARTBEAT_NS_MAX, Host, Native, NativeMode, NativePlacement,
         counters::NativeCount,
         executor::{Executor, read_and_touch, reply_to},
         handshake::Budget,
+        on_node::RequestsOnNode,
         read::WaitingReads,
         reply_cache::Done,
         reply_sender::{OPCODE_AT, Sender, place, queue_peer, session_name},
@@ -64,6 +65,7 @@ pub(crate) struct Receiver<'a> {
     inbox: Option<Inbox>,
     first_socket: usize,
     pub(super) waiting: WaitingReads,
+    pub(super) on_node: RequestsOnNode,
     /// The payload of an entry that a read is answered from.
     pub(super) copy: Box<[u8; layout::PAYLOAD_BYTES_MAX]>,
     barrier: Option<Barrier>,
@@ -100,6 +102,7 @@ pub(crate) struct ReceiverContext<'m> {
     pub(crate) store_cx: &'m mut StoreContext,
     /// The machine's monotonic clock, which heartbeats and leases go by.
     pub(crate) monotonic_ns: u64,
+    pub(crate) host: &'m dyn Host,
 }
 
 /// A flush that waits until every queue has come as far as it was when the flush arrived.
@@ -127,6 +130,7 @@ impl<'a> Receiver<'a> {
             inbox: Some(Inbox::new(BATCH)),
             first_socket,
             waiting: WaitingReads::new(),
+            on_node: RequestsOnNode::new(),
             copy: Box::new([0; layout::PAYLOAD_BYTES_MAX]),
             barrier: None,
             budget: Budget::default(),
@@ -223,6 +227,10 @@ impl<'a> Receiver<'a> {
 
     /// Goes on with what waits here, and sends what is to be answered.
     pub(super) fn attend(&mut self, receiver_cx: &mut ReceiverContext<'_>) {
+        if self.native.is_on_node {
+            let host = receiver_cx.host;
+            self.take_from_node(receiver_cx, host);
+        }
         self.serve_waiting(receiver_cx);
         self.go_on_with_barrier(receiver_cx);
         let state = receiver_cx.executor.state();
@@ -237,6 +245,11 @@ impl<'a> Receiver<'a> {
     /// Has queues among those that took entries.
     pub(super) const fn touch(&mut self, queues: u64) {
         self.touched |= queues;
+    }
+
+    /// Whether a node of the cluster has requests of this receiver.
+    pub(crate) fn is_asking(&self) -> bool {
+        !self.on_node.is_empty()
     }
 
     /// Whether something waits here for queues.
@@ -260,6 +273,10 @@ impl<'a> Receiver<'a> {
         let class = request.head.class();
         match class.class() {
             Class::Local => self.local(receiver_cx, &request, from),
+            _ if self.native.is_on_node => {
+                let host = receiver_cx.host;
+                self.ask_node(receiver_cx, host, &request, from);
+            }
             Class::Barrier => self.barrier(receiver_cx, &request, from),
             #[cfg(feature = "baselines")]
             _ if self.hand_off.takes(class.is_queued()) => {

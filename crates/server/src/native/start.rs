@@ -81,6 +81,14 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
     if let Some(fault) = native.fault() {
         return Err(StartError::Native(fault.to_owned()));
     }
+    let is_io_ack = native.mode.is_none_or(|mode| mode == NativeMode::IoAck);
+    if config.node.is_some() && (!is_io_ack || native.interface.is_some()) {
+        return Err(StartError::Native(
+            "with --cluster a thread receives native datagrams: --native-mode is io-ack, and there \
+             is no --native-interface"
+                .to_owned(),
+        ));
+    }
     let shape = Shape {
         queues: native.queues,
         slots: native.slots_under(config.memory_bytes_max),
@@ -201,6 +209,7 @@ impl Opening {
             verifies: self.memory.acknowledges(),
             item_bytes_max: config.item_bytes_max,
             flush_allowed: config.flush_allowed,
+            is_on_node: config.node.is_some(),
             corrupt: AtomicU64::new(0),
             faults: config.faults,
             memory: self.memory,
@@ -208,7 +217,7 @@ impl Opening {
         };
         let mut notes = Vec::from_iter(beginning);
         notes.extend(native.open_queues(threads)?);
-        if !config.evict {
+        if !config.evict && config.node.is_none() {
             notes.push(
                 "-M: an accepted write could fail for lack of memory, so each write is \
                  acknowledged after it is executed"

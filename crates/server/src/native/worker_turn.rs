@@ -93,6 +93,7 @@ impl<'a> NativeTurns<'a> {
                 executor: &mut *executor,
                 store_cx: &mut *store_cx,
                 monotonic_ns: now_ns,
+                host: self.host,
             };
             #[cfg(not(feature = "baselines"))]
             let taken = receiver.turn(&mut receiver_cx);

@@ -4,7 +4,12 @@
 use curtail_runtime::Clock;
 use curtail_types::{LoadReport, Now};
 
-use crate::{log::Limit, metrics::counters::Counts, node::Completed, store_context::StoreContext};
+use crate::{
+    log::Limit,
+    metrics::counters::Counts,
+    node::{Completed, ThreadRequest},
+    store_context::StoreContext,
+};
 
 /// Something of the cluster that a worker takes in: another one received or completed it.
 #[derive(Debug)]
@@ -13,6 +18,8 @@ pub(crate) enum NodeArrival {
     Link(Box<curtail_links::NewLink>),
     /// Something was left for a stage of the worker.
     Wake,
+    /// A request of a thread that is no worker.
+    Asked(ThreadRequest),
     /// A request that was completed for one that waits there.
     Completed(Box<Completed>),
 }

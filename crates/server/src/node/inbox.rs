@@ -11,6 +11,7 @@ use curtail_types::{Cas, Exptime, Failure, NodeId, ViewNumber};
 use crate::node::{
     control_messages::News,
     flush::when_to_flush,
+    requests_of_threads::ThreadRequest,
     stages::{Answered, End, Job, STAGES, Said, Spare, forwarded},
     work_costs::Received,
 };
@@ -21,6 +22,8 @@ pub(super) struct Inbox {
     pub(super) asked: Vec<Asked>,
     pub(super) answered: Vec<ForwardAnswer>,
     pub(super) news: Vec<(NodeId, News)>,
+    /// Requests of threads of this server.
+    pub(super) of_threads: Vec<ThreadRequest>,
     /// For the stages.
     pub(super) jobs: Vec<(usize, Job)>,
     /// How much that was in this turn.

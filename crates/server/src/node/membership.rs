@@ -60,10 +60,6 @@ impl Opening {
         let Some(node) = &config.node else {
             return Ok(None);
         };
-        if config.native.is_some() || config.udp_port.is_some() {
-            let why = "a node does not offer datagrams; remove --native and -U";
-            return Err(StartError::Cluster(why.into()));
-        }
         let entry = node.entry().ok_or_else(|| {
             StartError::Cluster("the cluster file does not name this node".into())
         })?;

@@ -32,6 +32,7 @@ mod news;
 mod request_placement;
 mod requests_elsewhere;
 mod requests_from_peers;
+mod requests_of_threads;
 mod stages;
 mod work_costs;
 mod worker;
@@ -62,6 +63,7 @@ use crate::{
         event_history::Journal,
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
+        requests_of_threads::ThreadAnswers,
         stages::{Gates, Stage, StageInbox, stage_of},
         work_costs::CostTally,
     },
@@ -74,6 +76,7 @@ pub(crate) use crate::node::{
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
+    requests_of_threads::{AskingThread, ThreadAsker, ThreadRequest},
     stages::{Completed, STAGES},
     worker::NodeWorker,
 };
@@ -106,6 +109,8 @@ pub(crate) struct Cluster {
     told: Mutex<Vec<(NodeId, News)>>,
     hot: Mutex<HotState>,
     costs: CostTally,
+    /// Of each thread that asks.
+    thread_answers: [ThreadAnswers; AskingThread::COUNT],
     hot_keys_max: usize,
     /// A session must see no earlier write than it has seen, wherever it asks (CC-11). What is
     /// linearizable needs nothing for that.
@@ -192,6 +197,7 @@ impl Cluster {
             told: Mutex::default(),
             hot: Mutex::new(HotState::new(model, hot_keys_max)),
             costs: CostTally::default(),
+            thread_answers: Default::default(),
             hot_keys_max,
             keeps_sessions: model == Model::Sc,
             faults,

@@ -20,7 +20,6 @@ use crate::{
     metrics::counters::Count,
     node::{
         LARGE_BYTES, NodeWorker,
-        execute::execute,
         host::NodeContext,
         inbox::Asked,
         request_placement::{Way, route_of},
@@ -59,40 +58,18 @@ impl NodeWorker {
         };
         cx.counts.add(Count::ClusterAnswered, 1);
         let (key, access) = (route_of(request.key.bytes()), request.operation.access());
-        match self.way(key, access) {
-            Some(Way::Here) if !takes_version(&request) => {
-                let hash = cx.store_cx.store.hash(request.key.bytes());
-                let mut value = self.spare.take();
-                let end = End::of(execute(cx, &request, hash, &mut value));
-                self.done.push(Completed {
-                    origin,
-                    end,
-                    request: bytes,
-                    value,
-                    shown: Cas(0),
-                });
-            }
-            Some(Way::Looked(seen)) if !self.cluster.keeps_sessions => {
-                let hash = cx.store_cx.store.hash(request.key.bytes());
-                let mut value = self.spare.take();
-                let end = End::of(execute(cx, &request, hash, &mut value));
-                if self.cluster.is_as(key, &seen) {
-                    return self.done.push(Completed {
-                        origin,
-                        end,
-                        request: bytes,
-                        value,
-                        shown: Cas(0),
-                    });
-                }
-                self.spare.give(value);
-                self.give_request(origin, key, access, bytes);
-            }
-            Some(_) => self.give_request(origin, key, access, bytes),
-            None => {
-                let moved = Completed::without_value(origin, bytes, End::Elsewhere);
-                self.done.push(moved);
-            }
+        let Some(way) = self.way(key, access) else {
+            let moved = Completed::without_value(origin, bytes, End::Elsewhere);
+            return self.done.push(moved);
+        };
+        // A session of another node has to be told which write a read shows.
+        let is_shown = matches!(way, Way::Looked(_)) && self.cluster.keeps_sessions;
+        let left = match is_shown {
+            true => Some(bytes),
+            false => self.execute_beside(cx, origin, way, bytes),
+        };
+        if let Some(bytes) = left {
+            self.give_request(origin, key, access, bytes);
         }
     }
 
@@ -164,11 +141,6 @@ impl NodeWorker {
         }
         Some((AnswerStatus::Done, answer.encode(room)?))
     }
-}
-
-/// Whether a request names the version that it gives: on a node versions are those of its machine.
-fn takes_version(request: &ItemRequest<'_>) -> bool {
-    request.operation.new_cas().is_some()
 }
 
 /// The most bytes of an answer beside its value: the write that it shows, and how it ended.

@@ -206,6 +206,7 @@ impl NodeWorker {
         self.receive();
         self.take_news(cx);
         self.answer_peers(cx);
+        self.answer_threads(cx);
         self.take_answers(cx);
         self.take_events(cx);
         self.plan();
@@ -303,6 +304,7 @@ impl NodeWorker {
             match completed.origin.asker {
                 Asker::Client { .. } => filled.push(completed),
                 Asker::Peer { .. } => self.answer_or_keep(completed),
+                Asker::Thread(_) => self.answer_thread(completed),
                 Asker::Flush(number, slice) => {
                     self.note_slice_flushed((number, slice), completed.end);
                 }
@@ -365,8 +367,10 @@ impl NodeWorker {
 
     /// Takes in what another worker received or completed for this one.
     pub(crate) fn take_arrival(&mut self, arrival: NodeArrival) {
-        if let NodeArrival::Completed(completed) = arrival {
-            self.done.push(*completed);
+        match arrival {
+            NodeArrival::Completed(completed) => self.done.push(*completed),
+            NodeArrival::Asked(asked) => self.inbox.of_threads.push(asked),
+            NodeArrival::Link(_) | NodeArrival::Wake => {}
         }
     }
 

@@ -19,7 +19,7 @@ use curtail_store::COPY_BYTES_MAX;
 use curtail_types::{Cas, Delete, Instant, Operation, Outcome, RouteHash};
 
 use crate::{
-    completion::{Answer, Awaited, Token},
+    completion::{Answer, Awaited, Token, shows},
     connection::output::Progress,
     limits::{INLINE_VALUE_BYTES_MAX, OUTPUT_BYTES_MAX},
     metrics::{counters::Count, prefix_stats::KeyEvent},
@@ -551,16 +551,6 @@ fn pass_large(worker: &mut Worker, node: &mut NodeWorker, slot: usize) -> bool {
         node.send_off(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
     }
     true
-}
-
-/// What a read is answered with.
-fn shows(operation: &Operation, form: &Form<'_>) -> Shows {
-    match (operation, form) {
-        (Operation::Get(_), Form::Value { .. }) => Shows::Value,
-        (Operation::Get(_), Form::Meta(meta)) if meta.value => Shows::Value,
-        (Operation::Get(_), Form::Meta(_) | Form::Debug) => Shows::Status,
-        _ => Shows::Nothing,
-    }
 }
 
 /// Runs a request as on a server that is alone.

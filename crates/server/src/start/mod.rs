@@ -728,7 +728,9 @@ fn open_gateways(config: &Config, now: Now) -> Result<Vec<GatewayWorker>, StartE
     };
     let HashSeed([random, _]) = random_seed().map_err(StartError::System)?;
     (0..config.workers as u64)
-        .map(|worker| GatewayWorker::open(target, random.wrapping_add(worker), now))
+        .map(|worker| {
+            GatewayWorker::open(target, random.wrapping_add(worker), (now, config.faults))
+        })
         .collect::<io::Result<_>>()
         .map_err(|error| StartError::Gateway(format!("no way to the tier's switch: {error}")))
 }

@@ -8,6 +8,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use curtail_codec::node::ItemRequest;
 use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
 use curtail_storage::ReadAnswer;
@@ -29,9 +30,9 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::{Host, Native},
+    native::{Host, Native, ShowsEnded},
     node::{
-        Cluster,
+        AskingThread, Cluster, ThreadAsker,
         host::{NodeArrival, NodeHost},
     },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
@@ -373,6 +374,37 @@ impl Host for Shared {
 
     fn workers(&self) -> usize {
         self.config.workers
+    }
+
+    fn wake_with(&self, waker: Waker) {
+        if let Some(cluster) = &self.cluster {
+            cluster.wake_with(AskingThread::Native, waker);
+        }
+    }
+
+    fn ask_node(&self, (place, serial): (u32, u64), request: &ItemRequest<'_>, spare: Vec<u8>) {
+        let asker = ThreadAsker {
+            thread: AskingThread::Native,
+            place,
+            serial,
+        };
+        if let Some(cluster) = &self.cluster {
+            cluster.ask(self, asker, request, spare);
+        }
+    }
+
+    fn take_from_node(&self, show: &mut ShowsEnded<'_>) {
+        let Some(cluster) = &self.cluster else {
+            return;
+        };
+        let mut answered = Vec::new();
+        cluster.take_thread_answers(AskingThread::Native, &mut answered);
+        for mut completed in answered {
+            let request = completed.take_bytes();
+            if let Some((ThreadAsker { place, serial, .. }, _, told)) = completed.of_thread() {
+                show((place, serial), told, request);
+            }
+        }
     }
 
     fn wake_worker(&self, worker: usize) -> bool {

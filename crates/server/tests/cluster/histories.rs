@@ -24,7 +24,7 @@ use crate::{
 pub(crate) const STEPS_MAX: u64 = 20_000_000;
 
 /// Runs clients against a cluster and returns what they saw.
-fn record(plan: Plan, seed: u64) -> History {
+pub(crate) fn record(plan: Plan, seed: u64) -> History {
     let mut cluster = Cluster::start(plan.shape);
     let run = Run::new(plan, cluster.addresses());
     let client = |number| Caller::new(&run, number, seed, None).call();
@@ -65,7 +65,7 @@ fn disturb(cluster: &mut Cluster, run: &Run) {
 }
 
 #[track_caller]
-fn judge(plan: Plan, seed: u64) {
+pub(crate) fn judge(plan: Plan, seed: u64) {
     let history = record(plan, seed);
     let known = history.len();
     let verdict = check_linearizable(&history, STEPS_MAX);

@@ -13,7 +13,12 @@ mod keep_failure_logs;
 mod late_views;
 mod leftovers;
 mod losses;
+mod memcached_datagrams;
 mod metrics;
+mod native_clients;
+#[path = "../native/support.rs"]
+#[allow(dead_code, reason = "the tests of a server alone use all of it")]
+mod native_support;
 mod network;
 mod one_reply_per_request;
 mod process_episodes;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_codec::tiered::{PartitionMap, TierNetwork, TierTarget};
+use curtail_codec::tiered::{GetPath, PartitionMap, TierNetwork, TierTarget};
 use curtail_server::{Config, Durability, NativeMode, Server, StorageConfig};
 use curtail_testing::{Client, config_with, eventually, http, native_config, start};
 
@@ -257,6 +257,7 @@ impl Servers {
         let gateway = start(config_with(|config| {
             config.admin = admin;
             config.cache_tier = Some(TierTarget {
+                gets: GetPath::ByKey,
                 network: TierNetwork::Forwarder("127.0.0.1:9".parse().unwrap()),
                 map: PartitionMap {
                     epoch: 1,

@@ -5,6 +5,7 @@
 //! so; the first attempt is then an operation of its own that may happen at any time, or never.
 
 use std::{
+    io,
     net::SocketAddr,
     ops::Range,
     sync::{
@@ -20,7 +21,11 @@ use curtail_testing::{Connection, together};
 use curtail_types::Instant;
 use curtail_workload::Random;
 
-use crate::support::Shape;
+use crate::{
+    memcached_datagrams::Datagrams,
+    native_clients::Native,
+    support::{Protocol, Shape},
+};
 
 /// What happens meanwhile.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +76,7 @@ pub(crate) struct Caller<'a> {
     run: &'a Run,
     number: u32,
     random: Random,
-    connections: Vec<Option<(SocketAddr, Connection)>>,
+    connections: Vec<Option<(SocketAddr, Link)>>,
     /// The node that was asked last.
     last: usize,
     /// The last attempt failed: the next one goes to another node.
@@ -96,6 +101,39 @@ pub(crate) enum CallFor {
     Writes,
     /// It does both in turn.
     Both,
+}
+
+/// A way to a node.
+enum Link {
+    Stream(Connection),
+    Datagrams(Datagrams),
+    Native(Box<Native>),
+}
+
+impl Link {
+    fn to(address: SocketAddr, plan: &Plan) -> io::Result<Self> {
+        Ok(match plan.shape.protocol {
+            Protocol::Streams => Self::Stream(Connection::to(address, plan.reply)?),
+            Protocol::Datagrams => Self::Datagrams(Datagrams::to(address, plan.reply)?),
+            Protocol::Native => Self::Native(Box::new(Native::to(address, plan.reply)?)),
+        })
+    }
+
+    fn ask(&mut self, request: &str) -> Option<String> {
+        match self {
+            Self::Stream(connection) => connection.ask(request).ok(),
+            Self::Datagrams(datagrams) => datagrams.first_line(request),
+            Self::Native(native) => native.first_line(request),
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        match self {
+            Self::Stream(connection) => connection.line().ok(),
+            Self::Datagrams(datagrams) => datagrams.line(),
+            Self::Native(native) => native.line(),
+        }
+    }
 }
 
 /// What came of one attempt.
@@ -351,15 +389,14 @@ impl<'a> Caller<'a> {
             .as_ref()
             .is_none_or(|(to, _)| *to != address)
         {
-            let reply = self.run.plan.reply;
-            let Ok(connection) = Connection::to(address, reply) else {
+            let Ok(connection) = Link::to(address, &self.run.plan) else {
                 thread::sleep(Duration::from_millis(1));
                 return Some(NOT_IN_SERVICE.into());
             };
             self.connections[node] = Some((address, connection));
         }
         let (_, connection) = self.connections[node].as_mut()?;
-        let line = connection.ask(request).ok();
+        let line = connection.ask(request);
         if line.is_none() {
             self.connections[node] = None;
         }
@@ -369,7 +406,7 @@ impl<'a> Caller<'a> {
     /// The next line of the reply whose first was taken last.
     fn line(&mut self) -> Option<String> {
         let (_, connection) = self.connections[self.last].as_mut()?;
-        connection.line().ok()
+        connection.line()
     }
 }
 

@@ -10,8 +10,8 @@ use std::{
 
 use curtail_consistency::members::RecordChange;
 use curtail_membership::{ClusterFile, NodeConfig};
-use curtail_server::{Config, Fault, Server};
-use curtail_testing::{Client, PATIENCE, config, eventually, start};
+use curtail_server::{Config, Fault, NativeMode, Server};
+use curtail_testing::{Client, PATIENCE, config, eventually, native_address, native_config, start};
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use tempfile::TempDir;
 use twox_hash::XxHash3_64;
@@ -34,8 +34,21 @@ pub(crate) struct Shape {
     pub(crate) fault: Fault,
     /// Nodes talk to each other over TLS.
     pub(crate) secured: bool,
+    /// What clients speak.
+    pub(crate) protocol: Protocol,
     /// The view is in an etcd, not in a file.
     pub(crate) view_in_etcd: bool,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Protocol {
+    /// memcached's protocols, over TCP.
+    Streams,
+    /// memcached's datagrams.
+    Datagrams,
+    /// Native datagrams.
+    Native,
 }
 
 /// Nodes in this process; they end before their folder goes.
@@ -58,6 +71,7 @@ impl Shape {
         evict: true,
         fault: Fault::Nothing,
         secured: false,
+        protocol: Protocol::Streams,
         view_in_etcd: false,
     };
 
@@ -153,6 +167,11 @@ impl Cluster {
             item_bytes_max: self.shape.item_bytes_max,
             huge_pages: false,
             faults: self.shape.fault.into(),
+            udp_port: (self.shape.protocol == Protocol::Datagrams).then_some(0),
+            native: match self.shape.protocol {
+                Protocol::Native => native_config(NativeMode::IoAck).native,
+                _ => None,
+            },
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..config()
         }
@@ -200,7 +219,14 @@ impl Cluster {
 
     /// Where clients reach each node that lives.
     pub(crate) fn addresses(&self) -> Vec<Option<SocketAddr>> {
-        let address = |node: &Option<Server>| node.as_ref().map(|node| node.addresses()[0]);
+        let address = |node: &Option<Server>| {
+            let node = node.as_ref()?;
+            match self.shape.protocol {
+                Protocol::Streams => node.addresses().first().copied(),
+                Protocol::Datagrams => node.udp_addresses().first().copied(),
+                Protocol::Native => Some(native_address(node)),
+            }
+        };
         self.nodes.iter().map(address).collect()
     }
 

@@ -7,6 +7,7 @@
 mod compaction;
 mod dumps;
 mod fairness;
+mod gateway;
 mod histories;
 mod hostile;
 mod large_values;

@@ -59,6 +59,21 @@ impl SimHost<'_, '_> {
         row.is_some_and(|row| row.primary == from && row.in_sync.contains(self.local.me))
     }
 
+    /// Whether readers beside the machine may show the stored item of a key now.
+    fn shows_item(&self, key: usize) -> bool {
+        let slice = self.env.keys.slice(key);
+        self.local.gates[usize::from(slice.0)].gate == Gate::Reads
+            && self.local.shown[key].state != CopyState::Invalid
+    }
+
+    /// An item changes that was shown, or was not: no reader may see that before the machine allows
+    /// it. (Readers of the simulator come between steps only, those of a server at any moment.)
+    fn note_change(&mut self, was_shown: bool) {
+        if was_shown {
+            self.env.fail("an item changes while readers may see it");
+        }
+    }
+
     /// Carries out what a client asked, as a write of this version.
     pub(super) fn execute(&mut self, demand: &Demand, version: Cas) -> (RunResult, Option<Effect>) {
         let slice = self.env.keys.slice(demand.key);
@@ -157,7 +172,11 @@ impl ReplicaHost for SimHost<'_, '_> {
             self.env.fail("a request runs that nobody waits for");
             return RunResult::Unchanged;
         };
+        let was_shown = self.shows_item(demand.key);
         let (result, effect) = self.execute(&demand, version);
+        if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
+            self.note_change(was_shown);
+        }
         if let (Some(effect), false) = (effect, result == RunResult::NoRoom) {
             self.local.set_result(request.ticket, effect);
         }
@@ -224,6 +243,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
         let key = self.env.keys.index_of(change.key);
         let item = self.incoming.filter(|_| change.kind == ChangeKind::Store);
+        self.note_change(self.shows_item(key));
         self.local.store.put(key, item);
         if self.local.store.is_overfull() {
             self.env.fail("more is stored than there is room for");
@@ -285,6 +305,7 @@ impl ReplicaHost for SimHost<'_, '_> {
             let item = self.local.store.item(key);
             let goes = |item: &Item| before.is_none_or(|before| item.stamp.version < before);
             if item.is_some_and(goes) {
+                self.note_change(self.shows_item(key));
                 self.local.store.put(key, None);
             }
         }
@@ -339,6 +360,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         let mut own = self.local.writes.iter();
         let own = own.find(|(_, of, item)| (*of, item.stamp.version) == (key, version));
         let own = own.map(|(.., item)| *item);
+        let was_hidden = !self.shows_item(key);
         let shown = &mut self.local.shown[key];
         shown.changes += 1;
         shown.is_hot = state != CopyState::Absent;
@@ -351,6 +373,10 @@ impl ReplicaHost for SimHost<'_, '_> {
             shown.item = own;
         }
         let (me, item) = (self.local.me, shown.item);
+        if state == CopyState::Absent && was_hidden && self.shows_item(key) {
+            self.env
+                .fail("a key ceases to be hot while a write of it is under way");
+        }
         self.env
             .trace_key(me, key, || format!("shows {version:?} {state:?} {item:?}"));
     }
@@ -412,6 +438,7 @@ impl ReplicaHost for SimHost<'_, '_> {
             version,
         };
         self.env.record.ran(item.number, None, stamp);
+        self.note_change(self.shows_item(key));
         self.local.store.put(key, Some(Item { stamp, ..item }));
         let me = self.local.me;
         self.env

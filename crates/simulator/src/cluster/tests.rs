@@ -39,7 +39,7 @@ fn planted_errors_are_found() {
 const MUTANT_SEEDS: u64 = 120;
 
 /// What is planted.
-const PLANTED: [Mutant; 9] = [
+const PLANTED: [Mutant; 11] = [
     Mutant::Unfenced,
     Mutant::Replica(ReplicaMutant::AnswersAtOnce),
     Mutant::Replica(ReplicaMutant::EnteringUncounted),
@@ -49,4 +49,6 @@ const PLANTED: [Mutant; 9] = [
     Mutant::Replica(ReplicaMutant::EntersEarly),
     Mutant::Replica(ReplicaMutant::LiveUnsent),
     Mutant::Replica(ReplicaMutant::FlushesAlone),
+    Mutant::Replica(ReplicaMutant::HiddenLate),
+    Mutant::Replica(ReplicaMutant::GuardedLate),
 ];

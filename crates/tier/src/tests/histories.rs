@@ -15,6 +15,8 @@ use curtail_consistency::tiered::TierMutant;
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_workload::Random;
 
+use crate::TierBaseline;
+
 use super::{
     PATIENCE, Roughness, on_every_switch,
     test_tier::{SwitchKind, TestOptions, TestTier},
@@ -24,6 +26,7 @@ on_every_switch!(
     linearizable_on_a_smooth_network,
     linearizable_when_datagrams_are_lost_doubled_and_late,
     linearizable_while_the_cache_restarts,
+    linearizable_in_the_baselines,
     linearizable_while_back_ends_restart,
     linearizable_while_the_switch_forgets,
     linearizable_while_the_controller_lags,
@@ -258,6 +261,26 @@ fn linearizable_while_the_cache_restarts(kind: SwitchKind) {
         }
     });
     assert_consistent(&run);
+}
+
+/// Reads that go to the cache node first (SW-67), while it restarts.
+fn linearizable_in_the_baselines(kind: SwitchKind) {
+    for baseline in [TierBaseline::LookAside, TierBaseline::LookThrough] {
+        let options = TestOptions {
+            baseline: Some(baseline),
+            ..rough_options()
+        };
+        let mut tier = TestTier::start(kind, options);
+        let run = record(&mut tier, Enough::seconds(0), |tier, shared| {
+            for _ in 0..2 {
+                shared.wait_for_more(200, 40);
+                tier.stop_cache();
+                shared.wait_for_more(10, 0);
+                tier.start_cache();
+            }
+        });
+        assert_consistent(&run);
+    }
 }
 
 /// Back ends on disk end and begin again; the switch does, too.

@@ -5,7 +5,7 @@ use std::{net::UdpSocket, time::Duration};
 
 use curtail_client::tier::{TierRequests, TierTarget, bind_towards};
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredOpcode, TieredStatus,
+    DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredHead, TieredOpcode, TieredStatus,
 };
 use curtail_types::Key;
 
@@ -79,31 +79,42 @@ impl PatientClient {
         let key = Key::new(key).unwrap();
         let mut head = self.requests.head(opcode, key);
         if self.is_past_cache {
-            head = TierRequests::again(head);
+            head = self.requests.again(head, key);
         }
         let (key, mut room) = (Some(key), [0; DATAGRAM_BYTES_MAX + 1]);
-        let asked = TieredDatagram { head, key, value };
-        let bytes = asked.encode(&mut room, None).unwrap();
-        let asked = room[..bytes].to_vec();
-        let to = self.requests.destination(&head);
-        self.socket.send_to(&asked, to).unwrap();
+        let mut send = |client: &Self, head: TieredHead| {
+            let asked = TieredDatagram { head, key, value };
+            let bytes = asked.encode(&mut room, None).unwrap();
+            let to = client.requests.destination(&head);
+            client.socket.send_to(&room[..bytes], to).unwrap();
+        };
+        send(self, head);
+        let mut room = [0; DATAGRAM_BYTES_MAX + 1];
         loop {
             let bytes = self.socket.recv(&mut room).ok()?;
             let Some(reply) = self.requests.reply(&room[..bytes]) else {
                 continue;
             };
-            if reply.head.sequence == head.sequence && reply.head.status == TieredStatus::Busy {
-                std::thread::sleep(Duration::from_millis(10));
-                self.socket.send_to(&asked, to).unwrap();
+            if !TierRequests::answers(&head, &reply.head) {
                 continue;
             }
-            if reply.head.sequence == head.sequence {
-                let is_found = reply.head.status == TieredStatus::Done;
-                assert!(is_found || reply.head.status == TieredStatus::NotFound);
-                return Some(Got {
-                    value: is_found.then(|| reply.value.to_vec()),
-                    is_from_cache: reply.head.flags.has(TieredFlags::FROM_CACHE),
-                });
+            match reply.head.status {
+                TieredStatus::Busy => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    send(self, head);
+                }
+                TieredStatus::NotCached => {
+                    head = self.requests.past_caches(head, key.unwrap());
+                    send(self, head);
+                }
+                status => {
+                    let is_found = status == TieredStatus::Done;
+                    assert!(is_found || status == TieredStatus::NotFound);
+                    return Some(Got {
+                        value: is_found.then(|| reply.value.to_vec()),
+                        is_from_cache: reply.head.flags.has(TieredFlags::FROM_CACHE),
+                    });
+                }
             }
         }
     }

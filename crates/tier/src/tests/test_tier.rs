@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeError, NodeStatus, NodeThread,
-    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierFileNetwork,
+    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierBaseline, TierFile, TierFileNetwork,
     TrialNamespaces, ask_status, switch_start::numbered,
 };
 
@@ -73,6 +73,7 @@ pub(crate) struct TestOptions {
     pub(crate) rules: RuleBudget,
     pub(crate) roughness: Option<Roughness>,
     pub(crate) mutant: Option<TierMutant>,
+    pub(crate) baseline: Option<TierBaseline>,
 }
 
 impl Default for TestOptions {
@@ -95,6 +96,7 @@ impl Default for TestOptions {
             },
             roughness: None,
             mutant: None,
+            baseline: None,
         }
     }
 }
@@ -302,10 +304,7 @@ impl TestTier {
     }
 
     pub(crate) fn target(&self) -> TierTarget {
-        TierTarget {
-            network: self.file.network(),
-            map: self.file.map(),
-        }
+        self.file.target()
     }
 
     pub(crate) fn client(&self, number: u32) -> TierSession {
@@ -365,6 +364,7 @@ fn file_on_loopback(options: &TestOptions) -> TierFile {
         epoch: 1,
         lease_ms: options.lease_ms,
         period_ms: options.period_ms,
+        baseline: options.baseline,
         network: TierFileNetwork::Forwarder(ports[0]),
         control: ports[1],
         caches: vec![ports[2]],
@@ -400,6 +400,7 @@ fn file_in_namespaces(
         epoch: 1,
         lease_ms: options.lease_ms,
         period_ms: options.period_ms,
+        baseline: options.baseline,
         network: TierFileNetwork::Ipv6 {
             cluster: TrialNamespaces::CLUSTER,
             port: PORT,

@@ -248,6 +248,15 @@ impl Line {
                 return true;
             }
         };
+        if native.is_on_node {
+            // Values that fit no datagram are not offered at a node.
+            push(
+                &mut self.output,
+                Some(&error(native, &head, ErrorCode::Unsupported)),
+            );
+            self.closing = true;
+            return true;
+        }
         let key_bytes = usize::from(head.key_bytes);
         let is_large = head.value_bytes > INLINE_VALUE_BYTES_MAX;
         let needed = match is_large {

@@ -11,7 +11,7 @@ use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Access, Cas, Failure, NodeId, Outcome, RouteHash};
 
-use crate::completion::Token;
+use crate::{completion::Token, node::requests_of_threads::ThreadAsker};
 
 /// Something for the machine of a stage.
 #[derive(Debug)]
@@ -89,6 +89,8 @@ pub(in crate::node) enum Asker {
         delegated: u64,
         number: u32,
     },
+    /// A thread of this server that is no worker.
+    Thread(ThreadAsker),
     /// A flush of the worker's slices, with this number: one of them.
     Flush(u64, SliceId),
     /// A flush that a client of the worker ordered, with this number.
@@ -223,16 +225,31 @@ impl Completed {
         let Asker::Client(token) = self.origin.asker else {
             return None;
         };
-        let request = ItemRequest::decode(&self.request);
-        let told = match self.end {
+        Some((token, ItemRequest::decode(&self.request), self.told()))
+    }
+
+    /// The same for a thread's request.
+    pub(crate) fn of_thread(&self) -> Option<(ThreadAsker, Option<ItemRequest<'_>>, Told<'_>)> {
+        let Asker::Thread(asker) = self.origin.asker else {
+            return None;
+        };
+        Some((asker, ItemRequest::decode(&self.request), self.told()))
+    }
+
+    fn told(&self) -> Told<'_> {
+        match self.end {
             End::Done(outcome) | End::Answered(outcome) => {
                 Ok(outcome.map(|end| (end, &*self.value)))
             }
             End::Failed(failure) => Err(failure),
             // A client's request that is for another node is sent there.
             End::Elsewhere => Err(Failure::Unreachable),
-        };
-        Some((token, request, told))
+        }
+    }
+
+    /// The memory of a request that nobody needs any more.
+    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.request)
     }
 }
 

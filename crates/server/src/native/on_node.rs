@@ -1,0 +1,269 @@
+//! Native requests at a node of a cluster: a worker executes each, or has another node execute it,
+//! and the reply leaves when every node in sync has what it shows. Nothing enters the queues, so
+//! nothing is acknowledged before it is executed.
+//!
+//! ```text
+//!   datagram --> admitted, its slot claimed --> worker --> answered: kept, committed, reply
+//!                         |                        +--> not executed, for certain: slot open, NACK
+//!                         +-- under way: dropped   +--> unknown: no reply, the slot stays claimed
+//! ```
+//!
+//! A request is given to the node once, however often it is sent: its slot is claimed before. If
+//! its outcome is unknown, its client is not answered and finds it indeterminate.
+
+use curtail_codec::{
+    native::{Class, ErrorCode, Head, NackReason, Opcode, Request, Status},
+    node::{ItemRequest, Shows},
+};
+use curtail_ordered_queue::{Claim, ClaimTicket};
+use curtail_types::{Failure, KeyHash, Operation, Outcome};
+
+use crate::{
+    limits::NATIVE_UNDER_WAY_MAX,
+    native::{
+        Host, NodeTold,
+        counters::NativeCount,
+        executor::{at_arrival, done, reply_to},
+        receiver::{Receiver, ReceiverContext, place_of},
+        reply_cache::Done,
+        reply_sender::{Sender, queue_peer, session_name, value_bytes_max},
+    },
+};
+
+/// The requests that the node has.
+pub(super) struct RequestsOnNode {
+    places: Vec<Option<UnderWay>>,
+    free: Vec<u32>,
+    serial: u64,
+    /// Memory of requests that have ended.
+    spare: Vec<Vec<u8>>,
+}
+
+struct UnderWay {
+    serial: u64,
+    head: Head,
+    from: Sender,
+    hash: KeyHash,
+    /// Of what changes something.
+    ticket: Option<ClaimTicket>,
+}
+
+impl RequestsOnNode {
+    pub(super) const fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            free: Vec::new(),
+            serial: 0,
+            spare: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.places.len()
+    }
+
+    /// A place for one more, if there may be one.
+    fn place(&mut self) -> Option<u32> {
+        if self.free.is_empty() && self.places.len() < NATIVE_UNDER_WAY_MAX {
+            self.free.push(self.places.len() as u32);
+            self.places.push(None);
+        }
+        self.free.pop()
+    }
+
+    fn keep(&mut self, place: u32, under_way: UnderWay) {
+        if let Some(free) = self.places.get_mut(place as usize) {
+            *free = Some(under_way);
+        }
+    }
+
+    fn take(&mut self, (place, serial): (u32, u64)) -> Option<UnderWay> {
+        let kept = self.places.get_mut(place as usize)?;
+        let taken = kept.take_if(|kept| kept.serial == serial)?;
+        self.free.push(place);
+        Some(taken)
+    }
+}
+
+impl Receiver<'_> {
+    /// Has the node execute a request that is not answered here.
+    pub(super) fn ask_node(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        host: &dyn Host,
+        request: &Request<'_>,
+        from: Sender,
+    ) {
+        let head = &request.head;
+        let is_offered = head.class().class() != Class::Barrier && head.opcode != Opcode::GetTouch;
+        let (Some(key), true) = (request.key, is_offered) else {
+            return self.error(receiver_cx, head, ErrorCode::Unsupported, from);
+        };
+        if request.value.len() > self.native.item_bytes_max {
+            return self.error(receiver_cx, head, ErrorCode::TooLarge, from);
+        }
+        if !self.admits(receiver_cx, head, from) {
+            return;
+        }
+        let hash = receiver_cx.store_cx.store.hash(key.bytes());
+        let number = self.native.queue_number(hash.0);
+        let Some(place) = self.on_node.place() else {
+            receiver_cx
+                .executor
+                .state()
+                .counts
+                .add(NativeCount::NackBusy, 1);
+            let place = place_of(self, number, 0);
+            return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
+        };
+        let ticket = match head.opcode {
+            Opcode::Get => None,
+            _ => match self.claim(receiver_cx, head, hash, from) {
+                Some(ticket) => Some(ticket),
+                None => return self.on_node.free.push(place),
+            },
+        };
+        let arrived_ns = receiver_cx.store_cx.now.unix_ns;
+        if let Some(operation) = operation_of(request, arrived_ns) {
+            let asked = ItemRequest {
+                key,
+                operation,
+                shows: match head.opcode {
+                    Opcode::Get => Shows::Value,
+                    _ => Shows::Nothing,
+                },
+                value: request.value,
+            };
+            self.on_node.serial += 1;
+            let serial = self.on_node.serial;
+            let spare = self.on_node.spare.pop().unwrap_or_default();
+            host.ask_node((place, serial), &asked, spare);
+            let under_way = UnderWay {
+                serial,
+                head: *head,
+                from,
+                hash,
+                ticket,
+            };
+            self.on_node.keep(place, under_way);
+        }
+    }
+
+    /// The claim of a request that changes something; `None` if it is answered, or dropped.
+    fn claim(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        head: &Head,
+        hash: KeyHash,
+        from: Sender,
+    ) -> Option<ClaimTicket> {
+        let (native, name) = (self.native, session_name(head.session));
+        let claimed =
+            native
+                .sessions()
+                .claim(name, queue_peer(from.address), head.slot, head.sequence);
+        let counts = &mut receiver_cx.executor.state().counts;
+        match claimed {
+            Claim::Granted(ticket) => return Some(ticket),
+            Claim::Repeated { .. } => {
+                counts.add(NativeCount::Replayed, 1);
+                let kept = native.answers.find(name, head.slot, head.sequence);
+                let done = kept.unwrap_or(Done::of(Status::Executed));
+                let place = place_of(self, native.queue_number(hash.0), 0);
+                self.reply(receiver_cx, from, &reply_to(head, place, &done, &[]));
+            }
+            Claim::Stale => counts.add(NativeCount::DroppedStale, 1),
+            Claim::Unknown => self.error(receiver_cx, head, ErrorCode::Session, from),
+        }
+        None
+    }
+
+    /// Answers what the node has executed.
+    pub(super) fn take_from_node(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        host: &dyn Host,
+    ) {
+        host.take_from_node(&mut |name, told, bytes| {
+            if let Some(under_way) = self.on_node.take(name) {
+                self.answer(receiver_cx, &under_way, told);
+            }
+            self.on_node.spare.push(bytes);
+        });
+    }
+
+    fn answer(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        under_way: &UnderWay,
+        told: NodeTold<'_>,
+    ) {
+        let UnderWay {
+            head, from, hash, ..
+        } = under_way;
+        let number = self.native.queue_number(hash.0);
+        let place = place_of(self, number, 0);
+        let (outcome, value) = match told {
+            Ok(Some(ended)) => ended,
+            Ok(None) => return,
+            Err(failure) if under_way.ticket.is_none() || had_no_effect(failure) => {
+                if let Some(ticket) = under_way.ticket {
+                    self.native.sessions().reopen(ticket);
+                }
+                let counts = &mut receiver_cx.executor.state().counts;
+                counts.add(NativeCount::NackNotReady, 1);
+                return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
+            }
+            // The client must not send it again, and waits no longer than for a lost reply.
+            Err(_) => return,
+        };
+        let mut done = done(&outcome);
+        let room = value_bytes_max(self.native.datagram_bytes_for(from.address));
+        if head.opcode == Opcode::Get {
+            let hit = match outcome {
+                Outcome::Found(_) => NativeCount::GetHits,
+                _ => NativeCount::GetMisses,
+            };
+            receiver_cx.executor.state().counts.add(hit, 1);
+            if value.len() > room {
+                return self.error(receiver_cx, head, ErrorCode::TooLarge, *from);
+            }
+            if let Outcome::Found(found) = outcome {
+                (done.status, done.item_flags) = (Status::Value, found.flags);
+            }
+        }
+        if let Some(ticket) = under_way.ticket {
+            let name = session_name(head.session);
+            self.native
+                .answers
+                .keep(name, head.slot, head.sequence, done);
+            self.native.sessions().commit(ticket, 0, false);
+        }
+        self.reply(receiver_cx, *from, &reply_to(head, place, &done, value));
+    }
+}
+
+/// What a request asks for, a relative expiry counted from its arrival.
+fn operation_of(request: &Request<'_>, arrived_ns: u64) -> Option<Operation> {
+    let mut operation = request.operation()?;
+    match &mut operation {
+        Operation::Get(get) if request.head.opcode == Opcode::Get => get.touch = None,
+        Operation::Get(get) => get.touch = get.touch.map(|touch| at_arrival(touch, arrived_ns)),
+        Operation::Set(set) => set.exptime = at_arrival(set.exptime, arrived_ns),
+        Operation::Delete(_) | Operation::Arithmetic(_) => {}
+    }
+    Some(operation)
+}
+
+/// Whether a request that ended so has changed nothing, for certain.
+const fn had_no_effect(failure: Failure) -> bool {
+    match failure {
+        Failure::Busy | Failure::OutOfService | Failure::Unreachable | Failure::NotArrived => true,
+        Failure::OutOfMemory
+        | Failure::Late
+        | Failure::ViewChanged
+        | Failure::NodeLost
+        | Failure::LeaseEnded => false,
+    }
+}

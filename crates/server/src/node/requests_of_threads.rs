@@ -1,0 +1,213 @@
+//! Requests of threads that are no workers, such as the one of memcached's datagrams.
+//!
+//! ```text
+//!   thread --> mailbox of the worker that steps the key's stage --> here, machine, other node
+//!      ^                                                                       |
+//!      +------ woken <------ answers of the thread <------ done <--------------+
+//! ```
+//!
+//! Such a thread passes no marks, so it must not use the store beside a machine: a worker does, as
+//! for one of its own clients. The thread bounds how many requests it has under way, and every
+//! request is answered.
+
+use std::sync::OnceLock;
+
+use curtail_codec::node::ItemRequest;
+use curtail_runtime::Waker;
+use curtail_types::{Cas, Failure};
+
+use crate::{
+    metrics::counters::Count,
+    node::{
+        Cluster, NodeWorker,
+        execute::execute,
+        forward::{Relayed, RelayedKind},
+        host::{NodeArrival, NodeContext, NodeHost},
+        request_placement::{Way, route_of},
+        stages::{Asker, Completed, End, Origin, stage_of},
+    },
+    sync::{Mutex, lock},
+};
+
+/// The threads that ask.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AskingThread {
+    /// The one of memcached's datagrams.
+    Memcached,
+    /// The one that receives native datagrams.
+    Native,
+}
+
+/// Which request of a thread waits for an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ThreadAsker {
+    pub(crate) thread: AskingThread,
+    /// The place of the thread where the request waits.
+    pub(crate) place: u32,
+    /// Which use of this place that is.
+    pub(crate) serial: u64,
+}
+
+/// A request of a thread, on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct ThreadRequest {
+    asker: ThreadAsker,
+    /// An [`ItemRequest`].
+    bytes: Vec<u8>,
+}
+
+/// Answers to a thread that asks, and how it is woken.
+#[derive(Default)]
+pub(super) struct ThreadAnswers {
+    answers: Mutex<Vec<Completed>>,
+    waker: OnceLock<Waker>,
+}
+
+impl AskingThread {
+    pub(super) const COUNT: usize = 2;
+}
+
+impl ThreadAnswers {
+    /// Leaves an answer, and wakes the thread if it has taken all earlier ones.
+    fn leave(&self, completed: Completed) {
+        let mut answers = lock(&self.answers);
+        let is_first = answers.is_empty();
+        answers.push(completed);
+        drop(answers);
+        if let (true, Some(waker)) = (is_first, self.waker.get()) {
+            waker.wake();
+        }
+    }
+}
+
+impl Cluster {
+    fn answers_of(&self, thread: AskingThread) -> Option<&ThreadAnswers> {
+        self.thread_answers.get(thread as usize)
+    }
+
+    /// Has `waker` wake a thread that asks, which calls this once.
+    pub(crate) fn wake_with(&self, thread: AskingThread, waker: Waker) {
+        if let Some(answers) = self.answers_of(thread) {
+            let _ = answers.waker.set(waker);
+        }
+    }
+
+    /// Has a worker execute a request; `bytes` is memory to write it to.
+    pub(crate) fn ask(
+        &self,
+        host: &dyn NodeHost,
+        asker: ThreadAsker,
+        request: &ItemRequest<'_>,
+        mut bytes: Vec<u8>,
+    ) {
+        bytes.clear();
+        bytes.resize(ItemRequest::HEAD_BYTES_MAX + request.value.len(), 0);
+        let length = request.encode(&mut bytes);
+        bytes.truncate(length.unwrap_or_default());
+        let slices = self.views.current().map(|now| {
+            let slices = &now.slices;
+            slices.slice_of(route_of(request.key.bytes()))
+        });
+        let worker = stage_of(slices.unwrap_or_default()) % self.workers.max(1);
+        let asked = ThreadRequest { asker, bytes };
+        host.send(worker, NodeArrival::Asked(asked));
+    }
+
+    /// Takes the answers that are there; `list` is empty.
+    pub(crate) fn take_thread_answers(&self, thread: AskingThread, list: &mut Vec<Completed>) {
+        if let Some(answers) = self.answers_of(thread) {
+            std::mem::swap(&mut *lock(&answers.answers), list);
+        }
+    }
+}
+
+impl NodeWorker {
+    /// Has the requests executed that threads left here in this turn.
+    pub(super) fn answer_threads(&mut self, cx: &mut NodeContext<'_>) {
+        let mut asked = std::mem::take(&mut self.inbox.of_threads);
+        for ThreadRequest { asker, bytes } in asked.drain(..) {
+            let origin = Origin {
+                worker: self.index,
+                asker: Asker::Thread(asker),
+            };
+            self.execute_where_placed(cx, origin, bytes);
+        }
+        self.inbox.of_threads = asked;
+    }
+
+    fn execute_where_placed(&mut self, cx: &mut NodeContext<'_>, origin: Origin, bytes: Vec<u8>) {
+        let Some(request) = ItemRequest::decode(&bytes) else {
+            let failed = Completed::failed(origin, bytes, Failure::OutOfService);
+            return self.done.push(failed);
+        };
+        let (key, access) = (route_of(request.key.bytes()), request.operation.access());
+        match self.way(key, access) {
+            None => {
+                let failed = Completed::failed(origin, bytes, Failure::OutOfService);
+                self.done.push(failed);
+            }
+            Some(Way::At(to)) => {
+                let relayed = Relayed {
+                    origin,
+                    to,
+                    key,
+                    bytes,
+                    kind: RelayedKind::Item,
+                };
+                cx.counts.add(Count::ClusterRelayed, 1);
+                self.relay(cx.store_cx.now.instant, relayed);
+            }
+            Some(way) => {
+                if let Some(bytes) = self.execute_beside(cx, origin, way, bytes) {
+                    self.give_request(origin, key, access, bytes);
+                }
+            }
+        }
+    }
+
+    /// Executes a request beside the machine of its slice, if `way` allows it; else, and if what
+    /// was read may not be shown, returns it.
+    pub(super) fn execute_beside(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        origin: Origin,
+        way: Way,
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        let request = ItemRequest::decode(&bytes)?;
+        match way {
+            // On a node versions are those of its machine.
+            Way::Here if request.operation.new_cas().is_none() => {}
+            Way::Looked(_) => {}
+            _ => return Some(bytes),
+        }
+        let hash = cx.store_cx.store.hash(request.key.bytes());
+        let mut value = self.spare.take();
+        let end = End::of(execute(cx, &request, hash, &mut value));
+        if let Way::Looked(seen) = way
+            && !self.cluster.is_as(route_of(request.key.bytes()), &seen)
+        {
+            self.spare.give(value);
+            return Some(bytes);
+        }
+        self.done.push(Completed {
+            origin,
+            end,
+            request: bytes,
+            value,
+            shown: Cas(0),
+        });
+        None
+    }
+
+    /// Leaves an answer to the thread that asked.
+    pub(super) fn answer_thread(&self, completed: Completed) {
+        let thread = match completed.origin.asker {
+            Asker::Thread(asker) => self.cluster.answers_of(asker.thread),
+            _ => None,
+        };
+        if let Some(thread) = thread {
+            thread.leave(completed);
+        }
+    }
+}

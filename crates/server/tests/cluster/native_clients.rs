@@ -1,0 +1,317 @@
+//! Native clients at the nodes of a cluster: any node answers for every key, a request is executed
+//! once however often it is sent, and what is acknowledged is at every node in sync.
+
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use curtail_codec::native::{ErrorCode, Flags, Opcode, Reply, Session, Status};
+use curtail_history::{Verdict, check_linearizable};
+use curtail_server::{Fault, NativeMode};
+use curtail_testing::native_config;
+
+use crate::{
+    histories::{PLAN, STEPS_MAX, judge, record},
+    native_support::{Answer, Ask, Client, Line, nonce, receive, socket},
+    recording_clients::Nodes,
+    support::{Cluster, Protocol, await_placement, until},
+};
+
+/// A native client that is told what to do in memcached's words.
+pub(crate) struct Native {
+    client: Client,
+    reply: Duration,
+    /// Sets are marked, in turn.
+    is_marked: bool,
+    /// The second line of the last answer.
+    rest: Option<String>,
+}
+
+impl Native {
+    pub(crate) fn to(address: SocketAddr, reply: Duration) -> std::io::Result<Self> {
+        let gone = || std::io::ErrorKind::TimedOut;
+        let socket = socket();
+        let nonce = nonce();
+        let hello = Ask::new(Opcode::Hello, b"").argument(nonce);
+        let hello = hello.bytes(Session::default(), 0, 0);
+        let begun = Instant::now();
+        while begun.elapsed() < reply {
+            socket.send_to(&hello, address)?;
+            let Some(answer) = receive(&socket) else {
+                continue;
+            };
+            if let Reply::Cookie { .. } = answer.reply() {
+                return Ok(Self {
+                    client: Client::connect_to(address),
+                    reply,
+                    is_marked: false,
+                    rest: None,
+                });
+            }
+        }
+        Err(gone().into())
+    }
+
+    /// The first line that memcached would answer with; nothing if no answer comes in time.
+    pub(crate) fn first_line(&mut self, command: &str) -> Option<String> {
+        let (line, value) = command.split_once("\r\n")?;
+        let words: Vec<&str> = line.split(' ').collect();
+        let value = value.trim_end().as_bytes();
+        let key = words[1].as_bytes();
+        let ask = match words[0] {
+            "mg" => Ask::get(key),
+            "set" => {
+                self.is_marked = !self.is_marked;
+                let set = Ask::set(key, value);
+                if self.is_marked { set.nilext() } else { set }
+            }
+            "add" => Ask::store(Opcode::Add, key, value),
+            "cas" => Ask {
+                flags: Flags::COMPARE,
+                argument: words[5].parse().unwrap(),
+                ..Ask::set(key, value)
+            },
+            "delete" => Ask::new(Opcode::Delete, key),
+            other => panic!("{other}"),
+        };
+        let answer = self.exchange(ask)?;
+        let (status, value) = match answer.reply() {
+            Reply::Ack(_) => return Some("STORED".into()),
+            Reply::Result {
+                status,
+                value,
+                version,
+                ..
+            } => {
+                self.rest = Some(String::from_utf8(value.to_vec()).unwrap());
+                (status, format!("VA {} c{version}", value.len()))
+            }
+            other => panic!("{command:?}: {other:?}"),
+        };
+        Some(match (status, ask.opcode) {
+            (Status::Value, _) => value,
+            (Status::NotFound, Opcode::Get) => "EN".into(),
+            (Status::NotFound, _) => "NOT_FOUND".into(),
+            (Status::Done, Opcode::Delete) => "DELETED".into(),
+            (Status::Done, _) => "STORED".into(),
+            (Status::NotStored, _) => "NOT_STORED".into(),
+            (Status::Exists, _) => "EXISTS".into(),
+            (Status::OutOfMemory, _) => "SERVER_ERROR out of memory".into(),
+            (other, _) => panic!("{command:?}: {other:?}"),
+        })
+    }
+
+    /// The second line of the same answer.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        self.rest.take()
+    }
+
+    /// Sends the same bytes until there is an answer: a refused request may be on its way again
+    /// already, so it is not known to have no effect before it is answered.
+    fn exchange(&mut self, ask: Ask<'_>) -> Option<Answer> {
+        let bytes = self.client.bytes(0, ask);
+        let begun = Instant::now();
+        while begun.elapsed() < self.reply {
+            self.client.socket.send_to(&bytes, self.client.to).ok()?;
+            match self.client.receive_for(&bytes) {
+                Some(answer) if answer.nack().is_none() => return Some(answer),
+                Some(_) => std::thread::sleep(Duration::from_millis(2)),
+                None => {}
+            }
+        }
+        None
+    }
+}
+
+fn nodes_with(replicas: usize) -> Cluster {
+    let cluster = Cluster::with(|shape| {
+        (shape.replicas, shape.protocol) = (replicas, Protocol::Native);
+    });
+    await_placement(&mut cluster.client(0), 3);
+    cluster
+}
+
+fn native(cluster: &Cluster, id: usize) -> Client {
+    Client::connect(cluster.nodes[id].as_ref().unwrap())
+}
+
+const KEYS: usize = 24;
+
+/// Goal: every node answers for every key what was last done to it at another one, with one copy
+/// and with several, for hot keys too, and for memcached's clients.
+#[test]
+fn every_node_answers_native_clients_for_every_key() {
+    for replicas in 1..=3 {
+        let cluster = nodes_with(replicas);
+        if replicas == 2 {
+            (0..KEYS).for_each(|key| cluster.change_hot(&format!("k{key}"), true));
+        }
+        let mut nodes: Vec<_> = (0..3).map(|id| native(&cluster, id)).collect();
+        let mut memcached = cluster.client(2);
+        for number in 0..KEYS {
+            let (writer, reader) = (number % 3, (number + 1) % 3);
+            let (key, value) = (format!("k{number}"), "v".repeat(number * 50));
+            let (name, long) = (key.as_bytes(), value.as_bytes());
+            nodes[writer].write(name, long);
+            assert_eq!(nodes[reader].get(name).as_deref(), Some(long));
+            memcached.demand_value(&*key, &*value);
+            let add = nodes[reader].ask(Ask::store(Opcode::Add, name, b"1"));
+            assert_eq!(add.status(), Status::NotStored);
+            let set = nodes[reader].ask(Ask::set(name, b"41"));
+            let version = set.version();
+            let count = nodes[writer].ask(Ask::new(Opcode::Increment, name).argument(1));
+            assert_eq!(count.number(), 42);
+            let compare = Ask {
+                flags: Flags::COMPARE,
+                ..Ask::set(name, b"no").argument(version)
+            };
+            assert_eq!(nodes[reader].ask(compare).status(), Status::Exists);
+            nodes[reader].accept(Ask::store(Opcode::Append, name, b"0"));
+            assert_eq!(nodes[writer].get(name).as_deref(), Some(&b"420"[..]));
+            let delete = Ask::new(Opcode::Delete, name);
+            assert_eq!(nodes[writer].ask(delete).status(), Status::Done);
+            assert_eq!(nodes[reader].ask(delete).status(), Status::NotFound);
+            assert_eq!(nodes[writer].get(name), None);
+        }
+    }
+}
+
+/// Goal: a request is executed once, however often it is sent, before its answer and after it.
+#[test]
+fn repeated_requests_are_executed_once() {
+    let cluster = nodes_with(2);
+    for id in 0..3 {
+        let mut client = native(&cluster, id);
+        for number in 0..KEYS {
+            let key = format!("n{id}-{number}");
+            client.write(key.as_bytes(), b"0");
+            for round in 1..=5 {
+                let count = Ask::new(Opcode::Increment, key.as_bytes()).argument(1);
+                let bytes = client.bytes(1, count);
+                for _ in 0..4 {
+                    client.socket.send_to(&bytes, client.to).unwrap();
+                }
+                assert_eq!(client.exchange(&bytes).number(), round);
+                assert_eq!(client.exchange(&bytes).number(), round, "again");
+            }
+            assert_eq!(client.get(key.as_bytes()).as_deref(), Some(&b"5"[..]));
+        }
+    }
+}
+
+/// Goal: what a node does not offer is refused in plain words, and changes nothing.
+#[test]
+fn what_a_node_does_not_offer_is_refused() {
+    let cluster = nodes_with(2);
+    let server = cluster.nodes[0].as_ref().unwrap();
+    let mut client = native(&cluster, 0);
+    client.write(b"k", b"v");
+    for ask in [
+        Ask::new(Opcode::Flush, b""),
+        Ask::new(Opcode::GetTouch, b"k"),
+    ] {
+        assert_eq!(client.ask(ask).error(), ErrorCode::Unsupported);
+    }
+    let long = vec![b'l'; 5000];
+    let mut line = Line::connect(server);
+    let refused = line.ask(&mut client, Ask::set(b"k", &long));
+    assert_eq!(refused.error(), ErrorCode::Unsupported);
+    let mut memcached = cluster.client(1);
+    memcached.set("long", "l".repeat(3000));
+    let read = client.bytes(2, Ask::get(b"long"));
+    assert_eq!(client.error(&read), ErrorCode::TooLarge);
+    assert_eq!(client.get(b"k").as_deref(), Some(&b"v"[..]));
+    let mut config = cluster.config(0);
+    config.native = native_config(NativeMode::Raw).native;
+    let Err(refused) = curtail_server::Server::start(config, |_| ()) else {
+        panic!("a worker receives");
+    };
+    assert!(refused.to_string().contains("io-ack"), "{refused}");
+}
+
+/// Goal: with two copies of every key, what was acknowledged to native clients is there after a
+/// node was lost. Method: marked sets at all nodes, one of which ends; every key is read at the
+/// others.
+#[test]
+fn acknowledged_writes_survive_a_node() {
+    let mut cluster = nodes_with(2);
+    for id in 0..3 {
+        let mut client = native(&cluster, id);
+        for number in 0..100 {
+            client.write(format!("s{id}-{number}").as_bytes(), b"kept");
+        }
+    }
+    cluster.nodes[2] = None;
+    let mut client = native(&cluster, 0);
+    let mut memcached = cluster.client(1);
+    for id in 0..3 {
+        for number in 0..100 {
+            let key = format!("s{id}-{number}");
+            assert_eq!(client.get(key.as_bytes()).as_deref(), Some(&b"kept"[..]));
+            until(&mut memcached, &format!("mg {key}\r\n"), |line| {
+                line == "HD"
+            });
+        }
+    }
+}
+
+/// Goal: without eviction a write that finds no room at every node in sync is refused, and all
+/// others stay.
+#[test]
+fn full_nodes_refuse_native_writes() {
+    let cluster = Cluster::with(|shape| {
+        (shape.replicas, shape.protocol) = (2, Protocol::Native);
+        (shape.evict, shape.memory_bytes) = (false, 16 << 20);
+    });
+    await_placement(&mut cluster.client(0), 3);
+    let mut client = native(&cluster, 0);
+    let value = [b'f'; 1800];
+    let (mut stored, mut refused) = (Vec::new(), 0);
+    for number in 0..60_000 {
+        let key = format!("f{number}");
+        match client.ask(Ask::set(key.as_bytes(), &value)).status() {
+            Status::Done => stored.push(key),
+            Status::OutOfMemory => refused += 1,
+            other => panic!("{other:?}"),
+        }
+        if refused == 50 {
+            break;
+        }
+    }
+    assert!(refused == 50 && stored.len() > 1000, "{}", stored.len());
+    let mut other = native(&cluster, 1);
+    for key in stored {
+        assert!(other.get(key.as_bytes()).is_some(), "{key}");
+    }
+}
+
+/// Goal: what native clients of all nodes see is linearizable, while keys become hot and cease to
+/// be, and while nodes die.
+#[test]
+fn histories_of_native_clients_are_linearizable() {
+    let mut plan = PLAN;
+    plan.shape.protocol = Protocol::Native;
+    judge(plan, 1);
+    plan.nodes = Nodes::Die;
+    plan.reply = Duration::from_secs(2);
+    plan.lasts = Duration::from_secs(12);
+    for replicas in [2, 3] {
+        plan.shape.replicas = replicas;
+        judge(plan, replicas as u64);
+    }
+}
+
+/// Goal: the judge would notice. Method: nodes that show what is not everywhere yet.
+#[test]
+#[cfg_attr(not(debug_assertions), ignore = "faults exist in debug builds")]
+fn a_native_read_that_shows_too_much_is_noticed() {
+    let mut plan = PLAN;
+    plan.shape.protocol = Protocol::Native;
+    plan.shape.fault = Fault::ShowsUnsettled;
+    let caught = (0..20).any(|seed| {
+        let verdict = check_linearizable(&record(plan, seed), STEPS_MAX);
+        matches!(verdict, Verdict::Violation(_))
+    });
+    assert!(caught, "twenty runs without a violation");
+}

@@ -63,8 +63,7 @@ pub(super) fn loom(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", workspace.scratch("loom")?);
     // One unit per crate would cost minutes here and find nothing more.
-    command
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    command.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
     Ok(counted(log, &mut command)?.remark(names.join(", ")))
 }
 

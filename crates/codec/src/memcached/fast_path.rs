@@ -94,13 +94,13 @@ const GETS: Keys = Keys {
     touch: None,
 };
 
-#[inline]
+#[inline(always)] // as `decode`
 fn get<'a>(input: &'a [u8], words: &'a [u8]) -> Option<(Key<'a>, Line<'a>)> {
     let (key, rest) = split_key_unended(words)?;
     Some((key, end(input, rest)?))
 }
 
-#[inline]
+#[inline(always)] // as `decode`
 fn meta_get<'a>(input: &'a [u8], words: &'a [u8]) -> Option<(Key<'a>, Meta<'a>, Line<'a>)> {
     let (key, rest) = split_key_unended(words)?;
     let (meta, rest) = flags::parse_plain(rest)?;
@@ -108,7 +108,7 @@ fn meta_get<'a>(input: &'a [u8], words: &'a [u8]) -> Option<(Key<'a>, Meta<'a>, 
     (meta.opaque.len() <= OPAQUE_BYTES_MAX).then_some((key, meta, line))
 }
 
-#[inline]
+#[inline(always)] // as `decode`
 fn meta_set<'a>(
     input: &'a [u8],
     words: &'a [u8],
@@ -125,7 +125,7 @@ fn meta_set<'a>(
     Some((flags, set, value, consumed))
 }
 
-#[inline]
+#[inline(always)] // as `decode`
 fn set<'a>(
     input: &'a [u8],
     words: &'a [u8],
@@ -150,7 +150,7 @@ fn set<'a>(
 
 /// The value behind the line that ends where `rest` begins, if it is short, whole and well ended,
 /// and how many bytes all of it has.
-#[inline]
+#[inline(always)] // as `decode`
 fn short_value<'a>(
     input: &'a [u8],
     rest: &'a [u8],
@@ -167,7 +167,7 @@ fn short_value<'a>(
 }
 
 /// The line that ends where `rest` begins.
-#[inline]
+#[inline(always)] // as `decode`
 fn end<'a>(input: &'a [u8], rest: &'a [u8]) -> Option<Line<'a>> {
     let after = rest.strip_prefix(b"\r\n")?;
     let bytes = input.len() - after.len();

@@ -162,7 +162,7 @@ fn set_header<'a>(
 }
 
 /// What the flags of `ms` ask for.
-#[inline]
+#[inline(always)] // by reference, `flags` would be copied to memory three times
 pub(super) fn set_operation(flags: &Flags<'_>) -> Result<Set, Refusal> {
     let mode = match flags.mode {
         0 | b'S' => SetMode::Set,

@@ -13,6 +13,7 @@
 use curtail_codec::node::{BatchHead, Class, ItemRequest, NodeRequest, Part};
 use curtail_types::{Failure, Instant, NodeId, RouteHash};
 
+use crate::metrics::counters::Count;
 use crate::node::{
     LARGE_BYTES, NodeWorker,
     host::NodeContext,
@@ -71,6 +72,25 @@ impl Relayed {
 }
 
 impl NodeWorker {
+    /// Has node `to` carry out a request for an item, and counts it.
+    pub(super) fn relay_item(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        (origin, to): (Origin, NodeId),
+        key: RouteHash,
+        bytes: Vec<u8>,
+    ) {
+        let relayed = Relayed {
+            origin,
+            to,
+            key,
+            bytes,
+            kind: RelayedKind::Item,
+        };
+        cx.counts.add(Count::ClusterRelayed, 1);
+        self.relay(cx.store_cx.now.instant, relayed);
+    }
+
     /// Has another node carry a request out.
     pub(super) fn relay(&mut self, now: Instant, relayed: Relayed) {
         let out = Out {

@@ -6,9 +6,7 @@ use curtail_types::{Access, RouteHash};
 
 use crate::{
     completion::Token,
-    metrics::counters::Count,
     node::{
-        forward::{Relayed, RelayedKind},
         host::NodeContext,
         request_placement::Way,
         stages::{Asker, Job, Origin, stage_of},
@@ -82,15 +80,7 @@ impl NodeWorker {
         let origin = self.client(token);
         match way {
             Way::At(to) => {
-                let relayed = Relayed {
-                    origin,
-                    to,
-                    key,
-                    bytes,
-                    kind: RelayedKind::Item,
-                };
-                cx.counts.add(Count::ClusterRelayed, 1);
-                self.relay(cx.store_cx.now.instant, relayed);
+                self.relay_item(cx, (origin, to), key, bytes);
             }
             Way::Here | Way::Looked(_) | Way::Copy | Way::Machine => {
                 self.give_request(origin, key, access, bytes);

@@ -17,11 +17,9 @@ use curtail_runtime::Waker;
 use curtail_types::{Cas, Failure};
 
 use crate::{
-    metrics::counters::Count,
     node::{
         Cluster, NodeWorker,
         execute::execute,
-        forward::{Relayed, RelayedKind},
         host::{NodeArrival, NodeContext, NodeHost},
         request_placement::{Way, route_of},
         stages::{Asker, Completed, End, Origin, stage_of},
@@ -147,15 +145,7 @@ impl NodeWorker {
                 self.done.push(failed);
             }
             Some(Way::At(to)) => {
-                let relayed = Relayed {
-                    origin,
-                    to,
-                    key,
-                    bytes,
-                    kind: RelayedKind::Item,
-                };
-                cx.counts.add(Count::ClusterRelayed, 1);
-                self.relay(cx.store_cx.now.instant, relayed);
+                self.relay_item(cx, (origin, to), key, bytes);
             }
             Some(way) => {
                 if let Some(bytes) = self.execute_beside(cx, origin, way, bytes) {

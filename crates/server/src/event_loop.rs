@@ -26,7 +26,7 @@ use crate::{
     metrics::counters::Count,
     native::NativeTurns,
     pipeline,
-    route::{on_gateway, on_node, on_tier},
+    route::{on_disk, on_gateway, on_node},
     size_aware::prices::SAMPLED_EVERY,
     sync::{Relaxed, lock},
     test_faults::Fault,
@@ -103,7 +103,7 @@ fn wait(worker: &mut Worker) -> bool {
     let timeout = match (busy, worker.stop_at) {
         (true, _) => Duration::ZERO,
         (false, _) if delegate::awaits_delegated(worker) => LOOK,
-        (false, _) if on_tier::awaits_disk(worker) => LOOK,
+        (false, _) if on_disk::awaits_disk(worker) => LOOK,
         (false, Some(_)) => QUIET,
         (false, None) if sleeps_long(worker) => Duration::MAX,
         (false, None) => TICK,
@@ -229,7 +229,7 @@ fn begin_turn(worker: &mut Worker) {
         on_node::begin_turn_in_cluster(worker);
     }
     if worker.tier.is_some() {
-        on_tier::begin_turn(worker);
+        on_disk::begin_turn(worker);
     }
 }
 
@@ -305,7 +305,7 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             Arrival::DelegatedBatch(sealed) => delegate::open_delegated(worker, &sealed),
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
             Arrival::Node(arrival) => on_node::take_from_cluster(worker, arrival),
-            Arrival::Tier(answer) => on_tier::take_answer(worker, *answer),
+            Arrival::Disk(answer) => on_disk::take_answer(worker, *answer),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }

@@ -24,6 +24,7 @@ mod busy_poll;
 mod completion;
 mod config;
 mod connection;
+mod disk;
 mod event_loop;
 mod exporter;
 mod gateway;
@@ -43,7 +44,6 @@ mod start;
 mod store_context;
 mod sync;
 mod test_faults;
-mod tier;
 mod turn;
 mod worker;
 

@@ -33,7 +33,7 @@ pub enum StartError {
     Cluster(String),
     /// The server cannot have a disk tier together with something else.
     #[error("--tier disk: {0}")]
-    Tier(&'static str),
+    Disk(&'static str),
     /// The server cannot be a gateway to a cache tier as it was asked for.
     #[error("--tier-file: {0}")]
     Gateway(String),

@@ -27,7 +27,7 @@ use crate::{
         host::{NodeArrival, NodeContext},
         hot_keys::HeatLook,
         inbox::Inbox,
-        news::PlanLook,
+        news_of_peers::PlanLook,
         requests_elsewhere::KeysUnderWay,
         stages::{
             Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   a disk below memory? accepted writes before it? placement among nodes? policy among workers?
-//!     Tier; or Gateway        Behind                     Node            Claimed, Worker, Later
+//!     Disk; or Gateway        Behind                     Node            Claimed, Worker, Later
 //! ```
 //!
 //! A route is computed when the requests before it have been executed, not for the whole batch
@@ -13,9 +13,9 @@
 //! Speed alone depends on a route: the store is right under any assignment of requests to workers.
 
 pub(crate) mod execute_here;
+pub(crate) mod on_disk;
 pub(crate) mod on_gateway;
 pub(crate) mod on_node;
-pub(crate) mod on_tier;
 pub(crate) mod run_routes;
 
 use curtail_codec::memcached::{Admin, Request};
@@ -42,7 +42,7 @@ pub(crate) enum Route {
     /// The placement among the nodes of the cluster decides.
     Node,
     /// They run where they arrived, when what they ask for is in memory.
-    Tier,
+    Disk,
     /// A cache tier has the items.
     Gateway,
     /// They wait for accepted writes, in a later turn.
@@ -72,7 +72,7 @@ pub(crate) fn has_to_ask(worker: &Worker, entry: &Entry<'_>) -> bool {
 /// The route of the run of requests that begins with `entry`.
 pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     if worker.tier.is_some() {
-        return Route::Tier;
+        return Route::Disk;
     }
     if worker.gateway.is_some() {
         return Route::Gateway;

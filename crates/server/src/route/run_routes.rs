@@ -5,7 +5,7 @@ use curtail_dispatch::{Ticket, Worker as Id};
 use crate::{
     limits::OUTPUT_BYTES_MAX,
     request::batch::Entry,
-    route::{Route, execute_here, on_gateway, on_node, on_tier},
+    route::{Route, execute_here, on_disk, on_gateway, on_node},
     turn::{compaction, delegate, execute},
     worker::Worker,
 };
@@ -21,7 +21,7 @@ pub(crate) fn execute_run(worker: &mut Worker, run: &[Entry<'_>], route: Route) 
         }
         Route::Worker(owner, ticket) => delegate_run(worker, run, owner, ticket),
         Route::Node => on_node::run_on_node(worker, run),
-        Route::Tier => on_tier::run_on_tier(worker, run),
+        Route::Disk => on_disk::run_on_disk(worker, run),
         Route::Gateway => on_gateway::run_on_gateway(worker, run),
         Route::Behind(behind) => run
             .iter()

@@ -40,6 +40,7 @@ use crate::{
         start_error::StartError,
     },
     connection::registry::Registry,
+    disk::{DiskHost, DiskTier},
     event_loop,
     exporter::http,
     gateway::GatewayWorker,
@@ -52,7 +53,6 @@ use crate::{
     start::acceptor::{Acceptor, name_of},
     store_context::StoreContext,
     sync::{AtomicBool, AtomicI64, AtomicU8, Relaxed, lock},
-    tier::{DiskTier, TierHost},
     worker::{
         WAKER, Worker,
         prefault::{self, PagesThread},
@@ -694,7 +694,7 @@ pub fn check_tier(config: &Config) -> Result<(), StartError> {
         ),
     ];
     match refused.into_iter().find(|(is_set, _)| *is_set) {
-        Some((_, why)) => Err(StartError::Tier(why)),
+        Some((_, why)) => Err(StartError::Disk(why)),
         None => Ok(()),
     }
 }
@@ -769,7 +769,7 @@ fn open_tier(config: &Config) -> Result<(Option<Arc<DiskTier>>, Cas), StartError
 /// Says where the disk's answers go.
 fn attach_tier(shared: &Arc<Shared>) {
     if let Some(tier) = &shared.tier {
-        let host: Arc<dyn TierHost> = Arc::clone(shared) as _;
+        let host: Arc<dyn DiskHost> = Arc::clone(shared) as _;
         tier.attach(Arc::downgrade(&host));
     }
 }

@@ -55,7 +55,7 @@ pub(crate) enum Arrival {
     /// Something for this worker's part of the node.
     Node(NodeArrival),
     /// A read of the disk that this worker asked for.
-    Tier(Box<ReadAnswer>),
+    Disk(Box<ReadAnswer>),
     /// A lease was refused: the client that holds most without reading is to be closed.
     Relieve,
 }

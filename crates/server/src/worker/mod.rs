@@ -17,6 +17,7 @@ use curtail_types::Instant;
 use crate::{
     busy_poll::BusyPoll,
     connection::slab::ConnectionSlab,
+    disk::DiskWorker,
     gateway::GatewayWorker,
     limits::EVENTS_MAX,
     metrics::turn_cpu_time::TurnClock,
@@ -25,7 +26,6 @@ use crate::{
     request::{batch::Batch, outstanding_delegations::Delegation, reply_buffer::Replies},
     size_aware::lent_connections::LentConnections,
     sync::Relaxed,
-    tier::TierWorker,
     worker::{context::WorkerContext, mailbox::Arrival, routing_inputs::Routing, shared::Shared},
 };
 
@@ -51,8 +51,8 @@ pub(crate) struct Worker {
     pub(crate) native: Option<Box<ReadBarrier>>,
     /// What it is in a cluster, if the server is a node of one: `node`.
     pub(crate) node: Option<Box<NodeWorker>>,
-    /// What it has to do with the disk, if memory is a cache of one: `tier`.
-    pub(crate) tier: Option<Box<TierWorker>>,
+    /// What it has to do with the disk, if memory is a cache of one: `disk`.
+    pub(crate) tier: Option<Box<DiskWorker>>,
     /// Its way to the cache tier that has the items, if the server is a gateway to one: `gateway`.
     pub(crate) gateway: Option<Box<GatewayWorker>>,
     pub(crate) clock: TurnCount,
@@ -111,7 +111,7 @@ impl Worker {
         });
         let node = node_worker(&shared, index);
         let tier = shared.tier.as_ref().map(Arc::clone);
-        let tier = tier.map(|disk| Box::new(TierWorker::new(disk, index)));
+        let tier = tier.map(|disk| Box::new(DiskWorker::new(disk, index)));
         Self {
             index,
             cx: WorkerContext::new(index, shared, writer),

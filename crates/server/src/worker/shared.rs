@@ -19,6 +19,7 @@ use tracing::info;
 use crate::{
     config::{Config, auth::Logins, policy_name::PolicyName},
     connection::{move_command::Order, registry::Registry},
+    disk::{DiskHost, DiskTier},
     log::{Limit, Limits, component},
     memcached::{crawler_switches::Crawler, watch::Watchers},
     metrics::{
@@ -37,7 +38,6 @@ use crate::{
     },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
     sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
-    tier::{DiskTier, TierHost},
     worker::{
         mailbox::{Arrival, Mailbox},
         prefault::PagesThread,
@@ -414,10 +414,10 @@ impl Host for Shared {
     }
 }
 
-impl TierHost for Shared {
+impl DiskHost for Shared {
     fn deliver(&self, answer: Box<ReadAnswer>) {
         if let Some(handle) = self.workers.get(answer.request.receiver) {
-            handle.mail.send(Arrival::Tier(answer));
+            handle.mail.send(Arrival::Disk(answer));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     admin::stats::Report,
+    disk,
     key_encoding::push_percent,
     log,
     metrics::{
@@ -12,7 +13,6 @@ use crate::{
     },
     native,
     sync::Relaxed,
-    tier,
     worker::{
         routing_inputs::bytes_of_writers,
         shared::{Shared, WorkerHandle},
@@ -96,7 +96,7 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
     }
     if let Some(tier) = &shared.tier {
         report.counts(&counts, Count::DISK);
-        tier::statistics(&tier.storage.gauges(), |name, value| {
+        disk::statistics(&tier.storage.gauges(), |name, value| {
             report.stat(name, value);
         });
     }

@@ -12,13 +12,13 @@
 //! link. What waits until no request runs beside the machine waits for a mark that every worker
 //! passes.
 
-mod copies;
-mod gates;
 mod host;
+mod hot_copies;
 mod jobs;
 mod refusals;
 mod scans;
 mod sending;
+mod slice_gates;
 mod waiting;
 
 use std::{collections::VecDeque, sync::Arc};
@@ -43,14 +43,14 @@ use crate::{
     sync::{Mutex, lock},
 };
 
-pub(crate) use copies::CopyTable;
-pub(crate) use gates::Gates;
 use host::StageHost;
+pub(crate) use hot_copies::CopyTable;
 pub(crate) use jobs::Completed;
 pub(super) use jobs::{Answered, Asker, End, Job, Origin, Said, Spare};
 pub(super) use scans::SliceScans;
 use sending::Unsent;
 pub(super) use sending::forwarded;
+pub(crate) use slice_gates::Gates;
 use waiting::{Waiting, WaitingRequests};
 
 /// Machines that a node divides its slices among; slice `s` belongs to stage `s` modulo this.

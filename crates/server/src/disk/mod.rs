@@ -31,10 +31,10 @@ use crate::{
     sync::{AtomicBool, Relaxed},
 };
 
-pub(crate) use crate::tier::{
+pub(crate) use crate::disk::{
     loads::{LoadEnded, LoadState},
     stats::statistics,
-    worker::{TierWorker, WriteAdmission},
+    worker::{DiskWorker, WriteAdmission},
 };
 
 /// The data directory of a server, and what waits for it.
@@ -44,7 +44,7 @@ pub(crate) struct DiskTier {
 }
 
 /// The server, as the tier knows it.
-pub(crate) trait TierHost: Send + Sync {
+pub(crate) trait DiskHost: Send + Sync {
     /// Gives a worker the answer to a read.
     fn deliver(&self, answer: Box<ReadAnswer>);
 
@@ -54,7 +54,7 @@ pub(crate) trait TierHost: Send + Sync {
 
 /// What the storage's threads tell.
 struct TierEvents {
-    host: OnceLock<Weak<dyn TierHost>>,
+    host: OnceLock<Weak<dyn DiskHost>>,
     /// Which workers wait for writes to become durable, or for room.
     waiting: Box<[AtomicBool]>,
 }
@@ -71,7 +71,7 @@ impl DiskTier {
     }
 
     /// Says where answers go.
-    pub(crate) fn attach(&self, host: Weak<dyn TierHost>) {
+    pub(crate) fn attach(&self, host: Weak<dyn DiskHost>) {
         // Once, at the start.
         let _ = self.events.host.set(host);
     }
@@ -89,7 +89,7 @@ impl DiskTier {
 }
 
 impl TierEvents {
-    fn host(&self) -> Option<Arc<dyn TierHost>> {
+    fn host(&self) -> Option<Arc<dyn DiskHost>> {
         self.host.get()?.upgrade()
     }
 }

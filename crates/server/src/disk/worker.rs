@@ -13,12 +13,12 @@ use curtail_types::{Exptime, Now};
 
 use crate::{
     completion::{Awaited, Token},
+    disk::{DiskTier, loads::DiskLoads},
     request::reply_buffer::Replies,
-    tier::{DiskTier, loads::DiskLoads},
 };
 
 /// The part of one worker.
-pub(crate) struct TierWorker {
+pub(crate) struct DiskWorker {
     pub(crate) disk: Arc<DiskTier>,
     worker: usize,
     pub(crate) loads: DiskLoads,
@@ -63,7 +63,7 @@ const BEHIND_MAX: Duration = Duration::from_secs(2);
 /// How long replies wait for a disk that is full before their connections are closed.
 const UNSYNCED_MAX: Duration = Duration::from_secs(5);
 
-impl TierWorker {
+impl DiskWorker {
     pub(crate) fn new(disk: Arc<DiskTier>, worker: usize) -> Self {
         Self {
             disk,

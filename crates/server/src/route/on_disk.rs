@@ -17,6 +17,7 @@ use curtail_types::{Cas, Exptime, Key, KeyHash, Now, Operation, Set, SetMode, Se
 use crate::{
     completion::{Answer, Awaited, Token},
     connection::close_reason::CloseReason,
+    disk::{DiskTier, DiskWorker, LoadEnded, LoadState, WriteAdmission},
     limits::OUTPUT_BYTES_MAX,
     metrics::counters::Count,
     request::{
@@ -25,7 +26,6 @@ use crate::{
     },
     route::execute_here,
     store_context::StoreContext,
-    tier::{DiskTier, LoadEnded, LoadState, TierWorker, WriteAdmission},
     turn::{
         execute::{self, *},
         large_write, lifecycle, log_events, send,
@@ -55,7 +55,7 @@ enum Blocked {
 /// What one operation works with.
 struct TierContext<'w> {
     disk: &'w DiskTier,
-    tier: &'w mut TierWorker,
+    tier: &'w mut DiskWorker,
     cx: &'w mut WorkerContext,
 }
 
@@ -72,19 +72,19 @@ pub(crate) fn begin_turn(worker: &mut Worker) {
     if !tier.awaits() {
         return;
     }
-    while let Some(token) = next(worker, TierWorker::next_durable) {
+    while let Some(token) = next(worker, DiskWorker::next_durable) {
         release(worker, token);
     }
-    while let Some(token) = next(worker, TierWorker::next_lost) {
+    while let Some(token) = next(worker, DiskWorker::next_lost) {
         lose(worker, token);
     }
     let tier = worker.tier.as_deref_mut();
-    for token in tier.map(TierWorker::take_retries).unwrap_or_default() {
+    for token in tier.map(DiskWorker::take_retries).unwrap_or_default() {
         release(worker, token);
     }
 }
 
-fn next(worker: &mut Worker, next: fn(&mut TierWorker) -> Option<Token>) -> Option<Token> {
+fn next(worker: &mut Worker, next: fn(&mut DiskWorker) -> Option<Token>) -> Option<Token> {
     next(worker.tier.as_deref_mut()?)
 }
 
@@ -133,7 +133,7 @@ fn lose(worker: &mut Worker, token: Token) {
 
 /// Executes the requests of a run.
 #[inline(never)]
-pub(crate) fn run_on_tier(worker: &mut Worker, run: &[Entry<'_>]) {
+pub(crate) fn run_on_disk(worker: &mut Worker, run: &[Entry<'_>]) {
     // Once for a run: all workers share this count.
     let Some(disk) = worker.tier.as_ref().map(|tier| Arc::clone(&tier.disk)) else {
         return;
@@ -155,21 +155,21 @@ pub(crate) fn run_on_tier(worker: &mut Worker, run: &[Entry<'_>]) {
                 operation,
                 value,
                 form,
-            }) => run_item_on_tier(worker, &disk, entry, (key, form), (operation, value)),
+            }) => run_item_on_disk(worker, &disk, entry, (key, form), (operation, value)),
             Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {
                 remove_too_large(worker, &disk, entry, header);
             }
             Work::LargeSet { header, rest } => begin_large(worker, &disk, entry, (header, rest)),
             Work::LargeSetEnd { right: true } => end_large(worker, &disk, entry.slot),
             Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
-                flush_on_tier(worker, entry);
+                flush_on_disk(worker, entry);
             }
             _ => execute_here::carry_out_apart(worker, entry),
         }
     }
 }
 
-fn run_item_on_tier(
+fn run_item_on_disk(
     worker: &mut Worker,
     disk: &DiskTier,
     entry: &Entry<'_>,
@@ -357,7 +357,7 @@ impl TierContext<'_> {
 }
 
 /// Whether a write may run now.
-fn admit(tier: &mut TierWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
+fn admit(tier: &mut DiskWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
     match tier.admit() {
         WriteAdmission::Admitted => Ok(()),
         WriteAdmission::Waits => Err(Blocked::NoRoom),
@@ -371,7 +371,7 @@ fn admit(tier: &mut TierWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
 /// Looks for an item in memory, among what is on its way to the disk, and among what came from
 /// there; what is found is in memory then. Its key is locked, and kept from eviction.
 fn find(
-    tier: &mut TierWorker,
+    tier: &mut DiskWorker,
     cx: &mut WorkerContext,
     locked: &mut KeyLock<'_>,
     key: Key<'_>,
@@ -443,7 +443,7 @@ fn remove_too_large(
     execute_here::carry_out_apart(worker, entry);
 }
 
-fn flush_on_tier(worker: &mut Worker, entry: &Entry<'_>) {
+fn flush_on_disk(worker: &mut Worker, entry: &Entry<'_>) {
     if worker.cx.shared.config.flush_allowed {
         let admitted = match worker.tier.as_deref_mut() {
             Some(tier) => admit(tier, &mut worker.cx),

@@ -55,6 +55,24 @@ impl StartError {
     pub(crate) const fn system(attempt: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { attempt, error }
     }
+
+    /// A thread could not be started.
+    pub(crate) const fn no_thread(error: io::Error) -> Self {
+        let attempt = "start a thread";
+        Self::System { attempt, error }
+    }
+
+    /// Sockets could not be watched.
+    pub(crate) const fn no_epoll(error: io::Error) -> Self {
+        let attempt = "watch sockets (epoll)";
+        Self::System { attempt, error }
+    }
+
+    /// There were no random bytes.
+    pub(crate) const fn no_random(error: io::Error) -> Self {
+        let attempt = "read random bytes";
+        Self::System { attempt, error }
+    }
 }
 
 /// What an operator can do about a failed system call.
@@ -86,7 +104,7 @@ mod tests {
     /// one error of each kind.
     #[test]
     fn a_failed_system_call_has_an_attempt_and_a_remedy() {
-        let told = |error| StartError::system("start a thread")(error).to_string();
+        let told = |error| StartError::no_thread(error).to_string();
         let errno = io::Error::from_raw_os_error;
         let cases = [
             (errno(24), "ulimit -n"),

@@ -176,14 +176,12 @@ impl Opening {
             Some(kept) => kept,
             None => Secrets {
                 seed,
-                tokens: random_seed().map_err(StartError::system("read random bytes"))?,
+                tokens: random_seed().map_err(StartError::no_random)?,
             },
         };
         self.memory.adopt(secrets);
         let beginning = self.note.clone();
-        let [drawn, _] = random_seed()
-            .map_err(StartError::system("read random bytes"))?
-            .0;
+        let [drawn, _] = random_seed().map_err(StartError::no_random)?.0;
         let is_anywhere = |address: &SocketAddr| address.ip().is_unspecified();
         let locals = match self.addresses.iter().any(is_anywhere) {
             true => Locals::new(self.config.sessions),

@@ -108,11 +108,6 @@ const SLICE: Duration = Duration::from_micros(500);
 /// The turn of the thread that acknowledges, which is shorter than any other's.
 const SLICE_OF_IO: Duration = Duration::from_micros(100);
 
-/// What a start tries, as the errors of failed system calls say it.
-const WATCH: &str = "watch sockets (epoll)";
-const SPAWN: &str = "start a thread";
-const DRAW: &str = "read random bytes";
-
 impl Server {
     /// Starts a server. `ask` is called, from any thread, when a client sends `shutdown`.
     ///
@@ -136,10 +131,10 @@ impl Server {
         let (store, restored) = open_store(&config, started, seed, cas_floor)?;
         let logins = read_logins(&config)?;
         let (acceptor_poller, worker_pollers) =
-            open_pollers(threads(&config)).map_err(StartError::system(WATCH))?;
+            open_pollers(threads(&config)).map_err(StartError::no_epoll)?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
-        let io_poller = io_poller.map_err(StartError::system(WATCH))?;
-        let streams = open_streams(opening.as_mut()).map_err(StartError::system(WATCH))?;
+        let io_poller = io_poller.map_err(StartError::no_epoll)?;
+        let streams = open_streams(opening.as_mut()).map_err(StartError::no_epoll)?;
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
         store.account(bytes_of_writers(config.workers).cast_signed());
         let native_threads = threads(&config) + NATIVE_THREADS;
@@ -151,12 +146,12 @@ impl Server {
             clock,
             started,
             registry: Registry::default(),
-            workers: handles_of(&worker_pollers).map_err(StartError::system(WATCH))?,
+            workers: handles_of(&worker_pollers).map_err(StartError::no_epoll)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
             snapshots: snapshots_of(&config),
             control: ControlHandle::default(),
             doors: AcceptorHandle::new(
-                wake_acceptor.map_err(StartError::system(WATCH))?,
+                wake_acceptor.map_err(StartError::no_epoll)?,
                 node.is_none(),
             ),
             pages: PagesThread::default(),
@@ -190,11 +185,9 @@ impl Server {
         };
         let pollers = (acceptor_poller, worker_pollers);
         let spawned = server.spawn(pollers, gateways, (io_poller, streams), listeners);
-        spawned.map_err(StartError::system(SPAWN))?;
-        server
-            .spawn_admin(admin)
-            .map_err(StartError::system(SPAWN))?;
-        server.spawn_udp(udp).map_err(StartError::system(SPAWN))?;
+        spawned.map_err(StartError::no_thread)?;
+        server.spawn_admin(admin).map_err(StartError::no_thread)?;
+        server.spawn_udp(udp).map_err(StartError::no_thread)?;
         server.join_cluster(node)?;
         Ok(server)
     }
@@ -631,7 +624,7 @@ fn open_store(
     seed: Option<HashSeed>,
     cas_floor: Cas,
 ) -> Result<(Store, Restored), StartError> {
-    let drawn = random_seed().map_err(StartError::system(DRAW))?;
+    let drawn = random_seed().map_err(StartError::no_random)?;
     let store_config = StoreConfig {
         memory_bytes_max: config.memory_bytes_max,
         item_bytes_max: config.item_bytes_max,
@@ -736,7 +729,7 @@ fn open_gateways(config: &Config, now: Now) -> Result<Vec<GatewayWorker>, StartE
     let Some(target) = config.cache_tier else {
         return Ok(Vec::new());
     };
-    let HashSeed([random, _]) = random_seed().map_err(StartError::system(DRAW))?;
+    let HashSeed([random, _]) = random_seed().map_err(StartError::no_random)?;
     (0..config.workers as u64)
         .map(|worker| {
             GatewayWorker::open(target, random.wrapping_add(worker), (now, config.faults))

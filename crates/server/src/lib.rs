@@ -1,7 +1,7 @@
 //! The server: threads, connections, and the path of a request through them.
 //!
 //! Start reading at [`pipeline`]: it is the turn of a worker on one screen. A module uses only
-//! modules that stand before it in this list (`xtask/tidy/server_modules.toml` has the exact rules):
+//! modules before it in this list (`xtask/tidy/server_modules.toml` has the exact rules):
 //!
 //! - `config`, `log`: flags, log lines
 //! - `request`, `metrics`: the requests of a turn and their replies; counters

@@ -1,5 +1,5 @@
-//! ccKVS's figures 1 (load of servers), 3 (hits of a cache) and 15 (break-even, also simulated), and
-//! two figures beyond the paper: nodes that share the cores of one machine, and copies of each key.
+//! ccKVS's figures 1 (load of servers), 3 (hits of a cache) and 15 (break-even, also simulated).
+//! Beyond the paper: nodes that share the cores of one machine, and copies of each key.
 
 use curtail_consistency::replica::Model;
 

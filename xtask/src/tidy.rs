@@ -1,10 +1,10 @@
 //! The house rules that a machine can check (STYLE.md names them): `cargo xtask tidy`.
 //!
 //! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
-//! dependencies, `server_modules` which module of the server uses which, `homonyms` the types of all crates,
-//! `documents` the Markdown pages, `text_files` every text file. Rules read text, not syntax trees;
-//! a rule that needs a parser belongs to clippy. Every rule has a test that plants a violation and
-//! checks that it is found.
+//! dependencies, `server_modules` which module of the server uses which, `homonyms` the types of
+//! all crates, `documents` the Markdown pages, `text_files` every text file. Rules read text, not
+//! syntax trees; a rule that needs a parser belongs to clippy. Every rule has a test that plants a
+//! violation and checks that it is found.
 
 mod documents;
 mod homonyms;
@@ -46,7 +46,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// `cargo xtask tidy`; with `--modules` it draws the arrows between the modules of the server first.
+/// `cargo xtask tidy`; with `--modules` it first prints the arrows between the server's modules.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     match arguments {
         [] => {}

@@ -26,8 +26,8 @@ use curtail_client::tier::TierSession;
 use curtail_runtime::{ControlEvent, Controls};
 use curtail_storage::Durability;
 use curtail_tier::{
-    BackEndNode, BackEndOptions, CacheNode, CacheOptions, ControllerEndpoint, RuleBudget,
-    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort,
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, CacheUpdate, ControllerEndpoint,
+    RuleBudget, StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort,
 };
 use curtail_types::{BackEndId, CacheId};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -136,12 +136,12 @@ struct BackEndFlags {
     limit: u64,
     /// Number of hottest keys that the back end reports to the cache node in each period
     #[arg(long, value_name = "NUM", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=100))]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     reported: u16,
-    /// Report keys only at the end of each period; without this flag a key whose load rises
-    /// suddenly is reported at once
-    #[arg(long)]
-    no_bursts: bool,
+    /// What the back end reports to the cache node: the hottest keys of each period and at once
+    /// keys whose load rises suddenly (both), one of these, or every key that is read (traditional)
+    #[arg(long, value_name = "MODE", default_value = "both")]
+    cache_update: UpdateName,
     #[command(flatten)]
     parent: Parent,
 }
@@ -150,6 +150,26 @@ struct BackEndFlags {
 enum TierDurability {
     Sync,
     Bounded,
+}
+
+/// How the keys in the cache follow the load.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum UpdateName {
+    Both,
+    Periodic,
+    Instant,
+    Traditional,
+}
+
+impl UpdateName {
+    const fn mode(self) -> CacheUpdate {
+        match self {
+            Self::Both => CacheUpdate::Both,
+            Self::Periodic => CacheUpdate::Periodic,
+            Self::Instant => CacheUpdate::Instant,
+            Self::Traditional => CacheUpdate::Traditional,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -166,7 +186,8 @@ struct CacheFlags {
     #[arg(long, value_name = "NUM", default_value_t = 2000)]
     rule_changes: u64,
     /// Maximum time for which an eviction waits while rules of new keys are installed, in
-    /// milliseconds
+    /// milliseconds. The cache node holds up to this time times --rule-changes keys more than
+    /// --keys meanwhile (the rule buffer); 0: none, a key is evicted before another one is added
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
@@ -321,7 +342,7 @@ fn run_back_end(flags: &BackEndFlags) -> anyhow::Result<ExitCode> {
         },
         limit_per_s: flags.limit,
         reported: flags.reported.into(),
-        sends_bursts: !flags.no_bursts,
+        update: flags.cache_update.mode(),
     };
     let file = flags.at.load()?;
     run_node(&flags.parent, || Ok(BackEndNode::start(&file, &options)?))

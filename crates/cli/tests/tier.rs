@@ -54,11 +54,15 @@ impl TrialTier {
         eventually("there is a file", || TierFile::load(&path).is_ok());
         let file = TierFile::load(&path).unwrap();
         let tier = Self { child, dir, file };
-        eventually("every back end has a lease", || {
-            let back_ends = tier.file.back_ends.iter();
-            let mut statuses = back_ends.map(|at| ask_status(*at, &tier.file.secret()));
-            statuses.all(|status| status.is_ok_and(|status| status.get("has_lease") == 1))
-        });
+        eventually(
+            "every back end answers, and has a lease if there is a cache node",
+            || {
+                let back_ends = tier.file.back_ends.iter();
+                let mut statuses = back_ends.map(|at| ask_status(*at, &tier.file.secret()));
+                let leases = u64::from(!tier.file.caches.is_empty());
+                statuses.all(|status| status.is_ok_and(|status| status.get("has_lease") == leases))
+            },
+        );
         tier
     }
 
@@ -78,6 +82,14 @@ impl TrialTier {
         let output = command.arg(self.dir.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A counter of all back ends.
+    fn sum(&self, name: &str) -> u64 {
+        let secret = self.file.secret();
+        let back_ends = self.file.back_ends.iter();
+        let each = back_ends.map(|at| ask_status(*at, &secret).unwrap().get(name));
+        each.sum()
     }
 
     fn client(&self, number: u32) -> TierSession {
@@ -301,6 +313,63 @@ fn baselines_take_more_transits_than_rules() {
         }
         assert!(repeated < READS / 10, "{repeated}");
     }
+}
+
+/// Goal: how the cache follows the load is chosen by flags, of real processes: each way sends what it
+/// says; without a cache node no read is from one; without the rule buffer the cache node never holds
+/// more than its keys (SW-68). Method: reads of one key at busy back ends; what nodes have counted.
+#[test]
+fn the_ways_of_cache_update_are_chosen_by_flags() {
+    let ways = [
+        ("both", [true, true]),
+        ("periodic", [true, false]),
+        ("instant", [false, true]),
+        ("traditional", [false, false]),
+    ];
+    for (name, expected) in ways {
+        let tier = busy_tier(&["--cache-update", name]);
+        let mut client = tier.client(1);
+        read_for(Duration::from_secs(2), &mut client, &["hot"]);
+        let cache = ask_status(tier.file.caches[0], &tier.file.secret()).unwrap();
+        let seen = [cache.get("reports") > 0, tier.sum("bursts_sent") > 0];
+        assert_eq!(seen, expected, "{name}");
+        assert!(cache.get("hits") > 0 && cache.get("copies") == 1, "{name}");
+    }
+    let tier = busy_tier(&["--cached-keys", "0"]);
+    let hits = read_for(Duration::from_secs(1), &mut tier.client(1), &["hot"]);
+    assert_eq!(hits, 0, "there is no cache node");
+    for (delay_ms, is_held) in [("0", false), ("60000", true)] {
+        let words = ["--cache-update", "traditional", "--cached-keys", "2"];
+        let rules = ["--rule-changes", "1", "--rule-delay-ms", delay_ms];
+        let tier = busy_tier(&[&words[..], &rules[..]].concat());
+        let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        read_for(Duration::from_secs(2), &mut tier.client(1), &keys);
+        let cache = ask_status(tier.file.caches[0], &tier.file.secret()).unwrap();
+        assert_eq!(cache.get("copies") > 2, is_held, "{delay_ms}: {cache:?}");
+    }
+}
+
+fn busy_tier(words: &[&str]) -> TrialTier {
+    let usual = ["--back-ends", "2", "--limit", "100", "--report-ms", "200"];
+    TrialTier::up(&[&usual[..], words].concat())
+}
+
+/// Stores the keys and reads them again and again; how many reads a cache node answered.
+fn read_for(time: Duration, client: &mut TierSession, keys: &[&str]) -> u64 {
+    for key in keys {
+        eventually("it is stored", || {
+            client.put(key.as_bytes(), b"value", 0, None).is_ok()
+        });
+    }
+    let (began, mut hits) = (Instant::now(), 0);
+    while began.elapsed() < time {
+        for key in keys {
+            // A back end that is busy says so.
+            let found = client.get(key.as_bytes()).ok().flatten();
+            hits += u64::from(found.is_some_and(|found| found.is_from_cache));
+        }
+    }
+    hits
 }
 
 /// A gateway and the client in Python find items that are cached and items that are not.

@@ -191,7 +191,7 @@ impl BackEndDesk {
         let Some(cache) = self.cache.filter(|_| has_lease) else {
             return;
         };
-        if self.hot.reported == 0 {
+        if self.hot.reported == 0 || !self.hot.update.sends_reports() {
             return;
         }
         let head = TieredHead::new(TieredOpcode::Report, host_of(cache));

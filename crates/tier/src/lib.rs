@@ -50,6 +50,7 @@ pub use curtail_routing::ControllerEndpoint;
 pub use back_end::{BackEndNode, BackEndOptions};
 pub use back_end_store::{StoreOptions, StorePlace};
 pub use cache::{CacheNode, CacheOptions};
+pub use hot_key_reports::CacheUpdate;
 pub use node_loop::{NodeError, NodeThread, TierNode, run};
 pub use status::{NodeStatus, StatusError, ask_status};
 pub use switch::{SwitchNode, SwitchOptions};

@@ -22,6 +22,7 @@ use super::{
     trial_folder::Folder,
     up::{Event, listen, wait_for_signal},
 };
+use crate::tier::UpdateName;
 
 /// What tier to start.
 #[derive(Args, Debug)]
@@ -45,6 +46,16 @@ pub(super) struct TieredOptions {
     /// Maximum number of rules that a tier's cache node changes in a second; 0: no limit
     #[arg(long, value_name = "NUM", default_value_t = 2000, requires = "tiered")]
     rule_changes: u64,
+    /// Maximum time for which a tier's cache node lets evictions wait while rules of new keys are
+    /// installed, in milliseconds; 0: there is no rule buffer
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    rule_delay_ms: u64,
+    /// What the back ends of a tier report to the cache node: the hottest keys of each period and at
+    /// once keys whose load rises suddenly (both), one of these, or every key that is read
+    /// (traditional)
+    #[arg(long, value_name = "MODE", default_value = "both", requires = "tiered")]
+    cache_update: UpdateName,
     /// Interval at which the back ends of a tier report their hottest keys, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     report_ms: u64,
@@ -294,6 +305,9 @@ impl TieredTrial<'_> {
         } else if let Some(id) = number("back-end", self.file.back_ends.len()) {
             command.args(["back-end", "--id", &id.to_string()]);
             command.args(["--limit", &options.limit.to_string()]);
+            let update = options.cache_update.to_possible_value();
+            let update = update.context("--cache-update")?;
+            command.args(["--cache-update", update.get_name()]);
             if options.on_disk {
                 command.arg("--data").arg(self.folder.data(id));
             }
@@ -301,6 +315,7 @@ impl TieredTrial<'_> {
             command.args(["cache", "--id", &id.to_string()]);
             command.args(["--keys", &options.cached_keys.to_string()]);
             command.args(["--rule-changes", &options.rule_changes.to_string()]);
+            command.args(["--rule-delay-ms", &options.rule_delay_ms.to_string()]);
         } else {
             bail!("there is no {name}; a tier has switch, cache0 and back-end0, back-end1, ...");
         }

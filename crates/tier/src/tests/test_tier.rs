@@ -26,9 +26,9 @@ use super::{
     rough_network::{RoughLink, RoughWire, Roughness},
 };
 use crate::{
-    BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeError, NodeStatus, NodeThread,
-    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierBaseline, TierFile, TierFileNetwork,
-    TrialNamespaces, ask_status, switch_start::numbered,
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, CacheUpdate, NodeError, NodeStatus,
+    NodeThread, StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierBaseline, TierFile,
+    TierFileNetwork, TrialNamespaces, ask_status, switch_start::numbered,
 };
 
 /// What forwards.
@@ -68,7 +68,7 @@ pub(crate) struct TestOptions {
     pub(crate) period_ms: u64,
     /// Hottest keys that a back end reports.
     pub(crate) reported: usize,
-    pub(crate) sends_bursts: bool,
+    pub(crate) update: CacheUpdate,
     pub(crate) capacity: usize,
     pub(crate) rules: RuleBudget,
     pub(crate) roughness: Option<Roughness>,
@@ -86,7 +86,7 @@ impl Default for TestOptions {
             lease_ms: 500,
             period_ms: 100,
             reported: 5,
-            sends_bursts: true,
+            update: CacheUpdate::Both,
             capacity: 16,
             rules: RuleBudget {
                 per_s: 1000,
@@ -281,7 +281,7 @@ impl TestTier {
             },
             limit_per_s: self.options.limit_per_s,
             reported: self.options.reported,
-            sends_bursts: self.options.sends_bursts,
+            update: self.options.update,
         };
         let name = format!("back-end{id}");
         let starts = || started(|| BackEndNode::start(&self.file, &options));

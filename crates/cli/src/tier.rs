@@ -8,6 +8,7 @@ mod status;
 use std::{
     fs::File,
     io::{self, Write as _},
+    net::Ipv4Addr,
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,12 +23,12 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use curtail_client::tier::TierSession;
-use curtail_runtime::{ControlEvent, Controls};
+use curtail_client::tier::{FrameWay, TierSession, TierSocket, TierTarget};
+use curtail_runtime::{ControlEvent, Controls, FrameSocket};
 use curtail_storage::Durability;
 use curtail_tier::{
-    BackEndNode, BackEndOptions, CacheNode, CacheOptions, CacheUpdate, ControllerEndpoint,
-    RuleBudget, StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort,
+    BackEndNode, BackEndOptions, CacheNode, CacheOptions, ControllerEndpoint, RuleBudget,
+    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort, UpdateMode,
 };
 use curtail_types::{BackEndId, CacheId};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -162,12 +163,12 @@ pub(crate) enum UpdateName {
 }
 
 impl UpdateName {
-    const fn mode(self) -> CacheUpdate {
+    const fn mode(self) -> UpdateMode {
         match self {
-            Self::Both => CacheUpdate::Both,
-            Self::Periodic => CacheUpdate::Periodic,
-            Self::Instant => CacheUpdate::Instant,
-            Self::Traditional => CacheUpdate::Traditional,
+            Self::Both => UpdateMode::Both,
+            Self::Periodic => UpdateMode::Periodic,
+            Self::Instant => UpdateMode::Instant,
+            Self::Traditional => UpdateMode::Traditional,
         }
     }
 }
@@ -308,8 +309,20 @@ impl TierPlace {
         let target = self.load()?.target();
         // Unlike every other that runs now.
         let number = std::process::id().saturating_add(FIRST_CLIENT);
-        TierSession::open(target, number).context("cannot open a socket to the tier")
+        let socket = socket_to(&target).context("cannot open a socket to the tier")?;
+        Ok(TierSession::with_socket(socket, target, number))
     }
+}
+
+/// A client's socket; with encoding `mac` it sends frames.
+fn socket_to(target: &TierTarget) -> io::Result<TierSocket> {
+    TierSocket::open(target, frames_from)
+}
+
+fn frames_from(own: Ipv4Addr) -> io::Result<FrameWay> {
+    let needs = |error| io::Error::other(format!("encoding mac needs CAP_NET_RAW: {error}"));
+    let socket = FrameSocket::sender_at(own).map_err(needs)?;
+    Ok(FrameWay::new(socket.mac(), move |frame| socket.send(frame)))
 }
 
 /// Below are cache nodes.

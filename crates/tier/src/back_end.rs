@@ -26,10 +26,10 @@ use crate::{
     back_end_desk::{BackEndCounts, BackEndDesk, ParkedWork},
     back_end_requests::OpenRequests,
     back_end_store::{BackEndStore, StoreOptions, StorePlace},
-    hot_key_reports::{CacheUpdate, HotKeyReports},
+    hot_key_reports::{HotKeyReports, UpdateMode},
     incarnation,
     node_loop::{NodeError, TierInbox, TierNode},
-    outbox::{TierOutbox, client_of},
+    outbox::TierOutbox,
     rate_limit::RateLimit,
     status,
     tier_file::TierFile,
@@ -47,7 +47,7 @@ pub struct BackEndOptions {
     /// Hottest keys that it reports in a period.
     pub reported: usize,
     /// What it sends the cache node without being asked.
-    pub update: CacheUpdate,
+    pub update: UpdateMode,
 }
 
 /// A back end.
@@ -74,7 +74,7 @@ impl BackEndNode {
                 id.0
             ))
         })?;
-        let inbox = TierInbox::bind(file.bound(*address))?;
+        let inbox = TierInbox::of_node(file, *address)?;
         let name = format!("back end {}", id.0);
         let waker = inbox
             .waker()
@@ -88,7 +88,7 @@ impl BackEndNode {
         let incarnation = incarnation::next(directory)
             .map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
-        let outbox = TierOutbox::new(inbox.socket(), ways, u32::from(id.0), incarnation)
+        let outbox = TierOutbox::new(&inbox, ways, u32::from(id.0), incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
         let clock = Clock::start();
         let now = clock.now().instant;
@@ -146,7 +146,8 @@ impl BackEndNode {
 
     fn take_request(&mut self, datagram: &TieredDatagram<'_>) {
         let head = &datagram.head;
-        let (Some(key), Some(client)) = (datagram.key, client_of(head)) else {
+        let client = self.desk.outbox.client_of(head);
+        let (Some(key), Some(client)) = (datagram.key, client) else {
             self.desk.counts.malformed += 1;
             return;
         };
@@ -210,8 +211,7 @@ impl BackEndNode {
         match is_ready {
             Some(true) => {
                 self.step(BackEndEvent::Request(request));
-                if self.desk.hot.update == CacheUpdate::Traditional
-                    && request.access == Access::Read
+                if self.desk.hot.update == UpdateMode::Traditional && request.access == Access::Read
                 {
                     self.send_read(request.key, key);
                 }

@@ -9,9 +9,9 @@ use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
 use crate::{load_value, node_loop::NodeError};
 
 /// How the keys that a cache node holds follow the load: what back ends send without being asked
-/// (SW-45, SW-57, SW-68).
+/// (SW-45, SW-58, SW-68).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum CacheUpdate {
+pub enum UpdateMode {
     /// Reports of the hottest keys once a period, and a key at once that bursts (the paper's).
     #[default]
     Both,
@@ -23,7 +23,7 @@ pub enum CacheUpdate {
     Traditional,
 }
 
-impl CacheUpdate {
+impl UpdateMode {
     pub(crate) const fn sends_reports(self) -> bool {
         matches!(self, Self::Both | Self::Periodic)
     }
@@ -39,7 +39,7 @@ pub(crate) struct HotKeyReports {
     gate: LoadGate,
     pub(crate) scale: LoadScale,
     pub(crate) reported: usize,
-    pub(crate) update: CacheUpdate,
+    pub(crate) update: UpdateMode,
     report: LoadReport,
     pub(crate) value: Vec<u8>,
     /// Requests of the last whole segment, and of this one.
@@ -50,7 +50,7 @@ pub(crate) struct HotKeyReports {
 impl HotKeyReports {
     pub(crate) fn new(
         scale: LoadScale,
-        (reported, update): (usize, CacheUpdate),
+        (reported, update): (usize, UpdateMode),
         limit_per_s: u64,
         now: Instant,
     ) -> Result<Self, NodeError> {

@@ -19,7 +19,7 @@ use self::{
     rough_network::Roughness,
     test_tier::{SwitchKind, TestOptions, TestTier},
 };
-use crate::{CacheUpdate, TierBaseline, TrialNamespaces, ask_status, back_end_store::ITEM_BYTES};
+use crate::{TierBaseline, TrialNamespaces, UpdateMode, ask_status, back_end_store::ITEM_BYTES};
 
 /// Makes a test of each function for every kind of switch.
 macro_rules! on_every_switch {
@@ -36,6 +36,18 @@ macro_rules! on_every_switch {
         mod with_open_vswitch {
             $(#[test] fn $name() {
                 let kind = super::SwitchKind::OpenVswitch;
+                if !kind.is_skipped() { super::$name(kind); }
+            })*
+        }
+        mod with_xdp_by_mac {
+            $(#[test] fn $name() {
+                let kind = super::SwitchKind::XdpByMac;
+                if !kind.is_skipped() { super::$name(kind); }
+            })*
+        }
+        mod with_open_vswitch_by_mac {
+            $(#[test] fn $name() {
+                let kind = super::SwitchKind::OpenVswitchByMac;
                 if !kind.is_skipped() { super::$name(kind); }
             })*
         }
@@ -218,11 +230,12 @@ fn a_burst_is_cached_before_the_period_ends(kind: SwitchKind) {
     assert_eq!(tier.back_ends_count("bursts_sent"), sent);
 }
 
-/// Goal: each way of cache update sends what it says, and nothing else (SW-68). Method: keys that are
-/// read once, and one that bursts at a loaded back end, while no report is due; then reports are.
+/// Goal: each way of cache update sends what it says, and nothing else (SW-68). Method: keys that
+/// are read once, and one that bursts at a loaded back end, while no report is due; then reports
+/// are.
 fn what_the_back_ends_send_decides_what_is_cached(kind: SwitchKind) {
     const LONG: u64 = 600_000;
-    use CacheUpdate::{Both, Instant, Periodic, Traditional};
+    use UpdateMode::{Both, Instant, Periodic, Traditional};
     for update in [Both, Periodic, Instant, Traditional] {
         let tier = tier_that_updates(kind, update, LONG);
         let sent = || tier.back_ends_count("items_sent");
@@ -272,7 +285,7 @@ fn what_the_back_ends_send_decides_what_is_cached(kind: SwitchKind) {
     }
 }
 
-fn tier_that_updates(kind: SwitchKind, update: CacheUpdate, period_ms: u64) -> TestTier {
+fn tier_that_updates(kind: SwitchKind, update: UpdateMode, period_ms: u64) -> TestTier {
     let options = TestOptions {
         back_ends: 1,
         // Any machine makes a back end of this rate busy.
@@ -292,7 +305,7 @@ fn the_rule_buffer_adds_before_it_evicts(kind: SwitchKind) {
     for has_buffer in [false, true] {
         let mut options = TestOptions {
             capacity: 4,
-            update: CacheUpdate::Traditional,
+            update: UpdateMode::Traditional,
             ..long_lease()
         };
         (options.rules.per_s, options.rules.burst) = (1, 1);
@@ -490,7 +503,7 @@ fn a_back_end_on_disk_serves_more_than_its_memory_and_restarts(kind: SwitchKind)
         memory_bytes: 20_000,
         // What a cache may have stays in memory: it has nothing.
         reported: 0,
-        update: CacheUpdate::Periodic,
+        update: UpdateMode::Periodic,
         ..TestOptions::default()
     };
     let mut tier = TestTier::start(kind, options);

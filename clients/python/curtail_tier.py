@@ -292,6 +292,8 @@ class TierSession:
             host = host.strip("[]")
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             return family, (host, int(port))
+        if "ipv6" not in self.network:
+            raise CurtailError("the tier has encoding mac, which this client does not speak: use a gateway")
         ipv6 = self.network["ipv6"]
         return socket.AF_INET6, (to_ipv6(address, ipv6["cluster"]), ipv6["port"])
 

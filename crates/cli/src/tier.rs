@@ -8,6 +8,7 @@ mod status;
 use std::{
     fs::File,
     io::{self, Write as _},
+    net::Ipv4Addr,
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -22,12 +23,12 @@ use std::{
 
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
-use curtail_client::tier::TierSession;
-use curtail_runtime::{ControlEvent, Controls};
+use curtail_client::tier::{FrameWay, TierSession, TierSocket, TierTarget};
+use curtail_runtime::{ControlEvent, Controls, FrameSocket};
 use curtail_storage::Durability;
 use curtail_tier::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, ControllerEndpoint, RuleBudget,
-    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort,
+    StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierFile, TierNode, TierPort, UpdateMode,
 };
 use curtail_types::{BackEndId, CacheId};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -136,12 +137,12 @@ struct BackEndFlags {
     limit: u64,
     /// Number of hottest keys that the back end reports to the cache node in each period
     #[arg(long, value_name = "NUM", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u16).range(0..=100))]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     reported: u16,
-    /// Report keys only at the end of each period; without this flag a key whose load rises
-    /// suddenly is reported at once
-    #[arg(long)]
-    no_bursts: bool,
+    /// What the back end reports to the cache node: the hottest keys of each period and at once
+    /// keys whose load rises suddenly (both), one of these, or every key that is read (traditional)
+    #[arg(long, value_name = "MODE", default_value = "both")]
+    cache_update: UpdateName,
     #[command(flatten)]
     parent: Parent,
 }
@@ -150,6 +151,26 @@ struct BackEndFlags {
 enum TierDurability {
     Sync,
     Bounded,
+}
+
+/// How the keys in the cache follow the load.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum UpdateName {
+    Both,
+    Periodic,
+    Instant,
+    Traditional,
+}
+
+impl UpdateName {
+    const fn mode(self) -> UpdateMode {
+        match self {
+            Self::Both => UpdateMode::Both,
+            Self::Periodic => UpdateMode::Periodic,
+            Self::Instant => UpdateMode::Instant,
+            Self::Traditional => UpdateMode::Traditional,
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -166,7 +187,8 @@ struct CacheFlags {
     #[arg(long, value_name = "NUM", default_value_t = 2000)]
     rule_changes: u64,
     /// Maximum time for which an eviction waits while rules of new keys are installed, in
-    /// milliseconds
+    /// milliseconds. The cache node holds up to this time times --rule-changes keys more than
+    /// --keys meanwhile (the rule buffer); 0: none, a key is evicted before another one is added
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
@@ -287,8 +309,20 @@ impl TierPlace {
         let target = self.load()?.target();
         // Unlike every other that runs now.
         let number = std::process::id().saturating_add(FIRST_CLIENT);
-        TierSession::open(target, number).context("cannot open a socket to the tier")
+        let socket = socket_to(&target).context("cannot open a socket to the tier")?;
+        Ok(TierSession::with_socket(socket, target, number))
     }
+}
+
+/// A client's socket; with encoding `mac` it sends frames.
+fn socket_to(target: &TierTarget) -> io::Result<TierSocket> {
+    TierSocket::open(target, frames_from)
+}
+
+fn frames_from(own: Ipv4Addr) -> io::Result<FrameWay> {
+    let needs = |error| io::Error::other(format!("encoding mac needs CAP_NET_RAW: {error}"));
+    let socket = FrameSocket::sender_at(own).map_err(needs)?;
+    Ok(FrameWay::new(socket.mac(), move |frame| socket.send(frame)))
 }
 
 /// Below are cache nodes.
@@ -321,7 +355,7 @@ fn run_back_end(flags: &BackEndFlags) -> anyhow::Result<ExitCode> {
         },
         limit_per_s: flags.limit,
         reported: flags.reported.into(),
-        sends_bursts: !flags.no_bursts,
+        update: flags.cache_update.mode(),
     };
     let file = flags.at.load()?;
     run_node(&flags.parent, || Ok(BackEndNode::start(&file, &options)?))

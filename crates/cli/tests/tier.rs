@@ -4,8 +4,9 @@
 #![expect(clippy::panic, reason = "a failure here is a test's failure")]
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
     net::UdpSocket,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
     sync::{
@@ -54,11 +55,15 @@ impl TrialTier {
         eventually("there is a file", || TierFile::load(&path).is_ok());
         let file = TierFile::load(&path).unwrap();
         let tier = Self { child, dir, file };
-        eventually("every back end has a lease", || {
-            let back_ends = tier.file.back_ends.iter();
-            let mut statuses = back_ends.map(|at| ask_status(*at, &tier.file.secret()));
-            statuses.all(|status| status.is_ok_and(|status| status.get("has_lease") == 1))
-        });
+        eventually(
+            "every back end answers, and has a lease if there is a cache node",
+            || {
+                let back_ends = tier.file.back_ends.iter();
+                let mut statuses = back_ends.map(|at| ask_status(*at, &tier.file.secret()));
+                let leases = u64::from(!tier.file.caches.is_empty());
+                statuses.all(|status| status.is_ok_and(|status| status.get("has_lease") == leases))
+            },
+        );
         tier
     }
 
@@ -78,6 +83,14 @@ impl TrialTier {
         let output = command.arg(self.dir.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// A counter of all back ends.
+    fn sum(&self, name: &str) -> u64 {
+        let secret = self.file.secret();
+        let back_ends = self.file.back_ends.iter();
+        let each = back_ends.map(|at| ask_status(*at, &secret).unwrap().get(name));
+        each.sum()
     }
 
     fn client(&self, number: u32) -> TierSession {
@@ -301,6 +314,64 @@ fn baselines_take_more_transits_than_rules() {
         }
         assert!(repeated < READS / 10, "{repeated}");
     }
+}
+
+/// Goal: how the cache follows the load is chosen by flags, of real processes: each way sends what
+/// it says; without a cache node no read is from one; without the rule buffer the cache node never
+/// holds more than its keys (SW-68). Method: reads of one key at busy back ends; what nodes have
+/// counted.
+#[test]
+fn the_ways_of_cache_update_are_chosen_by_flags() {
+    let ways = [
+        ("both", [true, true]),
+        ("periodic", [true, false]),
+        ("instant", [false, true]),
+        ("traditional", [false, false]),
+    ];
+    for (name, expected) in ways {
+        let tier = busy_tier(&["--cache-update", name]);
+        let mut client = tier.client(1);
+        read_for(Duration::from_secs(2), &mut client, &["hot"]);
+        let cache = ask_status(tier.file.caches[0], &tier.file.secret()).unwrap();
+        let seen = [cache.get("reports") > 0, tier.sum("bursts_sent") > 0];
+        assert_eq!(seen, expected, "{name}");
+        assert!(cache.get("hits") > 0 && cache.get("copies") == 1, "{name}");
+    }
+    let tier = busy_tier(&["--cached-keys", "0"]);
+    let hits = read_for(Duration::from_secs(1), &mut tier.client(1), &["hot"]);
+    assert_eq!(hits, 0, "there is no cache node");
+    for (delay_ms, is_held) in [("0", false), ("60000", true)] {
+        let words = ["--cache-update", "traditional", "--cached-keys", "2"];
+        let rules = ["--rule-changes", "1", "--rule-delay-ms", delay_ms];
+        let tier = busy_tier(&[&words[..], &rules[..]].concat());
+        let keys = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        read_for(Duration::from_secs(2), &mut tier.client(1), &keys);
+        let cache = ask_status(tier.file.caches[0], &tier.file.secret()).unwrap();
+        assert_eq!(cache.get("copies") > 2, is_held, "{delay_ms}: {cache:?}");
+    }
+}
+
+fn busy_tier(words: &[&str]) -> TrialTier {
+    let usual = ["--back-ends", "2", "--limit", "100", "--report-ms", "200"];
+    TrialTier::up(&[&usual[..], words].concat())
+}
+
+/// Stores the keys and reads them again and again; how many reads a cache node answered.
+fn read_for(time: Duration, client: &mut TierSession, keys: &[&str]) -> u64 {
+    for key in keys {
+        eventually("it is stored", || {
+            client.put(key.as_bytes(), b"value", 0, None).is_ok()
+        });
+    }
+    let (began, mut hits) = (Instant::now(), 0);
+    while began.elapsed() < time {
+        for key in keys {
+            // A back end that is busy says so.
+            let found = client.get(key.as_bytes()).ok().flatten();
+            hits += u64::from(found.is_some_and(|found| found.is_from_cache));
+        }
+    }
+    hits
 }
 
 /// A gateway and the client in Python find items that are cached and items that are not.
@@ -606,18 +677,68 @@ fn run_memcached_client(number: u32, mut client: Connection, shared: &Shared) {
 
 #[test]
 fn a_tier_in_network_namespaces_with_xdp() {
-    in_network_namespaces("--xdp");
+    in_network_namespaces(&["--xdp"]);
 }
 
 #[test]
 fn a_tier_in_network_namespaces_with_open_vswitch() {
-    in_network_namespaces("--ovs");
+    in_network_namespaces(&["--ovs"]);
+}
+
+#[test]
+fn a_tier_of_frames_with_xdp() {
+    in_network_namespaces(&["--xdp", "--encoding", "mac"]);
+}
+
+#[test]
+fn a_tier_of_frames_with_open_vswitch() {
+    in_network_namespaces(&["--ovs", "--encoding", "mac"]);
+}
+
+/// Who cannot send or forward frames says so, and what to do: the switch in user space, a trial
+/// tier with it, a client without an address of the tier's network, the client in Python.
+#[test]
+fn encoding_mac_is_refused_where_there_are_no_frames() {
+    let up = curtail()
+        .args(["cluster", "up", "--tiered", "--encoding", "mac"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(up.stderr).unwrap();
+    assert!(!up.status.success());
+    assert_contains(&said, "it needs --xdp or --ovs");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tier.toml");
+    let text = "secret = \"0123456789abcdef0123456789abcdef\"\n\
+                control = \"10.77.255.0:11300\"\n\
+                caches = [\"10.77.254.0:11300\"]\n\
+                back_ends = [\"10.77.0.0:11300\"]\n\
+                network = { mac = { network = \"10.77.0.0/16\", port = 11300 } }\n";
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let said = |words: &[&str]| {
+        let mut command = curtail();
+        let output = command.arg("tier").args(words).arg("--file").arg(&path);
+        let output = output.output().unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_contains(&said(&["switch"]), "the forwarder in user space cannot");
+    // No interface of this machine is in the tier's network, or none has a host's MAC address.
+    let refused = said(&["get", "key"]);
+    assert_contains(&refused, "cannot open a socket to the tier");
+    let program = "import sys; from curtail_tier import TierSession\nTierSession(sys.argv[1])";
+    let mut python = Command::new("python3");
+    let python = python.args(["-c", program]).arg(&path);
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clients/python");
+    let output = python.env("PYTHONPATH", folder).output().unwrap();
+    let shown = String::from_utf8(output.stderr).unwrap();
+    assert_contains(&shown, "encoding mac, which this client does not speak");
 }
 
 /// Goal: a tier with another switch, between network namespaces; it lives through the death of the
 /// switch's process, and no namespace, process or file is left. Without root it is skipped, and
 /// says so.
-fn in_network_namespaces(switch: &str) {
+fn in_network_namespaces(words: &[&str]) {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root || std::env::var_os("CURTAIL_WITHOUT_XDP").is_some() {
         let _ = std::io::stderr().write_all(b"SKIPPED: no namespaces and no XDP here\n");
@@ -630,12 +751,12 @@ fn in_network_namespaces(switch: &str) {
             "cluster",
             "up",
             "--tiered",
-            switch,
             "--back-ends",
             "2",
             "--report-ms",
             "200",
         ])
+        .args(words)
         .args(["--port", &port, "--dir"])
         .arg(dir.path())
         .stdin(Stdio::null())
@@ -680,9 +801,44 @@ fn in_network_namespaces(switch: &str) {
         &String::from_utf8(status.stdout).unwrap(),
         "1 of 131072 rules",
     );
+    let (loaded, said) = call(&["load", "--keys", "20", "--warm-up", "1", "--seconds", "1"]);
+    assert!(loaded.contains("cache"), "{loaded}{said}");
+    through_a_gateway(&port, &file);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert!(child.wait().unwrap().success());
     assert_nothing_left(&port, dir.path());
+}
+
+/// A client of memcached's protocol uses the tier through a gateway in the clients' namespace.
+fn through_a_gateway(port: &str, file: &std::path::Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway");
+    let clients = format!("curtail-{port}-host257");
+    let mut gateway = Command::new("ip");
+    gateway.args(["netns", "exec", &clients]);
+    gateway.args([
+        env!("CARGO_BIN_EXE_curtail"),
+        "serve",
+        "-m",
+        "64",
+        "-u",
+        "root",
+        "-s",
+    ]);
+    gateway.arg(&socket).arg("--tier-file").arg(file);
+    let mut gateway = gateway.spawn().unwrap();
+    eventually("the gateway listens", || {
+        UnixStream::connect(&socket).is_ok()
+    });
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    stream
+        .write_all(b"set a 0 0 1\r\nd\r\nget a\r\nget none\r\nquit\r\n")
+        .unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).unwrap();
+    assert_eq!(answers, "STORED\r\nVALUE a 0 1\r\nd\r\nEND\r\nEND\r\n");
+    kill_process(Pid::from_child(&gateway), Signal::INT).unwrap();
+    gateway.wait().unwrap();
 }
 
 #[track_caller]

@@ -7,17 +7,17 @@
 
 use std::{
     fmt, io,
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
-    TieredStatus, WRITE_RETRY_NS,
+    DATAGRAM_BYTES_MAX, FrameEnds, MacAddress, TierAddress, TierEnd, TierFrame, TieredDatagram,
+    TieredFlags, TieredHead, TieredOpcode, TieredStatus, WRITE_RETRY_NS,
 };
 use curtail_types::{BackEndId, Cas, Key};
 
-pub use curtail_codec::tiered::{GetPath, TierRequests, TierTarget};
+pub use curtail_codec::tiered::{GetPath, TierNetwork, TierRequests, TierTarget};
 
 /// An item, as a `get` finds it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -53,10 +53,116 @@ pub enum TierClientError {
     Io(io::Error),
 }
 
+/// What a client of a tier sends and receives by.
+///
+/// Replies come to an ordinary socket. Requests leave by it, too, but with encoding `mac` as
+/// frames, because no ordinary socket can name an address of a key (SW-87).
+#[derive(Debug)]
+pub struct TierSocket {
+    socket: UdpSocket,
+    own: TierEnd,
+    frames: Option<FrameWay>,
+    room: Box<[u8]>,
+}
+
+/// How whole Ethernet frames leave the interface of an IPv4 address: for example by a socket of the
+/// family AF_PACKET (`curtail_runtime::FrameSocket`).
+pub struct FrameWay {
+    mac: MacAddress,
+    send: SendFrame,
+}
+
+/// Sends a frame.
+type SendFrame = Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>;
+
+impl FrameWay {
+    /// Frames leave by an interface with this MAC address.
+    pub fn new(
+        mac: MacAddress,
+        send: impl FnMut(&[u8]) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let send = Box::new(send);
+        Self { mac, send }
+    }
+}
+
+impl fmt::Debug for FrameWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameWay").finish_non_exhaustive()
+    }
+}
+
+impl TierSocket {
+    /// A socket to a tier; `frames` opens what sends frames from an address of this host, and is
+    /// only asked with encoding `mac`.
+    ///
+    /// # Errors
+    /// There is no way to the switch, or frames cannot be sent.
+    pub fn open(
+        target: &TierTarget,
+        frames: impl FnOnce(Ipv4Addr) -> io::Result<FrameWay>,
+    ) -> io::Result<Self> {
+        let socket = bind_towards(target)?;
+        let at = socket.local_addr()?;
+        let (own, frames) = match (target.network, at) {
+            (TierNetwork::Mac { .. }, SocketAddr::V4(v4)) => {
+                let way = frames(*v4.ip())?;
+                let own = TierEnd::of_client(at, way.mac);
+                (own.ok_or_else(|| no_host(v4.ip()))?, Some(way))
+            }
+            _ => (at.into(), None),
+        };
+        Ok(Self {
+            socket,
+            own,
+            frames,
+            room: vec![0; DATAGRAM_BYTES_MAX + TierFrame::HEADERS_BYTES_MAX].into_boxed_slice(),
+        })
+    }
+
+    /// Where it receives.
+    pub const fn own(&self) -> TierEnd {
+        self.own
+    }
+
+    /// The socket that receives.
+    pub const fn socket(&self) -> &UdpSocket {
+        &self.socket
+    }
+
+    /// Sends a datagram.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn send(&mut self, to: TierEnd, datagram: &[u8]) -> io::Result<()> {
+        let ends = (self.own.in_frame(), to.in_frame());
+        let (Some(frames), (Some(from), Some(to))) = (&mut self.frames, ends) else {
+            return self.socket.send_to(datagram, to.socket).map(|_| ());
+        };
+        let ends = FrameEnds { from, to };
+        let bytes = TierFrame { ends, datagram }.encode(&mut self.room);
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        (frames.send)(self.room.get(..bytes).unwrap_or_default())
+    }
+}
+
+fn no_host(ip: &Ipv4Addr) -> io::Error {
+    io::Error::other(format!(
+        "encoding mac: the MAC address of the interface with {ip} must be that of a host of the \
+         tier, as 0a:00:00:00:01:01"
+    ))
+}
+
+/// The way to frames of who has none.
+fn no_frames(_: Ipv4Addr) -> io::Result<FrameWay> {
+    let why = "encoding mac: a client sends frames; open it with `TierSession::with_socket`";
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+}
+
 /// A blocking client: one request at a time.
 #[derive(Debug)]
 pub struct TierSession {
-    socket: UdpSocket,
+    socket: TierSocket,
     requests: TierRequests,
     patience: Duration,
     repeated: u64,
@@ -70,18 +176,27 @@ impl TierSession {
     /// A client with this number, 256 or more, which no other client of the tier has.
     ///
     /// # Errors
-    /// There is no way to the tier.
+    /// There is no way to the tier, or it takes frames (encoding `mac`): see
+    /// [`with_socket`](Self::with_socket).
     pub fn open(target: TierTarget, sender: u32) -> io::Result<Self> {
-        let socket = bind_towards(&target)?;
+        Ok(Self::with_socket(
+            TierSocket::open(&target, no_frames)?,
+            target,
+            sender,
+        ))
+    }
+
+    /// The same by a socket that was opened before.
+    pub fn with_socket(socket: TierSocket, target: TierTarget, sender: u32) -> Self {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let sequence = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1);
-        Ok(Self {
-            requests: TierRequests::new(target, sender, socket.local_addr()?, sequence),
+        Self {
+            requests: TierRequests::new(target, sender, socket.own(), sequence),
             socket,
             patience: Self::PATIENCE,
             repeated: 0,
             room: vec![0; DATAGRAM_BYTES_MAX + 1].into_boxed_slice(),
-        })
+        }
     }
 
     /// Requests that had to be sent again.
@@ -206,11 +321,9 @@ impl TierSession {
         let encoded = datagram.encode(&mut self.room, None);
         let bytes = encoded.map_err(|_| TierClientError::TooLong)?;
         let to = self.requests.destination(head);
-        let sent = self
-            .socket
-            .send_to(self.room.get(..bytes).unwrap_or_default(), to);
-        match sent {
-            Ok(_) => Ok(()),
+        let datagram = self.room.get(..bytes).unwrap_or_default();
+        match self.socket.send(to, datagram) {
+            Ok(()) => Ok(()),
             // An earlier datagram found nobody: as if it were lost.
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
             Err(error) => Err(TierClientError::Io(error)),
@@ -228,9 +341,10 @@ impl TierSession {
             if left.is_zero() {
                 return Ok(None);
             }
-            let set = self.socket.set_read_timeout(Some(left));
+            let socket = self.socket.socket();
+            let set = socket.set_read_timeout(Some(left));
             set.map_err(TierClientError::Io)?;
-            let bytes = match self.socket.recv(&mut self.room) {
+            let bytes = match socket.recv(&mut self.room) {
                 Ok(bytes) => bytes,
                 Err(error) if is_passing(error.kind()) => continue,
                 Err(error) => return Err(TierClientError::Io(error)),
@@ -255,6 +369,7 @@ impl TierSession {
 pub fn bind_towards(target: &TierTarget) -> io::Result<UdpSocket> {
     let key = curtail_types::KeyAddress::default();
     let switch = target.network.destination(TierAddress::back_end(key));
+    let switch = switch.socket;
     let here: SocketAddr = match switch {
         SocketAddr::V4(_) => (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (std::net::Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -323,3 +438,77 @@ impl std::error::Error for TierClientError {}
 
 const FIRST_WAIT: Duration = Duration::from_millis(20);
 const WAIT_MAX: Duration = Duration::from_millis(320);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use curtail_codec::tiered::{FrameIp, PartitionMap};
+
+    use super::*;
+
+    /// Its back ends have addresses of loopback, so that there is a way to them.
+    const TARGET: TierTarget = TierTarget {
+        network: TierNetwork::Mac {
+            network: [127, 77],
+            port: 11_300,
+        },
+        map: PartitionMap {
+            epoch: 1,
+            back_ends: 2,
+        },
+        gets: GetPath::ByKey,
+    };
+
+    /// Goal: with encoding `mac` a request leaves as a frame to the address of its key, and says
+    /// where the reply goes; what is repeated goes to the back end. Method: frames are kept, not
+    /// sent.
+    #[test]
+    fn requests_leave_as_frames() {
+        let mac = [0x0a, 0, 0, 0, 1, 1];
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let frames = Arc::clone(&sent);
+        let socket = TierSocket::open(&TARGET, |own| {
+            assert!(own.is_loopback());
+            Ok(FrameWay::new(mac, move |frame| {
+                frames.lock().unwrap().push(frame.to_vec());
+                Ok(())
+            }))
+        });
+        let mut session = TierSession::with_socket(socket.unwrap(), TARGET, 256);
+        session.set_patience(Duration::from_millis(50));
+        let unanswered = session.get(b"key");
+        assert!(matches!(unanswered, Err(TierClientError::Unanswered)));
+        let key = PartitionMap::route(Key::new(b"key").unwrap());
+        let key = TARGET.map.address(key);
+        let ways = [TierAddress::get(key), TierAddress::back_end(key)];
+        let sent = sent.lock().unwrap();
+        assert!(sent.len() >= 2, "it was repeated");
+        for (frame, way) in sent.iter().zip(ways) {
+            let frame = TierFrame::decode(frame).unwrap();
+            let to = frame.ends.to;
+            let expected = FrameIp::V4(key_ip(key));
+            assert_eq!((to.mac, to.ip, to.port), (way.to_mac(), expected, 11_300));
+            assert_eq!(frame.ends.from.mac, mac);
+            let request = TieredDatagram::decode(frame.datagram, None).unwrap();
+            assert_eq!((request.head.client_mac, request.head.address), (mac, way));
+            assert_eq!(request.head.client_port, frame.ends.from.port);
+        }
+    }
+
+    fn key_ip(key: curtail_types::KeyAddress) -> [u8; 4] {
+        TierAddress::get(key).to_ipv4([127, 77])
+    }
+
+    /// Who cannot send frames is told what to do, and so is who has an interface to which no switch
+    /// brings a reply.
+    #[test]
+    fn who_cannot_be_a_client_of_frames_is_told() {
+        let refused = TierSession::open(TARGET, 256).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::Unsupported);
+        let card = [0x52, 0x54, 0, 1, 2, 3];
+        let refused = TierSocket::open(&TARGET, |_| Ok(FrameWay::new(card, |_| Ok(()))));
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("as 0a:00:00:00:01:01"), "{why}");
+    }
+}

@@ -24,7 +24,7 @@ use std::{
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::{BindError, Token, WatchError, poll::Poller, socket::set_option};
+use crate::{BindError, FrameSocket, Token, WatchError, poll::Poller, socket::set_option};
 
 /// A UDP socket.
 #[derive(Debug)]
@@ -185,6 +185,15 @@ impl Inbox {
     /// Receives what is there, as much as there is room for; returns how many. None on any error:
     /// the next call tells of a socket that is broken by never bringing anything.
     pub fn receive(&mut self, socket: &DatagramSocket) -> usize {
+        self.receive_from(socket.number())
+    }
+
+    /// The same of whole frames, which [`bytes`](Self::bytes) has.
+    pub fn receive_frames(&mut self, socket: &FrameSocket) -> usize {
+        self.receive_from(socket.number())
+    }
+
+    fn receive_from(&mut self, fd: RawFd) -> usize {
         self.batch.count = 0;
         for (header, part) in self.batch.headers.iter_mut().zip(&mut self.batch.parts) {
             header.msg_hdr.msg_namelen = size_of::<Name>() as libc::socklen_t;
@@ -192,7 +201,7 @@ impl Inbox {
             part.iov_len = DATAGRAM_SLOT_BYTES;
         }
         let room = self.batch.headers.len() as libc::c_uint;
-        let (fd, flags) = (socket.number(), libc::MSG_DONTWAIT);
+        let flags = libc::MSG_DONTWAIT;
         // SAFETY: `headers` has `room` elements, whose pointers are good (INVARIANT) and to memory
         // that is borrowed mutably here; a null timeout is allowed.
         let answer = unsafe {
@@ -238,6 +247,12 @@ impl Inbox {
     /// The bytes and the sender of one; bytes beyond a slot are cut off, and the length then is a
     /// whole slot's. `None` for a number beyond, or a sender of no known kind.
     pub fn get(&self, number: usize) -> Option<(&[u8], SocketAddr)> {
+        let bytes = self.bytes(number)?;
+        Some((bytes, to_address(self.batch.names.get(number)?)?))
+    }
+
+    /// The bytes of one, cut off as above.
+    pub fn bytes(&self, number: usize) -> Option<&[u8]> {
         let received = self
             .received
             .get(number)
@@ -247,8 +262,7 @@ impl Inbox {
             true => DATAGRAM_SLOT_BYTES,
             false => received.bytes,
         };
-        let bytes = self.batch.memory.get(start..start + bytes)?;
-        Some((bytes, to_address(self.batch.names.get(number)?)?))
+        self.batch.memory.get(start..start + bytes)
     }
 
     /// The address that one was sent to; `None` if the socket has only one, or there is none that
@@ -282,6 +296,25 @@ impl Outbox {
         to: SocketAddr,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
+        self.push_with(write, |header, name, control| {
+            header.msg_namelen = from_address(to, name);
+            header.msg_controllen = name_source(local, control) as _;
+        })
+    }
+
+    /// The same with a whole frame.
+    pub fn push_frame(&mut self, write: impl FnOnce(&mut [u8]) -> Option<usize>) -> bool {
+        self.push_with(write, |header, _, _| {
+            // It has its destination within.
+            (header.msg_namelen, header.msg_controllen) = (0, 0);
+        })
+    }
+
+    fn push_with(
+        &mut self,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        address: impl FnOnce(&mut libc::msghdr, &mut Name, &mut Control),
+    ) -> bool {
         let batch = &mut self.0;
         let start = batch.count * DATAGRAM_SLOT_BYTES;
         let room = batch.memory.get_mut(start..start + DATAGRAM_SLOT_BYTES);
@@ -296,8 +329,7 @@ impl Outbox {
         };
         if let Some(bytes) = write(room) {
             part.iov_len = bytes.min(DATAGRAM_SLOT_BYTES);
-            header.msg_hdr.msg_namelen = from_address(to, name);
-            header.msg_hdr.msg_controllen = name_source(local, control) as _;
+            address(&mut header.msg_hdr, name, control);
             batch.count += 1;
         }
         true
@@ -305,13 +337,22 @@ impl Outbox {
 
     /// Sends everything and is empty then.
     pub fn send(&mut self, socket: &DatagramSocket) -> Posted {
+        self.send_by(socket.number())
+    }
+
+    /// The same of frames.
+    pub fn send_frames(&mut self, socket: &FrameSocket) -> Posted {
+        self.send_by(socket.number())
+    }
+
+    fn send_by(&mut self, fd: RawFd) -> Posted {
         let mut posted = Posted::default();
         let mut first = 0;
         while first < self.0.count {
             let Some(headers) = self.0.headers.get_mut(first..self.0.count) else {
                 break;
             };
-            let (fd, flags) = (socket.number(), libc::MSG_DONTWAIT);
+            let flags = libc::MSG_DONTWAIT;
             let count = headers.len() as libc::c_uint;
             // SAFETY: `headers` has `count` elements, whose pointers are good (INVARIANT).
             let answer = unsafe { libc::sendmmsg(fd, headers.as_mut_ptr(), count, flags) };

@@ -34,7 +34,7 @@ pub use cpu::{
 pub use datagram::{
     DATAGRAM_SLOT_BYTES, DatagramOptions, DatagramSocket, Inbox, Outbox, Posted, bind_udp,
 };
-pub use frame_socket::FrameSocket;
+pub use frame_socket::{FrameSocket, KeyedFrames};
 pub use links::LinkStates;
 pub use poll::{Events, Poller, Readiness, Registrar, Token, Waker, WatchError};
 pub use process::{

@@ -26,10 +26,10 @@ use crate::{
     back_end_desk::{BackEndCounts, BackEndDesk, ParkedWork},
     back_end_requests::OpenRequests,
     back_end_store::{BackEndStore, StoreOptions, StorePlace},
-    hot_key_reports::HotKeyReports,
+    hot_key_reports::{HotKeyReports, UpdateMode},
     incarnation,
     node_loop::{NodeError, TierInbox, TierNode},
-    outbox::{TierOutbox, client_of},
+    outbox::TierOutbox,
     rate_limit::RateLimit,
     status,
     tier_file::TierFile,
@@ -46,8 +46,8 @@ pub struct BackEndOptions {
     pub limit_per_s: u64,
     /// Hottest keys that it reports in a period.
     pub reported: usize,
-    /// Whether it sends keys that burst at once.
-    pub sends_bursts: bool,
+    /// What it sends the cache node without being asked.
+    pub update: UpdateMode,
 }
 
 /// A back end.
@@ -74,7 +74,7 @@ impl BackEndNode {
                 id.0
             ))
         })?;
-        let inbox = TierInbox::bind(file.bound(*address))?;
+        let inbox = TierInbox::of_node(file, *address)?;
         let name = format!("back end {}", id.0);
         let waker = inbox
             .waker()
@@ -88,7 +88,7 @@ impl BackEndNode {
         let incarnation = incarnation::next(directory)
             .map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
-        let outbox = TierOutbox::new(inbox.socket(), ways, u32::from(id.0), incarnation)
+        let outbox = TierOutbox::new(&inbox, ways, u32::from(id.0), incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
         let clock = Clock::start();
         let now = clock.now().instant;
@@ -117,7 +117,7 @@ impl BackEndNode {
                 reported_load: 0,
                 hot: HotKeyReports::new(
                     file.scale(),
-                    (options.reported, options.sends_bursts),
+                    (options.reported, options.update),
                     options.limit_per_s,
                     now,
                 )?,
@@ -146,7 +146,8 @@ impl BackEndNode {
 
     fn take_request(&mut self, datagram: &TieredDatagram<'_>) {
         let head = &datagram.head;
-        let (Some(key), Some(client)) = (datagram.key, client_of(head)) else {
+        let client = self.desk.outbox.client_of(head);
+        let (Some(key), Some(client)) = (datagram.key, client) else {
             self.desk.counts.malformed += 1;
             return;
         };
@@ -208,10 +209,31 @@ impl BackEndNode {
             _ => self.desk.store.is_ready(key.bytes()),
         };
         match is_ready {
-            Some(true) => self.step(BackEndEvent::Request(request)),
+            Some(true) => {
+                self.step(BackEndEvent::Request(request));
+                if self.desk.hot.update == UpdateMode::Traditional && request.access == Access::Read
+                {
+                    self.send_read(request.key, key);
+                }
+            }
             Some(false) if self.desk.park(key, ParkedWork::Request(ticket)) => {}
             _ => self.desk.refuse(ticket, TierRefusal::Busy),
         }
+    }
+
+    /// The cache node is to add every key that is read, whatever its load (SW-68).
+    fn send_read(&mut self, route: RouteHash, key: Key<'_>) {
+        if self.machine.lease_end().is_some() {
+            self.send_unasked(route, key, 1);
+        }
+    }
+
+    /// Sends the item of a key with its load, in requests of a segment.
+    fn send_unasked(&mut self, route: RouteHash, key: Key<'_>, load: u32) {
+        self.desk.names.insert(route, key.bytes().into());
+        self.desk.reported_load = load;
+        self.step(BackEndEvent::Report(route));
+        self.desk.reported_load = 0;
     }
 
     fn report_burst(&mut self, route: RouteHash, key: Key<'_>, count: u32, now: Instant) {
@@ -219,10 +241,7 @@ impl BackEndNode {
         if !is_known || self.machine.lease_end().is_none() {
             return;
         }
-        self.desk.names.insert(route, key.bytes().into());
-        self.desk.reported_load = self.desk.hot.load_of_burst(count);
-        self.step(BackEndEvent::Report(route));
-        self.desk.reported_load = 0;
+        self.send_unasked(route, key, self.desk.hot.load_of_burst(count));
         self.desk.counts.bursts += 1;
         self.desk
             .hot

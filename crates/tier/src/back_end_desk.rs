@@ -1,16 +1,13 @@
 //! Everything of a back end but its machine, for which it is the host: the store, the requests that
 //! are open, and what leaves when.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    net::SocketAddr,
-};
+use std::collections::{HashMap, VecDeque};
 
 use curtail_codec::{
     node::ItemRequest,
     tiered::{
-        HostId, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
-        TieredStatus,
+        HostId, PartitionMap, TierAddress, TierEnd, TieredDatagram, TieredFlags, TieredHead,
+        TieredOpcode, TieredStatus,
     },
 };
 use curtail_consistency::{
@@ -46,7 +43,7 @@ pub(crate) struct BackEndDesk {
     pub(crate) parked: HashMap<Box<[u8]>, Vec<ParkedWork>>,
     pub(crate) parked_count: usize,
     /// What waits until the log is durable up to a place.
-    pub(crate) withheld: VecDeque<(u64, SocketAddr, Vec<u8>)>,
+    pub(crate) withheld: VecDeque<(u64, TierEnd, Vec<u8>)>,
     pub(crate) last_version: u64,
     pub(crate) limit: RateLimit,
     pub(crate) limit_per_s: u64,
@@ -136,7 +133,7 @@ impl BackEndDesk {
         &mut self,
         head: &TieredHead,
         key: Key<'_>,
-        client: SocketAddr,
+        client: TierEnd,
         status: TieredStatus,
     ) {
         let mut reply = head.reply(reply_address(head), status);
@@ -165,7 +162,7 @@ impl BackEndDesk {
 
     /// Keeps a datagram until the log is durable up to `place`. If too many are kept it is lost, as
     /// on any network, and asked for again.
-    pub(crate) fn withhold(&mut self, place: u64, to: SocketAddr, bytes: Vec<u8>) {
+    pub(crate) fn withhold(&mut self, place: u64, to: TierEnd, bytes: Vec<u8>) {
         if self.withheld.len() < WITHHELD_MAX {
             self.withheld.push_back((place, to, bytes));
         }
@@ -191,7 +188,7 @@ impl BackEndDesk {
         let Some(cache) = self.cache.filter(|_| has_lease) else {
             return;
         };
-        if self.hot.reported == 0 {
+        if self.hot.reported == 0 || !self.hot.update.sends_reports() {
             return;
         }
         let head = TieredHead::new(TieredOpcode::Report, host_of(cache));

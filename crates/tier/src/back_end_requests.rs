@@ -1,8 +1,8 @@
 //! Requests that a back end has taken and not answered: their bytes, in slots that are used again.
 
-use std::net::SocketAddr;
-
-use curtail_codec::tiered::{TieredDatagram, TieredFlags, TieredHead, TieredOpcode, TieredStatus};
+use curtail_codec::tiered::{
+    TierEnd, TieredDatagram, TieredFlags, TieredHead, TieredOpcode, TieredStatus,
+};
 use curtail_consistency::{replica::Ticket, tiered::TierRequest};
 use curtail_types::{Access, Cas, Key, RouteHash};
 
@@ -12,7 +12,7 @@ use crate::{answered_writes::WriteId, outbox::reply_address};
 #[derive(Clone, Debug)]
 pub(crate) struct OpenRequest {
     pub(crate) head: TieredHead,
-    pub(crate) client: SocketAddr,
+    pub(crate) client: TierEnd,
     pub(crate) route: RouteHash,
     pub(crate) key: Vec<u8>,
     /// What a put stores; what a get found.
@@ -63,7 +63,7 @@ impl OpenRequests {
         &mut self,
         datagram: &TieredDatagram<'_>,
         (key, route): (Key<'_>, RouteHash),
-        client: SocketAddr,
+        client: TierEnd,
     ) -> Option<Ticket> {
         let head = datagram.head;
         let answer = RequestAnswer::default();

@@ -18,7 +18,7 @@ use crate::{
     cache_copies::{CachedCopies, CachedCopy, CopiedItem},
     incarnation, load_value,
     node_loop::{NodeError, TierInbox, TierNode},
-    outbox::{TierOutbox, client_of, reply_address},
+    outbox::{TierOutbox, reply_address},
     rule_lags::RuleLags,
     rule_sender::{RuleSender, RulesAnswer, SWITCH_PEER},
     status,
@@ -115,11 +115,11 @@ impl CacheNode {
         if !(1..=CAPACITY_MAX).contains(&options.capacity) {
             return refused(format!("a cache node holds 1 to {CAPACITY_MAX} keys"));
         }
-        let inbox = TierInbox::bind(file.bound(*address))?;
+        let inbox = TierInbox::of_node(file, *address)?;
         let incarnation =
             incarnation::next(None).map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
-        let outbox = TierOutbox::new(inbox.socket(), ways, u32::from(id.0), incarnation)
+        let outbox = TierOutbox::new(&inbox, ways, u32::from(id.0), incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
         let clock = Clock::start();
         let rules = match file.baseline {
@@ -212,7 +212,7 @@ impl CacheNode {
         key: Key<'_>,
     ) -> Option<Admitted> {
         let copy = self.desk.copies.find(route, key)?;
-        let client = client_of(head)?;
+        let client = self.desk.outbox.client_of(head)?;
         self.machine.look(copy.from, route)?;
         // Read after the request has come: the process may have stood still before.
         let now = self.desk.clock.now();
@@ -505,7 +505,7 @@ impl CacheDesk {
     }
 
     fn tell_miss(&mut self, head: &TieredHead, key: Key<'_>) {
-        let Some(client) = client_of(head) else {
+        let Some(client) = self.outbox.client_of(head) else {
             return;
         };
         self.counts.not_cached += 1;

@@ -8,13 +8,38 @@ use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
 
 use crate::{load_value, node_loop::NodeError};
 
+/// How the keys that a cache node holds follow the load: what back ends send without being asked
+/// (SW-45, SW-58, SW-68).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum UpdateMode {
+    /// Reports of the hottest keys once a period, and a key at once that bursts (the paper's).
+    #[default]
+    Both,
+    /// Reports only.
+    Periodic,
+    /// Bursts only.
+    Instant,
+    /// Every key that is read, at once, as caches do that admit what they missed.
+    Traditional,
+}
+
+impl UpdateMode {
+    pub(crate) const fn sends_reports(self) -> bool {
+        matches!(self, Self::Both | Self::Periodic)
+    }
+
+    const fn sends_bursts(self) -> bool {
+        matches!(self, Self::Both | Self::Instant)
+    }
+}
+
 /// The counters of a back end's keys.
 pub(crate) struct HotKeyReports {
     pub(crate) tracker: Tracker,
     gate: LoadGate,
     pub(crate) scale: LoadScale,
     pub(crate) reported: usize,
-    sends_bursts: bool,
+    pub(crate) update: UpdateMode,
     report: LoadReport,
     pub(crate) value: Vec<u8>,
     /// Requests of the last whole segment, and of this one.
@@ -25,7 +50,7 @@ pub(crate) struct HotKeyReports {
 impl HotKeyReports {
     pub(crate) fn new(
         scale: LoadScale,
-        (reported, sends_bursts): (usize, bool),
+        (reported, update): (usize, UpdateMode),
         limit_per_s: u64,
         now: Instant,
     ) -> Result<Self, NodeError> {
@@ -45,7 +70,7 @@ impl HotKeyReports {
             gate: LoadGate::new(limit),
             scale,
             reported,
-            sends_bursts,
+            update,
             report: LoadReport::empty(scale),
             value: Vec::new(),
             last: 0,
@@ -68,7 +93,8 @@ impl HotKeyReports {
             _ => Access::Write,
         };
         let burst = self.tracker.see(KeyHash(route.0), key, access);
-        let is_sent = self.sends_bursts && opcode == TieredOpcode::Get && self.gate.is_loaded();
+        let is_sent =
+            self.update.sends_bursts() && opcode == TieredOpcode::Get && self.gate.is_loaded();
         burst.filter(|_| is_sent)
     }
 

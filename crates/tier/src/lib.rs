@@ -50,6 +50,7 @@ pub use curtail_routing::ControllerEndpoint;
 pub use back_end::{BackEndNode, BackEndOptions};
 pub use back_end_store::{StoreOptions, StorePlace};
 pub use cache::{CacheNode, CacheOptions};
+pub use hot_key_reports::UpdateMode;
 pub use node_loop::{NodeError, NodeThread, TierNode, run};
 pub use status::{NodeStatus, StatusError, ask_status};
 pub use switch::{SwitchNode, SwitchOptions};
@@ -59,5 +60,5 @@ pub fn is_open_vswitch_installed() -> bool {
     curtail_routing::OpenVswitch::is_installed()
 }
 
-pub use tier_file::{TierBaseline, TierFile, TierFileError, TierFileNetwork};
-pub use trial_namespaces::TrialNamespaces;
+pub use tier_file::{MacNetwork, TierBaseline, TierFile, TierFileError, TierFileNetwork};
+pub use trial_namespaces::{TrialEncoding, TrialNamespaces};

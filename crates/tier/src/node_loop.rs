@@ -3,7 +3,7 @@
 
 use std::{
     fmt, io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -12,9 +12,13 @@ use std::{
     time::Duration,
 };
 
+use curtail_codec::tiered::{FrameIp, TierFrame, TierNetwork, UdpEnd};
 use curtail_runtime::{
-    BindError, DatagramOptions, DatagramSocket, Events, Inbox, Poller, Token, Waker, bind_udp,
+    BindError, DatagramOptions, DatagramSocket, Events, FrameSocket, Inbox, KeyedFrames, Poller,
+    Token, Waker, bind_udp,
 };
+
+use crate::tier_file::TierFile;
 
 /// A node, as its thread sees it.
 pub trait TierNode: Send {
@@ -43,9 +47,13 @@ pub enum NodeError {
 }
 
 /// A node's socket, and what waits for it.
+///
+/// With encoding `mac` a second one receives what is for addresses of keys, whose MAC address is
+/// not the host's; the others are for the host itself.
 #[derive(Debug)]
 pub struct TierInbox {
     socket: DatagramSocket,
+    frames: Option<FrameSocket>,
     poller: Poller,
     events: Events,
     has_more: bool,
@@ -71,10 +79,28 @@ impl TierInbox {
         watched.map_err(|error| NodeError::Io("epoll", error.0))?;
         Ok(Self {
             socket,
+            frames: None,
             poller,
             events: Events::with_capacity(4),
             has_more: false,
         })
+    }
+
+    /// The sockets of a back end or a cache node that receives there.
+    pub(crate) fn of_node(file: &TierFile, node: SocketAddr) -> Result<Self, NodeError> {
+        let mut inbox = Self::bind(file.bound(node))?;
+        if let (TierNetwork::Mac { network, port }, IpAddr::V4(own)) = (file.network(), node.ip()) {
+            let frames = FrameSocket::receiver_at(own, KeyedFrames { network, port });
+            let frames = frames.map_err(|error| NodeError::Io(FRAMES_NEED, error))?;
+            let watched = frames.watch(&inbox.poller, FRAMES);
+            watched.map_err(|error| NodeError::Io("epoll", error.0))?;
+            inbox.frames = Some(frames);
+        }
+        Ok(inbox)
+    }
+
+    pub(crate) const fn frames(&self) -> Option<&FrameSocket> {
+        self.frames.as_ref()
     }
 
     pub(crate) const fn socket(&self) -> &DatagramSocket {
@@ -97,24 +123,61 @@ impl TierInbox {
         }
     }
 
-    fn fill(&mut self, batch: &mut Inbox) {
-        self.has_more = batch.receive(&self.socket) == batch.capacity();
+    fn fill(&mut self, batch: &mut NodeBatch) {
+        let NodeBatch { datagrams, frames } = batch;
+        self.has_more = datagrams.receive(&self.socket) == datagrams.capacity();
+        if let Some(socket) = &self.frames {
+            self.has_more |= frames.receive_frames(socket) == frames.capacity();
+        }
+    }
+}
+
+/// What a node receives together.
+struct NodeBatch {
+    datagrams: Inbox,
+    frames: Inbox,
+}
+
+impl NodeBatch {
+    fn new(inbox: &TierInbox) -> Self {
+        let frames = if inbox.frames.is_some() { BATCH } else { 0 };
+        Self {
+            datagrams: Inbox::new(BATCH),
+            frames: Inbox::new(frames),
+        }
+    }
+
+    fn hand_to(&self, node: &mut dyn TierNode) {
+        for number in 0..self.datagrams.len() {
+            if let Some((datagram, from)) = self.datagrams.get(number) {
+                node.receive(datagram, from);
+            }
+        }
+        for number in 0..self.frames.len() {
+            let frame = self.frames.bytes(number).and_then(TierFrame::decode);
+            if let Some(frame) = frame {
+                node.receive(frame.datagram, sender_of(&frame.ends.from));
+            }
+        }
+    }
+}
+
+fn sender_of(end: &UdpEnd) -> SocketAddr {
+    match end.ip {
+        FrameIp::V4(ip) => (ip, end.port).into(),
+        FrameIp::V6(ip) => (ip, end.port).into(),
     }
 }
 
 /// Runs a node until `stops` is set.
 pub fn run(node: &mut dyn TierNode, stops: &AtomicBool) {
-    let mut batch = Inbox::new(BATCH);
+    let mut batch = NodeBatch::new(node.inbox());
     let mut left = node.turn();
     // Relaxed: the flag carries nothing with it.
     while !stops.load(Relaxed) {
         node.inbox().wait(left);
         node.inbox().fill(&mut batch);
-        for number in 0..batch.len() {
-            if let Some((datagram, from)) = batch.get(number) {
-                node.receive(datagram, from);
-            }
-        }
+        batch.hand_to(node);
         left = node.turn();
     }
 }
@@ -155,6 +218,9 @@ impl std::error::Error for NodeError {}
 
 const SOCKET: Token = Token(0);
 const WAKER: Token = Token(1);
+const FRAMES: Token = Token(2);
+/// What a socket for frames must have.
+const FRAMES_NEED: &str = "a socket for frames (encoding mac needs CAP_NET_RAW)";
 /// Datagrams that are received together.
 const BATCH: usize = 64;
 /// How often a thread looks whether it is to end.

@@ -3,16 +3,20 @@
 use std::{collections::HashMap, io, net::SocketAddr};
 
 use curtail_codec::tiered::{
-    ReplayWindow, TierAddress, TierNetwork, TierSecret, TieredDatagram, TieredHead,
+    FrameEnds, FrameIp, ReplayWindow, TierAddress, TierEnd, TierNetwork, TierSecret,
+    TieredDatagram, TieredHead, UdpEnd,
 };
-use curtail_runtime::{DatagramSocket, Outbox};
+use curtail_runtime::{DatagramSocket, FrameSocket, Outbox};
 use curtail_types::Key;
+
+use crate::node_loop::TierInbox;
 
 /// A node's way out.
 #[derive(Debug)]
 pub(crate) struct TierOutbox {
     socket: DatagramSocket,
     outbox: Outbox,
+    frames: Option<FrameOutbox>,
     network: TierNetwork,
     secret: TierSecret,
     /// This node's number among those of its kind.
@@ -24,16 +28,25 @@ pub(crate) struct TierOutbox {
     began: u64,
 }
 
+/// What leaves as frames.
+#[derive(Debug)]
+struct FrameOutbox {
+    socket: FrameSocket,
+    outbox: Outbox,
+    own: UdpEnd,
+}
+
 impl TierOutbox {
     pub(crate) fn new(
-        socket: &DatagramSocket,
+        inbox: &TierInbox,
         (network, secret): (TierNetwork, TierSecret),
         sender: u32,
         incarnation: u32,
     ) -> io::Result<Self> {
         Ok(Self {
-            socket: socket.duplicate()?,
+            socket: inbox.socket().duplicate()?,
             outbox: Outbox::new(BATCH),
+            frames: FrameOutbox::of(inbox)?,
             network,
             secret,
             sender,
@@ -75,7 +88,7 @@ impl TierOutbox {
         &mut self,
         peer: u32,
         message: &TieredDatagram<'_>,
-    ) -> Option<(SocketAddr, Vec<u8>)> {
+    ) -> Option<(TierEnd, Vec<u8>)> {
         let datagram = self.numbered(peer, message);
         let to = self.network.destination(datagram.head.address);
         Some((to, self.bytes(&datagram)?))
@@ -110,29 +123,41 @@ impl TierOutbox {
         self.push(to, &TieredDatagram { head, key, value });
     }
 
-    /// Sends a datagram to the address of a socket.
-    pub(crate) fn push(&mut self, to: SocketAddr, datagram: &TieredDatagram<'_>) {
-        self.make_room();
-        let secret = &self.secret;
-        self.outbox.push(to, |room| {
-            let encoded = datagram.encode(room, Some(secret));
+    /// Where the client of a request receives, if nodes reply to such an address.
+    pub(crate) fn client_of(&self, head: &TieredHead) -> Option<TierEnd> {
+        self.network.client(head)
+    }
+
+    /// Sends a datagram.
+    pub(crate) fn push(&mut self, to: impl Into<TierEnd>, datagram: &TieredDatagram<'_>) {
+        let secret = self.secret;
+        self.write(to.into(), |room| {
+            let encoded = datagram.encode(room, Some(&secret));
             debug_assert!(encoded.is_ok(), "{encoded:?} {datagram:?}");
             encoded.ok()
         });
     }
 
     /// The same of one that was encoded before.
-    pub(crate) fn push_bytes(&mut self, to: SocketAddr, datagram: &[u8]) {
-        self.make_room();
-        self.outbox.push(to, |room| {
+    pub(crate) fn push_bytes(&mut self, to: TierEnd, datagram: &[u8]) {
+        self.write(to, |room| {
             room.get_mut(..datagram.len())?.copy_from_slice(datagram);
             Some(datagram.len())
         });
     }
 
-    fn make_room(&mut self) {
-        if self.outbox.is_full() {
+    fn write(&mut self, to: TierEnd, write: impl FnOnce(&mut [u8]) -> Option<usize>) {
+        let frames_are_full = |frames: &FrameOutbox| frames.outbox.is_full();
+        if self.outbox.is_full() || self.frames.as_ref().is_some_and(frames_are_full) {
             self.flush();
+        }
+        match (to.in_frame(), &mut self.frames) {
+            (Some(to), Some(frames)) => {
+                let from = frames.own;
+                let ends = FrameEnds { from, to };
+                frames.outbox.push_frame(|room| ends.enclose(room, write));
+            }
+            _ => _ = self.outbox.push(to.socket, write),
         }
     }
 
@@ -141,15 +166,30 @@ impl TierOutbox {
         if !self.outbox.is_empty() {
             self.outbox.send(&self.socket);
         }
+        if let Some(frames) = &mut self.frames
+            && !frames.outbox.is_empty()
+        {
+            frames.outbox.send_frames(&frames.socket);
+        }
     }
 }
 
-/// Where the client of a request receives, if nodes reply to such an address.
-pub(crate) fn client_of(head: &TieredHead) -> Option<SocketAddr> {
-    let ip = std::net::Ipv6Addr::from(head.client_ip);
-    let ip = ip.to_canonical();
-    let is_reachable = TierNetwork::is_closed(ip) && head.client_port != 0;
-    is_reachable.then(|| SocketAddr::new(ip, head.client_port))
+impl FrameOutbox {
+    fn of(inbox: &TierInbox) -> io::Result<Option<Self>> {
+        let (Some(socket), Some(SocketAddr::V4(at))) = (inbox.frames(), inbox.socket().address())
+        else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            socket: socket.duplicate()?,
+            outbox: Outbox::new(BATCH),
+            own: UdpEnd {
+                mac: socket.mac(),
+                ip: FrameIp::V4(at.ip().octets()),
+                port: at.port(),
+            },
+        }))
+    }
 }
 
 /// The address of the client of a request, as it stands in the reply.

@@ -11,7 +11,7 @@ use curtail_codec::tiered::{
     TieredOpcode,
 };
 
-use crate::outbox::{TierOutbox, client_of};
+use crate::outbox::TierOutbox;
 
 /// What a node has counted: a name and a number each.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -101,7 +101,7 @@ pub(crate) fn mapped(address: SocketAddr) -> [u8; 16] {
 
 /// Answers who asked.
 pub(crate) fn answer(outbox: &mut TierOutbox, head: &TieredHead, counters: &[(&str, u64)]) {
-    let Some(to) = client_of(head) else {
+    let Some(to) = outbox.client_of(head) else {
         return;
     };
     let mut text = String::new();

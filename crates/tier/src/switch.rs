@@ -101,7 +101,7 @@ impl SwitchNode {
         let incarnation =
             incarnation::next(None).map_err(|error| NodeError::Io("its incarnation", error))?;
         let ways = (file.network(), file.secret());
-        let outbox = TierOutbox::new(inbox.socket(), ways, u32::MAX, incarnation)
+        let outbox = TierOutbox::new(&inbox, ways, u32::MAX, incarnation)
             .map_err(|error| NodeError::Io("its socket", error))?;
         Ok(Self {
             inbox,

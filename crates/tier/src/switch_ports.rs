@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use curtail_codec::tiered::{HostId, TierAddress};
-use curtail_routing::{Destination, PortNumber, SwitchPort};
+use curtail_routing::{Destination, Encoding, PortNumber, SwitchPort};
 use curtail_types::{BackEndId, KeyAddress, KeyTag};
 
 /// A port of a switch.
@@ -48,12 +48,14 @@ impl std::fmt::Display for TierPort {
 }
 
 impl TierPort {
-    /// As a switch takes it; ordinary sockets get what has their host's MAC address.
-    pub(crate) fn at(&self, number: u32) -> SwitchPort {
+    /// As a switch takes it. Ordinary sockets get what has their host's MAC address; a node of
+    /// encoding `mac` takes frames as they were sent.
+    pub(crate) fn at(&self, number: u32, encoding: Encoding) -> SwitchPort {
+        let own = own_address(self.destination).to_mac();
         SwitchPort {
             number: PortNumber(number),
             interface: self.interface.clone(),
-            mac: Some(own_address(self.destination).to_mac()),
+            mac: matches!(encoding, Encoding::Ipv6 { .. }).then_some(own),
         }
     }
 }

@@ -30,9 +30,17 @@ impl SwitchNode {
     /// # Errors
     /// Each says what is in the way.
     pub fn start(file: &TierFile, options: &SwitchOptions) -> Result<Self, NodeError> {
-        let TierFileNetwork::Forwarder(address) = file.network else {
-            let why = "the file is for a switch that reads IPv6 addresses: name its interfaces";
-            return Err(NodeError::Refused(why.to_string()));
+        let address = match file.network {
+            TierFileNetwork::Forwarder(address) => address,
+            TierFileNetwork::Ipv6 { .. } => {
+                let why = "the file is for a switch that reads IPv6 addresses: name its interfaces";
+                return Err(NodeError::Refused(why.to_string()));
+            }
+            TierFileNetwork::Mac { .. } => {
+                let why = "the file is for a switch that reads MAC addresses, which the forwarder \
+                           in user space cannot: name the interfaces of XDP or Open vSwitch";
+                return Err(NodeError::Refused(why.to_string()));
+            }
         };
         let forwarder = UserForwarder::start(address, options.capacity)
             .map_err(|error| NodeError::Refused(format!("cannot forward at {address}: {error}")))?;
@@ -64,7 +72,7 @@ impl SwitchNode {
         let xdp = XdpTableOptions {
             encoding: encoding(file)?,
             capacity: u32::try_from(options.capacity).unwrap_or(u32::MAX),
-            ports: numbered(ports),
+            ports: numbered(ports, encoding(file)?),
             attach: Attach::Any,
             pins: None,
         };
@@ -101,7 +109,7 @@ impl SwitchNode {
         let node = Self::start_openflow(file, options, (ports, endpoint), enter)?;
         let own = OpenVswitchOptions {
             directory: directory.to_path_buf(),
-            ports: numbered(ports),
+            ports: numbered(ports, encoding(file)?),
             port_type: PortType::System,
             encoding: encoding(file)?,
             datapath: DATAPATH,
@@ -129,7 +137,7 @@ impl SwitchNode {
             datapath: None,
             encoding: encoding(file)?,
             capacity: options.capacity,
-            ports: numbered(ports),
+            ports: numbered(ports, encoding(file)?),
             timeout: ANSWER_MAX,
         };
         let at = open.ports.clone();
@@ -141,10 +149,11 @@ impl SwitchNode {
     }
 }
 
-pub(crate) fn numbered(ports: &[TierPort]) -> Vec<SwitchPort> {
+pub(crate) fn numbered(ports: &[TierPort], encoding: Encoding) -> Vec<SwitchPort> {
     let all = ports.iter().zip(1..);
     let number = |port: &TierPort, number| port.interface.parse().unwrap_or(number);
-    all.map(|(port, at)| port.at(number(port, at))).collect()
+    all.map(|(port, at)| port.at(number(port, at), encoding))
+        .collect()
 }
 
 fn connect(
@@ -170,9 +179,10 @@ fn bind(file: &TierFile, enter: Enter<'_>) -> Result<TierInbox, NodeError> {
     bound.unwrap_or_else(|_| Err(ended()))
 }
 
-fn encoding(file: &TierFile) -> Result<Encoding, NodeError> {
+pub(crate) fn encoding(file: &TierFile) -> Result<Encoding, NodeError> {
     match file.network {
         TierFileNetwork::Ipv6 { cluster, .. } => Ok(Encoding::Ipv6 { cluster }),
+        TierFileNetwork::Mac { network, .. } => Ok(Encoding::Mac { network: network.0 }),
         TierFileNetwork::Forwarder(_) => {
             let why = "the file is for a forwarder in user space";
             Err(NodeError::Refused(why.to_string()))

@@ -19,7 +19,7 @@ use self::{
     rough_network::Roughness,
     test_tier::{SwitchKind, TestOptions, TestTier},
 };
-use crate::{TierBaseline, TrialNamespaces, ask_status, back_end_store::ITEM_BYTES};
+use crate::{TierBaseline, TrialNamespaces, UpdateMode, ask_status, back_end_store::ITEM_BYTES};
 
 /// Makes a test of each function for every kind of switch.
 macro_rules! on_every_switch {
@@ -39,6 +39,18 @@ macro_rules! on_every_switch {
                 if !kind.is_skipped() { super::$name(kind); }
             })*
         }
+        mod with_xdp_by_mac {
+            $(#[test] fn $name() {
+                let kind = super::SwitchKind::XdpByMac;
+                if !kind.is_skipped() { super::$name(kind); }
+            })*
+        }
+        mod with_open_vswitch_by_mac {
+            $(#[test] fn $name() {
+                let kind = super::SwitchKind::OpenVswitchByMac;
+                if !kind.is_skipped() { super::$name(kind); }
+            })*
+        }
     };
 }
 use on_every_switch;
@@ -49,6 +61,8 @@ on_every_switch!(
     baselines_see_one_machine_more,
     a_cache_that_dies_costs_a_lease_at_most,
     a_burst_is_cached_before_the_period_ends,
+    what_the_back_ends_send_decides_what_is_cached,
+    the_rule_buffer_adds_before_it_evicts,
     strays_and_forgeries_change_nothing,
     limits_are_answered,
     a_back_end_on_disk_serves_more_than_its_memory_and_restarts,
@@ -214,6 +228,107 @@ fn a_burst_is_cached_before_the_period_ends(kind: SwitchKind) {
         assert!(!patient.get_past_cache(b"hot").is_from_cache);
     }
     assert_eq!(tier.back_ends_count("bursts_sent"), sent);
+}
+
+/// Goal: each way of cache update sends what it says, and nothing else (SW-68). Method: keys that
+/// are read once, and one that bursts at a loaded back end, while no report is due; then reports
+/// are.
+fn what_the_back_ends_send_decides_what_is_cached(kind: SwitchKind) {
+    const LONG: u64 = 600_000;
+    use UpdateMode::{Both, Instant, Periodic, Traditional};
+    for update in [Both, Periodic, Instant, Traditional] {
+        let tier = tier_that_updates(kind, update, LONG);
+        let sent = || tier.back_ends_count("items_sent");
+        let mut client = tier.patient(1);
+        // Fewer than a key must have in the log of requests to burst.
+        let cold: Vec<String> = (0..8).map(|key| format!("cold {key}")).collect();
+        for key in &cold {
+            client.put(key.as_bytes(), b"value");
+            client.get(key.as_bytes());
+        }
+        let of_cold = sent();
+        let is_traditional = update == Traditional;
+        assert_eq!(of_cold >= 8, is_traditional, "{update:?}: {of_cold}");
+        assert!(is_traditional || of_cold == 0, "{update:?}: {of_cold}");
+        client.put(b"hot", b"value");
+        (0..40).for_each(|_| _ = client.get_past_cache(b"hot"));
+        assert_eq!(sent() > of_cold, update != Periodic, "{update:?}");
+        let bursts = tier.back_ends_count("bursts_sent") > 0;
+        assert_eq!(bursts, matches!(update, Both | Instant), "{update:?}");
+        let expected = match update {
+            Traditional => 9,
+            Periodic => 0,
+            Both | Instant => 1,
+        };
+        eventually("the keys that were sent are cached", || {
+            let copies = tier.cache_status().get("copies");
+            assert!(copies <= expected, "{update:?}: {copies}");
+            // What a switch has lost is sent when it is read again.
+            let keys = cold.iter().filter(|_| is_traditional && copies < 9);
+            keys.for_each(|key| _ = client.get_past_cache(key.as_bytes()));
+            copies == expected
+        });
+    }
+    for update in [Both, Periodic, Instant, Traditional] {
+        let tier = tier_that_updates(kind, update, 50);
+        let mut client = tier.client(1);
+        let mut reported = || {
+            let _ = client.get(b"key");
+            tier.cache_status().get("reports") > 0
+        };
+        if matches!(update, Both | Periodic) {
+            eventually("a report", reported);
+        } else {
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(!reported(), "{update:?}");
+        }
+    }
+}
+
+fn tier_that_updates(kind: SwitchKind, update: UpdateMode, period_ms: u64) -> TestTier {
+    let options = TestOptions {
+        back_ends: 1,
+        // Any machine makes a back end of this rate busy.
+        limit_per_s: 100,
+        period_ms,
+        lease_ms: 1000,
+        update,
+        ..TestOptions::default()
+    };
+    TestTier::start(kind, options)
+}
+
+/// Goal: with the rule buffer the cache node adds keys before it evicts others, without it never
+/// holds more than its capacity (SW-61, SW-62, SW-68). Method: more keys than capacity at once, and
+/// so few changes of rules that installs wait all the time.
+fn the_rule_buffer_adds_before_it_evicts(kind: SwitchKind) {
+    for has_buffer in [false, true] {
+        let mut options = TestOptions {
+            capacity: 4,
+            update: UpdateMode::Traditional,
+            ..long_lease()
+        };
+        (options.rules.per_s, options.rules.burst) = (1, 1);
+        options.rules.delay_max_ns = if has_buffer { 60_000_000_000 } else { 0 };
+        let tier = TestTier::start(kind, options);
+        let mut client = tier.patient(1);
+        let keys: Vec<String> = (0..16).map(|key| format!("key {key}")).collect();
+        keys.iter()
+            .for_each(|key| client.put(key.as_bytes(), b"value"));
+        let mut copies = || {
+            for key in &keys {
+                client.get_past_cache(key.as_bytes());
+            }
+            tier.cache_status().get("copies")
+        };
+        match has_buffer {
+            true => eventually("all keys are held", || copies() == 16),
+            false => eventually("keys are evicted", || {
+                assert!(copies() <= 4);
+                tier.cache_status().get("evicted") > 0
+            }),
+        }
+    }
 }
 
 /// Bad input is counted and answered as it should be, and changes nothing.
@@ -388,7 +503,7 @@ fn a_back_end_on_disk_serves_more_than_its_memory_and_restarts(kind: SwitchKind)
         memory_bytes: 20_000,
         // What a cache may have stays in memory: it has nothing.
         reported: 0,
-        sends_bursts: false,
+        update: UpdateMode::Periodic,
         ..TestOptions::default()
     };
     let mut tier = TestTier::start(kind, options);

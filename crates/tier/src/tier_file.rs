@@ -4,13 +4,16 @@
 
 use std::{
     fmt, fs, io,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    str::FromStr as _,
 };
 
-use curtail_codec::tiered::{GetPath, PartitionMap, TierNetwork, TierSecret, TierTarget};
-use curtail_types::{BackEndId, CacheId, HashSeed, LoadScale};
+use curtail_codec::tiered::{
+    GetPath, HostId, PartitionMap, TierAddress, TierNetwork, TierSecret, TierTarget,
+};
+use curtail_types::{BackEndId, CacheId, HashSeed, KeyAddress, LoadScale};
 use serde::{Deserialize, Serialize};
 
 /// A tier.
@@ -54,7 +57,20 @@ pub enum TierFileNetwork {
         /// The UDP port of every node.
         port: u16,
     },
+    /// The network reads the key in the MAC destination, and the back end in the IPv4 destination
+    /// (SW-7, SW-8): nodes and clients send frames.
+    Mac {
+        /// The network of all back ends and cache nodes.
+        network: MacNetwork,
+        /// The UDP port of every node.
+        port: u16,
+    },
 }
+
+/// An IPv4 network of 16 bits, as `10.77.0.0/16`: what its addresses begin with.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MacNetwork(pub [u8; 2]);
 
 /// How clients read in systems that do not route by keys (SW-67): every read goes to a cache node.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -143,6 +159,11 @@ impl TierFile {
                 self.has_twins(),
                 "an address is there twice; every node needs its own",
             ),
+            (
+                !self.has_addresses_of_network(),
+                "back_ends, caches: with encoding mac, back end n has the address n of the \
+                 network, as 10.77.0.1, cache node n as 10.77.254.1, and all have its port",
+            ),
         ];
         let first = checks.iter().find(|(is_wrong, _)| *is_wrong);
         first.map(|(_, what)| *what)
@@ -151,7 +172,7 @@ impl TierFile {
     fn has_twins(&self) -> bool {
         let forwarder = match self.network {
             TierFileNetwork::Forwarder(at) => Some(at),
-            TierFileNetwork::Ipv6 { .. } => None,
+            TierFileNetwork::Ipv6 { .. } | TierFileNetwork::Mac { .. } => None,
         };
         let mut all: Vec<SocketAddr> = forwarder
             .into_iter()
@@ -161,6 +182,28 @@ impl TierFile {
             .collect();
         all.sort_unstable();
         all.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    /// With encoding `mac` addresses follow from numbers.
+    fn has_addresses_of_network(&self) -> bool {
+        let TierFileNetwork::Mac { network, port } = self.network else {
+            return true;
+        };
+        let back_end = |(id, at): (u16, &SocketAddr)| {
+            let key = KeyAddress {
+                back_end: BackEndId(id),
+                ..KeyAddress::default()
+            };
+            let ip = TierAddress::back_end(key).to_ipv4(network.0);
+            *at == SocketAddr::from((ip, port))
+        };
+        let cache = |(id, at): (u32, &SocketAddr)| {
+            let ip = TierNetwork::host_ipv4(network.0, HostId(id));
+            *at == SocketAddr::from((ip, port))
+        };
+        (0..).zip(&self.back_ends).all(back_end)
+            && (0..).zip(&self.caches).all(cache)
+            && self.control.is_ipv4()
     }
 
     fn seed(&self) -> Option<[u64; 2]> {
@@ -192,6 +235,10 @@ impl TierFile {
         match self.network {
             TierFileNetwork::Forwarder(at) => TierNetwork::Forwarder(at),
             TierFileNetwork::Ipv6 { cluster, port } => TierNetwork::Ipv6 { cluster, port },
+            TierFileNetwork::Mac { network, port } => TierNetwork::Mac {
+                network: network.0,
+                port,
+            },
         }
     }
 
@@ -212,7 +259,7 @@ impl TierFile {
     /// Where a node binds its socket: one that receives for many addresses binds none of them.
     pub(crate) fn bound(&self, node: SocketAddr) -> SocketAddr {
         match self.network {
-            TierFileNetwork::Forwarder(_) => node,
+            TierFileNetwork::Forwarder(_) | TierFileNetwork::Mac { .. } => node,
             TierFileNetwork::Ipv6 { port, .. } => (std::net::Ipv6Addr::UNSPECIFIED, port).into(),
         }
     }
@@ -236,6 +283,28 @@ impl TierFile {
     /// The lease in nanoseconds.
     pub const fn lease_ns(&self) -> u64 {
         self.lease_ms * 1_000_000
+    }
+}
+
+impl TryFrom<String> for MacNetwork {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let address = text.strip_suffix("/16").map(Ipv4Addr::from_str);
+        match address.and_then(Result::ok).map(|ip| ip.octets()) {
+            Some([a, b, 0, 0]) if TierNetwork::is_closed(IpAddr::from([a, b, 0, 1])) => {
+                Ok(Self([a, b]))
+            }
+            _ => Err(format!(
+                "network: {text:?} is no private IPv4 network of 16 bits, as 10.77.0.0/16"
+            )),
+        }
+    }
+}
+
+impl From<MacNetwork> for String {
+    fn from(MacNetwork([a, b]): MacNetwork) -> Self {
+        format!("{a}.{b}.0.0/16")
     }
 }
 
@@ -288,6 +357,20 @@ mod tests {
         }
     }
 
+    fn file_of_frames() -> TierFile {
+        let at = |text: &str| text.parse().unwrap();
+        TierFile {
+            network: TierFileNetwork::Mac {
+                network: MacNetwork([10, 77]),
+                port: 9,
+            },
+            control: at("10.77.255.0:9"),
+            caches: vec![at("10.77.254.0:9")],
+            back_ends: vec![at("10.77.0.0:9"), at("10.77.0.1:9")],
+            ..file()
+        }
+    }
+
     #[test]
     fn a_file_is_read_as_it_was_written() {
         let directory = tempfile::tempdir().unwrap();
@@ -303,6 +386,11 @@ mod tests {
         other.save(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains("baseline = \"look-aside\""), "{text}");
+        assert_eq!(TierFile::load(&path).unwrap(), other);
+        other = file_of_frames();
+        other.save(&path).unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("10.77.0.0/16"), "{text}");
         assert_eq!(TierFile::load(&path).unwrap(), other);
         file().save(&path).unwrap();
         let expected = [0x0123_4567_89ab_cdef; 2];
@@ -337,6 +425,23 @@ mod tests {
             file.caches.clear();
         };
         expect(without_cache, "baseline");
+        let other_port = |file: &mut TierFile| {
+            *file = file_of_frames();
+            file.back_ends[1].set_port(10);
+        };
+        expect(other_port, "encoding mac");
+        let other_ip = |file: &mut TierFile| {
+            *file = file_of_frames();
+            file.caches[0].set_ip([10, 77, 253, 0].into());
+        };
+        expect(other_ip, "encoding mac");
+        for wrong in ["10.77.0.0", "10.77.1.0/16", "8.8.0.0/16", "fd00::/16", ""] {
+            file_of_frames().save(&path).unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace("10.77.0.0/16", wrong)).unwrap();
+            let refused = TierFile::load(&path).unwrap_err().to_string();
+            assert!(refused.contains("as 10.77.0.0/16"), "{refused}");
+        }
         fs::write(&path, "secrets = 1").unwrap();
         assert!(TierFile::load(&path).is_err());
     }

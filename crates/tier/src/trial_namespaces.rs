@@ -1,18 +1,24 @@
 //! Network namespaces of a trial tier whose switch is XDP or Open vSwitch: one for each node, one
 //! for the switch, one for clients, joined by veths (SW-83). They end with this value.
 //!
-//! Every node has ordinary sockets: what is for any of its keys is local to it (AnyIP, SW-87), and
-//! the switch gives each frame the MAC address of its receiver.
+//! With encoding `ipv6` every node has ordinary sockets: what is for any of its keys is local to it
+//! (AnyIP, SW-87), and the switch gives each frame the MAC address of its receiver. With encoding
+//! `mac` nodes send and receive frames; only messages to a host itself, as of the switch's process
+//! and of tools, are those of ordinary sockets, for which each host knows the others' MAC
+//! addresses.
 
 use std::{
     io,
-    net::{Ipv6Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::{Command, Stdio},
 };
 
-use curtail_codec::tiered::TierAddress;
+use curtail_codec::tiered::{MacAddress, TierAddress, TierNetwork};
 
-use crate::switch_ports::{TierPort, own_address};
+use crate::{
+    switch_ports::{TierPort, own_address},
+    tier_file::{MacNetwork, TierFileNetwork},
+};
 
 /// The namespaces.
 #[derive(Debug)]
@@ -22,9 +28,20 @@ pub struct TrialNamespaces {
     ports: Vec<TierPort>,
 }
 
+/// How addresses of keys stand in the packets of a trial tier.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TrialEncoding {
+    /// In the IPv6 destination.
+    Ipv6,
+    /// In the MAC and the IPv4 destination.
+    Mac,
+}
+
 impl TrialNamespaces {
     /// The number of a trial tier, which is part of its addresses: its namespaces are its own.
     pub const CLUSTER: u32 = 1;
+    /// Its network, with encoding `mac`.
+    pub const NETWORK: MacNetwork = MacNetwork([10, 77]);
     /// The host whose namespace the controller receives in.
     pub const CONTROL: &str = "host256";
     /// The host whose namespace clients are in.
@@ -37,12 +54,13 @@ impl TrialNamespaces {
     ///
     /// # Errors
     /// Not root, or iproute2 or ethtool are missing or fail; the text says what did.
-    pub fn make(prefix: &str, nodes: &[String]) -> io::Result<Self> {
-        Self::make_with(prefix, nodes, |_, _| Ok(()))
+    pub fn make(encoding: TrialEncoding, prefix: &str, nodes: &[String]) -> io::Result<Self> {
+        Self::make_with(encoding, prefix, nodes, |_, _| Ok(()))
     }
 
     /// The same; `between` changes a node's link before it has its addresses.
     pub(crate) fn make_with(
+        encoding: TrialEncoding,
         prefix: &str,
         nodes: &[String],
         between: impl Fn(&Self, &str) -> io::Result<()>,
@@ -63,7 +81,10 @@ impl TrialNamespaces {
             all.add(node)?;
             all.join(number, node)?;
             between(&all, node)?;
-            all.address(node)?;
+            match encoding {
+                TrialEncoding::Ipv6 => all.address_ipv6(node)?,
+                TrialEncoding::Mac => all.address_mac(node, nodes)?,
+            }
         }
         Ok(all)
     }
@@ -87,8 +108,26 @@ impl TrialNamespaces {
     ///
     /// # Errors
     /// It is no node's name.
-    pub fn socket_of(node: &str, port: u16) -> io::Result<SocketAddr> {
-        Ok(SocketAddr::from((ip_of(node)?, port)))
+    pub fn socket_of(encoding: TrialEncoding, node: &str, port: u16) -> io::Result<SocketAddr> {
+        let ip = match encoding {
+            TrialEncoding::Ipv6 => IpAddr::from(ipv6_of(node)?),
+            TrialEncoding::Mac => IpAddr::from(ipv4_of(node)?),
+        };
+        Ok(SocketAddr::new(ip, port))
+    }
+
+    /// How nodes and clients reach the switch.
+    pub const fn network(encoding: TrialEncoding, port: u16) -> TierFileNetwork {
+        match encoding {
+            TrialEncoding::Ipv6 => TierFileNetwork::Ipv6 {
+                cluster: Self::CLUSTER,
+                port,
+            },
+            TrialEncoding::Mac => TierFileNetwork::Mac {
+                network: Self::NETWORK,
+                port,
+            },
+        }
     }
 
     fn add(&mut self, node: &str) -> io::Result<()> {
@@ -133,14 +172,46 @@ impl TrialNamespaces {
         self.inside(node, &offloads)
     }
 
-    /// What a node receives, and how it sends to anybody.
-    fn address(&self, node: &str) -> io::Result<()> {
-        let [a, b, c, d, e, f] = address_of(node)?.to_mac();
-        let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
+    fn set_link(&self, node: &str) -> io::Result<()> {
+        let mac = written(address_of(node)?.to_mac());
         self.inside(node, &["ip", "link", "set", "eth0", "address", &mac])?;
         self.bring_up(node, "eth0")?;
-        self.inside(node, &["ip", "link", "set", "lo", "up"])?;
-        let own = ip_of(node)?.to_string();
+        self.inside(node, &["ip", "link", "set", "lo", "up"])
+    }
+
+    /// How a node's ordinary sockets send to back ends, and to the hosts among `nodes`.
+    fn address_mac(&self, node: &str, nodes: &[String]) -> io::Result<()> {
+        for each in ["default", "all"] {
+            self.without_ipv6(node, each)?;
+        }
+        self.set_link(node)?;
+        let own = ipv4_of(node)?.to_string();
+        let ip = |words: &[&str]| self.inside(node, &[&["ip"], words].concat());
+        let knows = |ip_of_other: &str, mac: MacAddress| {
+            let mac = written(mac);
+            let words = ["lladdr", &mac, "dev", "eth0", "nud", "permanent"];
+            ip(&[&["neigh", "add", ip_of_other], &words[..]].concat())
+        };
+        ip(&["addr", "add", &format!("{own}/32"), "dev", "eth0"])?;
+        // All back ends have one MAC address; the switch knows them by their IPv4 addresses.
+        let gateway = BACK_ENDS.to_string();
+        knows(&gateway, address_of("back-end0")?.to_mac())?;
+        let onlink = ["via", &gateway, "dev", "eth0", "onlink", "src", &own];
+        let network = String::from(Self::NETWORK);
+        ip(&[&["route", "add", &network], &onlink[..]].concat())?;
+        let is_host = |other: &&String| !other.starts_with("back-end") && *other != node;
+        for other in nodes.iter().filter(is_host) {
+            let address = ipv4_of(other)?.to_string();
+            ip(&["route", "add", &address, "dev", "eth0", "src", &own])?;
+            knows(&address, address_of(other)?.to_mac())?;
+        }
+        Ok(())
+    }
+
+    /// What a node receives, and how it sends to anybody.
+    fn address_ipv6(&self, node: &str) -> io::Result<()> {
+        self.set_link(node)?;
+        let own = ipv6_of(node)?.to_string();
         let ip = |words: &[&str]| self.inside(node, &[&["ip", "-6"], words].concat());
         ip(&["addr", "add", &format!("{own}/128"), "dev", "eth0", "nodad"])?;
         let network = network();
@@ -179,10 +250,25 @@ impl Drop for TrialNamespaces {
     }
 }
 
-fn ip_of(node: &str) -> io::Result<Ipv6Addr> {
+fn ipv6_of(node: &str) -> io::Result<Ipv6Addr> {
     let address = address_of(node)?.to_ipv6(TrialNamespaces::CLUSTER);
     Ok(Ipv6Addr::from(address))
 }
+
+fn ipv4_of(node: &str) -> io::Result<Ipv4Addr> {
+    let (address, network) = (address_of(node)?, TrialNamespaces::NETWORK.0);
+    Ok(match address.to_host() {
+        Some(host) => TierNetwork::host_ipv4(network, host),
+        None => address.to_ipv4(network).into(),
+    })
+}
+
+fn written([a, b, c, d, e, f]: MacAddress) -> String {
+    format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+}
+
+/// Nobody's address: by it ordinary sockets find the MAC address of back ends.
+const BACK_ENDS: Ipv4Addr = Ipv4Addr::new(10, 77, 253, 255);
 
 /// All addresses of the tier.
 fn network() -> String {

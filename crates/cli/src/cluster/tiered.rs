@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
 use curtail_runtime::Controls;
-use curtail_tier::{TierBaseline, TierFile, TierFileNetwork, TrialNamespaces};
+use curtail_tier::{TierBaseline, TierFile, TierFileNetwork, TrialEncoding, TrialNamespaces};
 
 use super::{
     child::{NodeProcess, say},
@@ -22,6 +22,7 @@ use super::{
     trial_folder::Folder,
     up::{Event, listen, wait_for_signal},
 };
+use crate::tier::UpdateName;
 
 /// The flags of a trial tier.
 #[derive(Args, Debug)]
@@ -45,6 +46,16 @@ pub(super) struct TieredOptions {
     /// Maximum number of rules that a tier's cache node changes in a second; 0: no limit
     #[arg(long, value_name = "NUM", default_value_t = 2000, requires = "tiered")]
     rule_changes: u64,
+    /// Maximum time for which a tier's cache node lets evictions wait while rules of new keys are
+    /// installed, in milliseconds; 0: there is no rule buffer
+    #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
+    rule_delay_ms: u64,
+    /// What the back ends of a tier report to the cache node: the hottest keys of each period and
+    /// at once keys whose load rises suddenly (both), one of these, or every key that is read
+    /// (traditional)
+    #[arg(long, value_name = "MODE", default_value = "both", requires = "tiered")]
+    cache_update: UpdateName,
     /// Interval at which the back ends of a tier report their hottest keys, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     report_ms: u64,
@@ -64,6 +75,16 @@ pub(super) struct TieredOptions {
     /// OpenFlow 1.3, between network namespaces as with --xdp; needs openvswitch-switch as well
     #[arg(long, requires = "tiered")]
     ovs: bool,
+    /// Where the address of a request's key stands, with --xdp or --ovs: in the IPv6 destination,
+    /// or in the MAC destination, for which nodes and clients send Ethernet frames (the paper's)
+    #[arg(long, value_name = "NAME", default_value = "ipv6", requires = "tiered")]
+    encoding: EncodingName,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum EncodingName {
+    Ipv6,
+    Mac,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -85,12 +106,23 @@ impl TieredOptions {
         self.xdp || self.ovs
     }
 
+    const fn encoding(&self) -> TrialEncoding {
+        match self.encoding {
+            EncodingName::Ipv6 => TrialEncoding::Ipv6,
+            EncodingName::Mac => TrialEncoding::Mac,
+        }
+    }
+
     /// Checks what the flags need, before the command starts a process.
     fn check(&self) -> anyhow::Result<()> {
         let flag = if self.ovs { "--ovs" } else { "--xdp" };
         ensure!(
             !self.has_namespaces() || curtail_runtime::is_root(),
             "{flag}: it needs root; without it the switch forwards in user space"
+        );
+        ensure!(
+            self.encoding == EncodingName::Ipv6 || self.has_namespaces(),
+            "--encoding mac: it needs --xdp or --ovs; the switch in user space forwards no frames"
         );
         ensure!(
             self.baseline.is_none() || self.cached_keys > 0,
@@ -133,7 +165,10 @@ fn run_in(
     file.save(&folder.tier_file())?;
     let namespaces = match options.has_namespaces() {
         false => None,
-        true => Some(TrialNamespaces::make(&prefix(port), &hosts(&file))?),
+        true => {
+            let (prefix, hosts) = (prefix(port), hosts(&file));
+            Some(TrialNamespaces::make(options.encoding(), &prefix, &hosts)?)
+        }
     };
     let mut trial = TieredTrial {
         namespaces,
@@ -185,11 +220,13 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
 
 /// The plan of a tier whose nodes have network namespaces of their own.
 fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
+    let encoding = options.encoding();
+    let at = |node: &str| TrialNamespaces::socket_of(encoding, node, port);
     let back_ends = 0..options.back_ends;
-    let back_ends = back_ends.map(|id| TrialNamespaces::socket_of(&format!("back-end{id}"), port));
+    let back_ends = back_ends.map(|id| at(&format!("back-end{id}")));
     let caches = match options.cached_keys {
         0 => Vec::new(),
-        _ => vec![TrialNamespaces::socket_of("cache0", port)?],
+        _ => vec![at("cache0")?],
     };
     Ok(TierFile {
         secret: secret()?,
@@ -197,11 +234,8 @@ fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFil
         lease_ms: 500,
         period_ms: options.report_ms,
         baseline: options.baseline(),
-        network: TierFileNetwork::Ipv6 {
-            cluster: TrialNamespaces::CLUSTER,
-            port,
-        },
-        control: TrialNamespaces::socket_of(TrialNamespaces::CONTROL, port)?,
+        network: TrialNamespaces::network(encoding, port),
+        control: at(TrialNamespaces::CONTROL)?,
         caches,
         back_ends: back_ends.collect::<std::io::Result<_>>()?,
     })
@@ -209,8 +243,9 @@ fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFil
 
 /// Prints the status of a trial tier, as its clients see it.
 pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
-    let TierFileNetwork::Ipv6 { port, .. } = TierFile::load(path)?.network else {
-        return crate::tier::show_status(path, is_json);
+    let port = match TierFile::load(path)?.network {
+        TierFileNetwork::Forwarder(_) => return crate::tier::show_status(path, is_json),
+        TierFileNetwork::Ipv6 { port, .. } | TierFileNetwork::Mac { port, .. } => port,
     };
     let mut command = Command::new("ip");
     let clients = TrialNamespaces::name(&prefix(port), TrialNamespaces::CLIENTS);
@@ -295,6 +330,9 @@ impl TieredTrial<'_> {
         } else if let Some(id) = number("back-end", self.file.back_ends.len()) {
             command.args(["back-end", "--id", &id.to_string()]);
             command.args(["--limit", &options.limit.to_string()]);
+            let update = options.cache_update.to_possible_value();
+            let update = update.context("--cache-update")?;
+            command.args(["--cache-update", update.get_name()]);
             if options.on_disk {
                 command.arg("--data").arg(self.folder.data(id));
             }
@@ -302,6 +340,7 @@ impl TieredTrial<'_> {
             command.args(["cache", "--id", &id.to_string()]);
             command.args(["--keys", &options.cached_keys.to_string()]);
             command.args(["--rule-changes", &options.rule_changes.to_string()]);
+            command.args(["--rule-delay-ms", &options.rule_delay_ms.to_string()]);
         } else {
             bail!("there is no {name}; a tier has switch, cache0 and back-end0, back-end1, ...");
         }
@@ -386,7 +425,7 @@ impl TieredTrial<'_> {
                 (inside, "in that namespace".to_string())
             }
             (None, TierFileNetwork::Forwarder(at)) => (String::new(), format!("at UDP {at}")),
-            (None, TierFileNetwork::Ipv6 { .. }) => (String::new(), String::new()),
+            (None, _) => (String::new(), String::new()),
         };
         // Nobody may be looking.
         let _ = writeln!(

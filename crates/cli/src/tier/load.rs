@@ -8,13 +8,12 @@ use std::{
     collections::HashMap,
     fmt::Write as _,
     io,
-    net::{SocketAddr, UdpSocket},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use curtail_client::tier::{TierClientError, TierSession, bind_towards};
+use curtail_client::tier::{TierClientError, TierSession, TierSocket};
 use curtail_codec::tiered::{
     DATAGRAM_BYTES_MAX, TierRequests, TierTarget, TieredDatagram, TieredFlags, TieredHead,
     TieredOpcode, TieredStatus,
@@ -23,7 +22,7 @@ use curtail_tier::TierFile;
 use curtail_types::{BackEndId, Key};
 use curtail_workload::{Change, HotSet, Popularity, Random, Ranks, Scramble};
 
-use super::load_series::LoadSeries;
+use super::{load_series::LoadSeries, socket_to};
 
 /// What load.
 #[derive(Args, Debug)]
@@ -99,7 +98,7 @@ pub(super) fn run(file: &TierFile, options: &LoadOptions) -> anyhow::Result<()> 
 struct TierLoad<'a> {
     options: &'a LoadOptions,
     target: TierTarget,
-    socket: UdpSocket,
+    socket: TierSocket,
     requests: TierRequests,
     random: Random,
     ranks: Ranks,
@@ -152,9 +151,9 @@ impl LoadCounts {
 impl<'a> TierLoad<'a> {
     fn new(file: &TierFile, options: &'a LoadOptions) -> anyhow::Result<Self> {
         let target = file.target();
-        let socket = bind_towards(&target).context("cannot open a socket to the tier")?;
-        socket.set_nonblocking(true)?;
-        let own: SocketAddr = socket.local_addr()?;
+        let socket = socket_to(&target).context("cannot open a socket to the tier")?;
+        socket.socket().set_nonblocking(true)?;
+        let own = socket.own();
         let number = std::process::id().saturating_add(super::FIRST_CLIENT);
         let popularity = Popularity::Zipf {
             exponent: options.zipf,
@@ -189,8 +188,8 @@ impl<'a> TierLoad<'a> {
             let store = |part: u64| {
                 move || -> Result<(), TierClientError> {
                     let number = std::process::id().saturating_add(super::FIRST_CLIENT);
-                    let mut session =
-                        TierSession::open(target, number).map_err(TierClientError::Io)?;
+                    let socket = socket_to(&target).map_err(TierClientError::Io)?;
+                    let mut session = TierSession::with_socket(socket, target, number);
                     for number in (part..keys).step_by(PRELOADERS as usize) {
                         store_until_done(&mut session, &name_of(number), value)?;
                     }
@@ -268,7 +267,7 @@ impl<'a> TierLoad<'a> {
             return;
         };
         let to = self.requests.destination(&head);
-        let _ = self.socket.send_to(&self.room[..bytes], to);
+        let _ = self.socket.send(to, &self.room[..bytes]);
         let open = OpenRequest {
             sent: Instant::now(),
             head,
@@ -283,7 +282,7 @@ impl<'a> TierLoad<'a> {
 
     fn receive(&mut self) {
         loop {
-            let bytes = match self.socket.recv(&mut self.room) {
+            let bytes = match self.socket.socket().recv(&mut self.room) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => continue,
@@ -341,7 +340,7 @@ impl<'a> TierLoad<'a> {
         let (head, key, value) = (open.head, Some(key), &[][..]);
         let asked = TieredDatagram { head, key, value };
         if let Ok(bytes) = asked.encode(&mut self.room, None) {
-            let _ = self.socket.send_to(&self.room[..bytes], to);
+            let _ = self.socket.send(to, &self.room[..bytes]);
         }
     }
 

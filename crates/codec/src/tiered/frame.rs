@@ -85,11 +85,39 @@ impl<'a> TierFrame<'a> {
     /// Writes the frame; how many bytes it took. `None` if it does not fit, or if the two ends are
     /// of different families.
     pub fn encode(&self, out: &mut [u8]) -> Option<usize> {
-        let udp_bytes = u16::try_from(UDP_BYTES + self.datagram.len()).ok()?;
+        self.ends.enclose(out, |room| {
+            let bytes = self.datagram.len();
+            room.get_mut(..bytes)?.copy_from_slice(self.datagram);
+            Some(bytes)
+        })
+    }
+}
+
+impl FrameEnds {
+    /// Has `write` fill the datagram of a frame, and writes the headers before it; how many bytes
+    /// the frame has. `None` if it does not fit, if `write` says so, or if the two ends are of
+    /// different families.
+    pub fn enclose(
+        &self,
+        out: &mut [u8],
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<usize> {
+        let headers = match self.to.ip {
+            FrameIp::V4(_) => TierFrame::HEADERS_BYTES_MAX - 20,
+            FrameIp::V6(_) => TierFrame::HEADERS_BYTES_MAX,
+        };
+        let (out, room) = out.split_at_mut_checked(headers)?;
+        let bytes = write(room)?;
+        self.write_headers(out, room.get(..bytes)?)?;
+        Some(headers + bytes)
+    }
+
+    fn write_headers(&self, out: &mut [u8], datagram: &[u8]) -> Option<()> {
+        let udp_bytes = u16::try_from(UDP_BYTES + datagram.len()).ok()?;
         let mut room = Room { out, used: 0 };
-        room.put(&self.ends.to.mac)?;
-        room.put(&self.ends.from.mac)?;
-        let pseudo_sum = match (self.ends.from.ip, self.ends.to.ip) {
+        room.put(&self.to.mac)?;
+        room.put(&self.from.mac)?;
+        let pseudo_sum = match (self.from.ip, self.to.ip) {
             (FrameIp::V4(from), FrameIp::V4(to)) => {
                 room.put(&ETHERTYPE_IPV4)?;
                 room.put(&ipv4_header(from, to, udp_bytes)?)?;
@@ -106,23 +134,21 @@ impl<'a> TierFrame<'a> {
             }
             _ => return None,
         };
-        let [a, b] = self.ends.from.port.to_be_bytes();
-        let [c, d] = self.ends.to.port.to_be_bytes();
+        let [a, b] = self.from.port.to_be_bytes();
+        let [c, d] = self.to.port.to_be_bytes();
         let [e, f] = udp_bytes.to_be_bytes();
         let head = [a, b, c, d, e, f];
         let total = pseudo_sum
             + u64::from(PROTOCOL_UDP)
             + u64::from(udp_bytes)
             + sum(&head)
-            + sum(self.datagram);
+            + sum(datagram);
         let checksum = match folded(total) {
             0 => 0xffff, // 0 says that there is none
             checksum => checksum,
         };
         room.put(&head)?;
-        room.put(&checksum.to_be_bytes())?;
-        room.put(self.datagram)?;
-        Some(room.used)
+        room.put(&checksum.to_be_bytes())
     }
 }
 

@@ -6,8 +6,8 @@ use core::net::SocketAddr;
 use curtail_types::{BackEndId, Key, KeyAddress};
 
 use super::{
-    AddressClass, GetPath, PartitionMap, TierAddress, TierNetwork, TieredDatagram, TieredFlags,
-    TieredHead, TieredOpcode, TieredStatus,
+    AddressClass, GetPath, PartitionMap, TierAddress, TierEnd, TierNetwork, TieredDatagram,
+    TieredFlags, TieredHead, TieredOpcode, TieredStatus,
 };
 
 /// Where a tier is, and how its keys are divided.
@@ -28,14 +28,14 @@ pub struct TierRequests {
     /// The client's number, which replies repeat.
     sender: u32,
     /// Where it receives.
-    client: SocketAddr,
+    client: TierEnd,
     sequence: u64,
 }
 
 impl TierRequests {
     /// A client with this number that receives there. Its requests are numbered from `sequence`:
     /// begin where no client of this number was before, for example at the clock.
-    pub const fn new(target: TierTarget, sender: u32, client: SocketAddr, sequence: u64) -> Self {
+    pub const fn new(target: TierTarget, sender: u32, client: TierEnd, sequence: u64) -> Self {
         Self {
             target,
             sender,
@@ -70,11 +70,12 @@ impl TierRequests {
             sender: self.sender,
             epoch: self.target.map.epoch,
             sequence: self.sequence,
-            client_ip: match self.client {
+            client_ip: match self.client.socket {
                 SocketAddr::V4(at) => at.ip().to_ipv6_mapped().octets(),
                 SocketAddr::V6(at) => at.ip().octets(),
             },
-            client_port: self.client.port(),
+            client_port: self.client.socket.port(),
+            client_mac: self.client.mac.unwrap_or_default(),
             ..TieredHead::new(opcode, address)
         }
     }
@@ -104,7 +105,7 @@ impl TierRequests {
     }
 
     /// Where a request is sent.
-    pub fn destination(&self, head: &TieredHead) -> SocketAddr {
+    pub fn destination(&self, head: &TieredHead) -> TierEnd {
         self.target.network.destination(head.address)
     }
 

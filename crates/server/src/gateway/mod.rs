@@ -21,12 +21,12 @@ use std::{
 };
 
 use curtail_codec::tiered::{
-    BODY_BYTES_MAX, TierAddress, TierRequests, TierTarget, TieredDatagram, TieredHead,
-    TieredStatus, WRITE_RETRY_NS,
+    BODY_BYTES_MAX, FrameEnds, TierAddress, TierEnd, TierNetwork, TierRequests, TierTarget,
+    TieredDatagram, TieredHead, TieredStatus, WRITE_RETRY_NS,
 };
 use curtail_runtime::{
-    DatagramOptions, DatagramSocket, Inbox, Outbox, Poller, Token as SocketToken, WatchError,
-    bind_udp,
+    DatagramOptions, DatagramSocket, FrameSocket, Inbox, Outbox, Poller, Token as SocketToken,
+    WatchError, bind_udp,
 };
 use curtail_types::{BackEndId, Failure, Key, Now, Operation};
 
@@ -47,6 +47,7 @@ pub(crate) struct GatewayWorker {
     socket: DatagramSocket,
     inbox: Inbox,
     outbox: Outbox,
+    frames: Option<FrameOutbox>,
     entries: Entries,
     /// Datagrams may be there.
     pub(crate) is_readable: bool,
@@ -56,6 +57,13 @@ pub(crate) struct GatewayWorker {
     faults: TestFaults,
     /// Requests that were sent again, and are not counted yet.
     pub(crate) repeated: u64,
+}
+
+/// What leaves as frames, with encoding `mac`.
+struct FrameOutbox {
+    socket: FrameSocket,
+    outbox: Outbox,
+    own: TierEnd,
 }
 
 /// What a connection has asked for in this turn. In a later turn nothing is under way for it: it is
@@ -101,7 +109,9 @@ impl GatewayWorker {
         let here = own_address(&target)?;
         let socket =
             bind_udp(here, options).map_err(|error| io::Error::other(error.to_string()))?;
-        let own = socket.address().unwrap_or(here);
+        let at = socket.address().unwrap_or(here);
+        let frames = FrameOutbox::open(&target, at)?;
+        let own = frames.as_ref().map_or(at.into(), |frames| frames.own);
         // The first numbers are those of cache nodes.
         let sender = (random as u32).max(256);
         Ok(Self {
@@ -109,6 +119,7 @@ impl GatewayWorker {
             socket,
             inbox: Inbox::new(BATCH),
             outbox: Outbox::new(BATCH),
+            frames,
             entries: Entries::new(now.unix_ns),
             is_readable: true,
             turn: TurnKeys::default(),
@@ -187,21 +198,20 @@ impl GatewayWorker {
     }
 
     fn send(&mut self, number: usize) {
-        if self.outbox.is_full() {
+        if is_full(&self.outbox, self.frames.as_ref()) {
             self.flush();
         }
         let Some((entry, key, value)) = self.entries.get(number) else {
             return;
         };
         let to = self.requests.destination(&entry.head);
-        push(&mut self.outbox, to, (&entry.head, key, value));
+        let ways = (&mut self.outbox, &mut self.frames);
+        push(ways, to, (&entry.head, key, value));
     }
 
     /// Sends what was gathered. What the kernel does not take is lost, as on any network.
     pub(crate) fn flush(&mut self) {
-        if !self.outbox.is_empty() {
-            self.outbox.send(&self.socket);
-        }
+        send_all((&mut self.outbox, &mut self.frames), &self.socket);
     }
 
     // ---- replies ----
@@ -227,10 +237,11 @@ impl GatewayWorker {
         if told.status == TieredStatus::NotCached {
             entry.head = self.requests.past_caches(entry.head, name);
             let to = self.requests.destination(&entry.head);
-            if self.outbox.is_full() {
-                self.outbox.send(&self.socket);
+            if is_full(&self.outbox, self.frames.as_ref()) {
+                send_all((&mut self.outbox, &mut self.frames), &self.socket);
             }
-            push(&mut self.outbox, to, (&entry.head, name, &[]));
+            let ways = (&mut self.outbox, &mut self.frames);
+            push(ways, to, (&entry.head, name, &[]));
             return None;
         }
         let key = name.bytes();
@@ -287,10 +298,65 @@ impl GatewayWorker {
     }
 }
 
-fn push(outbox: &mut Outbox, to: SocketAddr, (head, key, value): (&TieredHead, Key<'_>, &[u8])) {
+impl FrameOutbox {
+    /// What a worker that receives there sends frames by, if it does.
+    fn open(target: &TierTarget, at: SocketAddr) -> io::Result<Option<Self>> {
+        let (TierNetwork::Mac { .. }, SocketAddr::V4(v4)) = (target.network, at) else {
+            return Ok(None);
+        };
+        let with_reason = |error| {
+            let why = format!("encoding mac needs CAP_NET_RAW to send frames from {at}: {error}");
+            io::Error::other(why)
+        };
+        let socket = FrameSocket::sender_at(*v4.ip()).map_err(with_reason)?;
+        let own = TierEnd::of_client(at, socket.mac()).ok_or_else(|| {
+            let why = "must be that of a host of the tier, as 0a:00:00:00:01:01";
+            io::Error::other(format!(
+                "encoding mac: the MAC address of {} {why}",
+                at.ip()
+            ))
+        })?;
+        let outbox = Outbox::new(BATCH);
+        Ok(Some(Self {
+            socket,
+            outbox,
+            own,
+        }))
+    }
+}
+
+fn is_full(outbox: &Outbox, frames: Option<&FrameOutbox>) -> bool {
+    outbox.is_full() || frames.is_some_and(|frames| frames.outbox.is_full())
+}
+
+fn send_all((outbox, frames): (&mut Outbox, &mut Option<FrameOutbox>), socket: &DatagramSocket) {
+    if !outbox.is_empty() {
+        outbox.send(socket);
+    }
+    if let Some(frames) = frames
+        && !frames.outbox.is_empty()
+    {
+        frames.outbox.send_frames(&frames.socket);
+    }
+}
+
+fn push(
+    (outbox, frames): (&mut Outbox, &mut Option<FrameOutbox>),
+    to: TierEnd,
+    (head, key, value): (&TieredHead, Key<'_>, &[u8]),
+) {
     let (head, key) = (*head, Some(key));
     let datagram = TieredDatagram { head, key, value };
-    outbox.push(to, |room| datagram.encode(room, None).ok());
+    let write = |room: &mut [u8]| datagram.encode(room, None).ok();
+    match frames {
+        Some(frames) => {
+            if let (Some(from), Some(to)) = (frames.own.in_frame(), to.in_frame()) {
+                let ends = FrameEnds { from, to };
+                frames.outbox.push_frame(|room| ends.enclose(room, write));
+            }
+        }
+        None => _ = outbox.push(to.socket, write),
+    }
 }
 
 /// This host's address on the way to the switch, with port 0.
@@ -298,6 +364,7 @@ fn own_address(target: &TierTarget) -> io::Result<SocketAddr> {
     let switch = target
         .network
         .destination(TierAddress::back_end(curtail_types::KeyAddress::default()));
+    let switch = switch.socket;
     let any: SocketAddr = match switch {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

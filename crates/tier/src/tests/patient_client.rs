@@ -1,16 +1,18 @@
 //! A client that waits for its answers instead of sending again, so that every request visits what
 //! the rules lead it to, however busy the machine is.
 
-use std::{net::UdpSocket, time::Duration};
+use std::time::Duration;
 
-use curtail_client::tier::{TierRequests, TierTarget, bind_towards};
+use curtail_client::tier::{TierRequests, TierSocket, TierTarget};
 use curtail_codec::tiered::{
     DATAGRAM_BYTES_MAX, TieredDatagram, TieredFlags, TieredHead, TieredOpcode, TieredStatus,
 };
 use curtail_types::Key;
 
+use super::test_tier::frames_from;
+
 pub(crate) struct PatientClient {
-    socket: UdpSocket,
+    socket: TierSocket,
     requests: TierRequests,
     may_lose: bool,
     is_past_cache: bool,
@@ -27,10 +29,9 @@ pub(crate) struct Got {
 
 impl PatientClient {
     pub(crate) fn open(target: TierTarget, number: u32) -> Self {
-        let socket = bind_towards(&target).unwrap();
-        let own = socket.local_addr().unwrap();
+        let socket = TierSocket::open(&target, frames_from).unwrap();
         Self {
-            requests: TierRequests::new(target, number, own, 1),
+            requests: TierRequests::new(target, number, socket.own(), 1),
             socket,
             may_lose: false,
             is_past_cache: false,
@@ -44,7 +45,7 @@ impl PatientClient {
         self.may_lose = may_lose;
         let wait = if may_lose { 2 } else { 60 };
         let wait = Some(Duration::from_secs(wait));
-        self.socket.set_read_timeout(wait).unwrap();
+        self.socket.socket().set_read_timeout(wait).unwrap();
         self
     }
 
@@ -82,16 +83,16 @@ impl PatientClient {
             head = self.requests.again(head, key);
         }
         let (key, mut room) = (Some(key), [0; DATAGRAM_BYTES_MAX + 1]);
-        let mut send = |client: &Self, head: TieredHead| {
+        let mut send = |client: &mut Self, head: TieredHead| {
             let asked = TieredDatagram { head, key, value };
             let bytes = asked.encode(&mut room, None).unwrap();
             let to = client.requests.destination(&head);
-            client.socket.send_to(&room[..bytes], to).unwrap();
+            client.socket.send(to, &room[..bytes]).unwrap();
         };
         send(self, head);
         let mut room = [0; DATAGRAM_BYTES_MAX + 1];
         loop {
-            let bytes = self.socket.recv(&mut room).ok()?;
+            let bytes = self.socket.socket().recv(&mut room).ok()?;
             let Some(reply) = self.requests.reply(&room[..bytes]) else {
                 continue;
             };

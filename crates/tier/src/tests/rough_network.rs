@@ -16,7 +16,7 @@ use std::{
 use curtail_runtime::FrameSocket;
 use curtail_workload::Random;
 
-use crate::TrialNamespaces;
+use crate::{TrialEncoding, TrialNamespaces};
 
 /// How rough it is, each of 1000 datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -85,8 +85,12 @@ impl RoughWire {
     }
 
     /// Forwards from now on; in the node's namespace.
-    pub(crate) fn start(roughness: Roughness, seed: u64) -> Self {
-        let open = |name| Arc::new(FrameSocket::bind(name, ETHERTYPE_IPV6).unwrap());
+    pub(crate) fn start(encoding: TrialEncoding, roughness: Roughness, seed: u64) -> Self {
+        let ethertype = match encoding {
+            TrialEncoding::Ipv6 => 0x86dd,
+            TrialEncoding::Mac => 0x0800,
+        };
+        let open = |name| Arc::new(FrameSocket::bind(name, ethertype).unwrap());
         let (one, other) = (open("wire0"), open("wire1"));
         let forward = |from: &Arc<FrameSocket>, to: &Arc<FrameSocket>, seed| {
             let (from, to) = (Arc::clone(from), Arc::clone(to));
@@ -169,5 +173,3 @@ fn forward(
         }
     }
 }
-
-const ETHERTYPE_IPV6: u16 = 0x86dd;

@@ -91,10 +91,12 @@ fn rules_of_a_cache_that_died_with_the_controller_are_deleted(kind: SwitchKind) 
 /// meanwhile (SW-43). Method: what the switch's process has counted.
 #[test]
 fn another_controller_keeps_the_rules_that_it_finds() {
-    let kind = SwitchKind::OpenVswitch;
-    if kind.is_skipped() {
-        return;
-    }
+    let kinds = [SwitchKind::OpenVswitch, SwitchKind::OpenVswitchByMac];
+    let here = kinds.into_iter().filter(|kind| !kind.is_skipped());
+    here.for_each(keeps_the_rules_that_it_finds);
+}
+
+fn keeps_the_rules_that_it_finds(kind: SwitchKind) {
     let mut tier = TestTier::start(kind, long_lease());
     let mut client = cached(&tier);
     tier.stop_switch();
@@ -121,7 +123,12 @@ fn another_controller_keeps_the_rules_that_it_finds() {
 /// A cache node whose link is down loses its rules at once (SW-40).
 #[test]
 fn a_cache_whose_link_is_down_loses_its_rules() {
-    for kind in [SwitchKind::Xdp, SwitchKind::OpenVswitch] {
+    for kind in [
+        SwitchKind::Xdp,
+        SwitchKind::OpenVswitch,
+        SwitchKind::XdpByMac,
+        SwitchKind::OpenVswitchByMac,
+    ] {
         if kind.is_skipped() {
             return;
         }

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::Write as _,
-    net::{SocketAddr, UdpSocket},
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
     os::fd::AsFd as _,
     sync::{
         Arc,
@@ -14,9 +14,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_client::tier::{TierSession, TierTarget};
+use curtail_client::tier::{FrameWay, TierSession, TierSocket, TierTarget};
 use curtail_consistency::tiered::{BackEndId, CacheId, RuleBudget, TierMutant};
-use curtail_routing::{ControllerEndpoint, Encoding, OpenVswitch, OpenVswitchOptions, PortType};
+use curtail_routing::{ControllerEndpoint, OpenVswitch, OpenVswitchOptions, PortType};
+use curtail_runtime::FrameSocket;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::{
@@ -28,7 +29,8 @@ use super::{
 use crate::{
     BackEndNode, BackEndOptions, CacheNode, CacheOptions, NodeError, NodeStatus, NodeThread,
     StoreOptions, StorePlace, SwitchNode, SwitchOptions, TierBaseline, TierFile, TierFileNetwork,
-    TrialNamespaces, ask_status, switch_start::numbered,
+    TrialEncoding, TrialNamespaces, UpdateMode, ask_status,
+    switch_start::{encoding, numbered},
 };
 
 /// What forwards.
@@ -37,6 +39,9 @@ pub(crate) enum SwitchKind {
     UserSpace,
     Xdp,
     OpenVswitch,
+    /// The same with encoding `mac`.
+    XdpByMac,
+    OpenVswitchByMac,
 }
 
 /// The nodes of a tier. Fields end in this order: nodes before what they run on.
@@ -68,7 +73,7 @@ pub(crate) struct TestOptions {
     pub(crate) period_ms: u64,
     /// Hottest keys that a back end reports.
     pub(crate) reported: usize,
-    pub(crate) sends_bursts: bool,
+    pub(crate) update: UpdateMode,
     pub(crate) capacity: usize,
     pub(crate) rules: RuleBudget,
     pub(crate) roughness: Option<Roughness>,
@@ -86,7 +91,7 @@ impl Default for TestOptions {
             lease_ms: 500,
             period_ms: 100,
             reported: 5,
-            sends_bursts: true,
+            update: UpdateMode::Both,
             capacity: 16,
             rules: RuleBudget {
                 per_s: 1000,
@@ -102,6 +107,17 @@ impl Default for TestOptions {
 }
 
 impl SwitchKind {
+    pub(crate) const fn is_open_vswitch(self) -> bool {
+        matches!(self, Self::OpenVswitch | Self::OpenVswitchByMac)
+    }
+
+    const fn encoding(self) -> TrialEncoding {
+        match self {
+            Self::XdpByMac | Self::OpenVswitchByMac => TrialEncoding::Mac,
+            _ => TrialEncoding::Ipv6,
+        }
+    }
+
     /// Whether tests on this kind are skipped here; then it is said on standard error, which the
     /// test harness does not capture. As root they fail where it cannot be had.
     pub(crate) fn is_skipped(self) -> bool {
@@ -122,7 +138,7 @@ impl TestTier {
     pub(crate) fn start(kind: SwitchKind, options: TestOptions) -> Self {
         let (file, namespaces, wires) = match kind {
             SwitchKind::UserSpace => (file_on_loopback(&options), None, Vec::new()),
-            _ => file_in_namespaces(&options),
+            _ => file_in_namespaces(kind.encoding(), &options),
         };
         let (mut file, mut switch_file, mut links) = (file.clone(), file, Vec::new());
         if kind == SwitchKind::UserSpace
@@ -147,7 +163,7 @@ impl TestTier {
             _wires: wires,
         };
         tier.start_switch();
-        if kind == SwitchKind::OpenVswitch {
+        if kind.is_open_vswitch() {
             tier.daemons = Some(tier.open_vswitch());
         }
         (0..count).for_each(|id| tier.start_back_end(id));
@@ -169,13 +185,12 @@ impl TestTier {
             OpenVswitch::is_installed(),
             "Open vSwitch is missing: `cargo xtask test packages` installs openvswitch-switch"
         );
+        let encoding = encoding(&self.file).unwrap();
         let options = OpenVswitchOptions {
             directory: self.open_vswitch_directory(),
-            ports: numbered(self.namespaces.as_ref().unwrap().ports()),
+            ports: numbered(self.namespaces.as_ref().unwrap().ports(), encoding),
             port_type: PortType::System,
-            encoding: Encoding::Ipv6 {
-                cluster: TrialNamespaces::CLUSTER,
-            },
+            encoding,
             datapath: 1,
             calls_controller: true,
             flows_max: None,
@@ -211,8 +226,10 @@ impl TestTier {
             let enter = || control.as_ref().map_or(Ok(()), |name| enter(name));
             let node = started(|| match self.kind {
                 SwitchKind::UserSpace => SwitchNode::start(&self.switch_file, &options),
-                SwitchKind::Xdp => SwitchNode::start_xdp(&self.file, &options, ports, &enter),
-                SwitchKind::OpenVswitch => {
+                SwitchKind::Xdp | SwitchKind::XdpByMac => {
+                    SwitchNode::start_xdp(&self.file, &options, ports, &enter)
+                }
+                SwitchKind::OpenVswitch | SwitchKind::OpenVswitchByMac => {
                     let directory = self.open_vswitch_directory();
                     std::fs::create_dir_all(&directory).unwrap();
                     let socket = OpenVswitch::controller_socket(&directory);
@@ -281,7 +298,7 @@ impl TestTier {
             },
             limit_per_s: self.options.limit_per_s,
             reported: self.options.reported,
-            sends_bursts: self.options.sends_bursts,
+            update: self.options.update,
         };
         let name = format!("back-end{id}");
         let starts = || started(|| BackEndNode::start(&self.file, &options));
@@ -308,15 +325,16 @@ impl TestTier {
     }
 
     pub(crate) fn client(&self, number: u32) -> TierSession {
-        let opens = || TierSession::open(self.target(), 256 + number);
-        self.at(TrialNamespaces::CLIENTS, opens).unwrap()
+        let opens = || TierSocket::open(&self.target(), frames_from).unwrap();
+        let socket = self.at(TrialNamespaces::CLIENTS, opens);
+        TierSession::with_socket(socket, self.target(), 256 + number)
     }
 
     /// A client that sends everything once.
     pub(crate) fn patient(&self, number: u32) -> PatientClient {
         let opens = || PatientClient::open(self.target(), 256 + number);
         let client = self.at(TrialNamespaces::CLIENTS, opens);
-        client.on_switch_that_loses(self.kind == SwitchKind::OpenVswitch)
+        client.on_switch_that_loses(self.kind.is_open_vswitch())
     }
 
     fn status_of(&self, at: SocketAddr) -> NodeStatus {
@@ -372,7 +390,14 @@ fn file_on_loopback(options: &TestOptions) -> TierFile {
     }
 }
 
+/// How a client of this process sends frames.
+pub(crate) fn frames_from(own: Ipv4Addr) -> std::io::Result<FrameWay> {
+    let socket = FrameSocket::sender_at(own)?;
+    Ok(FrameWay::new(socket.mac(), move |frame| socket.send(frame)))
+}
+
 fn file_in_namespaces(
+    encoding: TrialEncoding,
     options: &TestOptions,
 ) -> (TierFile, Option<TrialNamespaces>, Vec<RoughWire>) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -385,7 +410,7 @@ fn file_in_namespaces(
         None => Vec::new(),
     };
     nodes.extend([TrialNamespaces::CONTROL, TrialNamespaces::CLIENTS].map(String::from));
-    let made = TrialNamespaces::make_with(&prefix, &nodes, |all, node| {
+    let made = TrialNamespaces::make_with(encoding, &prefix, &nodes, |all, node| {
         match rough.iter().any(|one| one == node) {
             true => RoughWire::lay(all, node),
             false => Ok(()),
@@ -394,17 +419,14 @@ fn file_in_namespaces(
     let made = made.unwrap_or_else(|error| {
         panic!("{error}; CURTAIL_WITHOUT_XDP=1 skips what needs namespaces")
     });
-    let at = |node: &str| TrialNamespaces::socket_of(node, PORT).unwrap();
+    let at = |node: &str| TrialNamespaces::socket_of(encoding, node, PORT).unwrap();
     let file = TierFile {
         secret: SECRET.to_string(),
         epoch: 1,
         lease_ms: options.lease_ms,
         period_ms: options.period_ms,
         baseline: options.baseline,
-        network: TierFileNetwork::Ipv6 {
-            cluster: TrialNamespaces::CLUSTER,
-            port: PORT,
-        },
+        network: TrialNamespaces::network(encoding, PORT),
         control: at(TrialNamespaces::CONTROL),
         caches: vec![at("cache0")],
         back_ends: (0..options.back_ends)
@@ -412,7 +434,7 @@ fn file_in_namespaces(
             .collect(),
     };
     let wires = rough.iter().zip(1..).map(|(node, seed)| {
-        let starts = || RoughWire::start(options.roughness.unwrap(), seed);
+        let starts = || RoughWire::start(encoding, options.roughness.unwrap(), seed);
         inside(&made.name_of(node), starts)
     });
     let wires = wires.collect();

@@ -74,6 +74,8 @@ pub struct TierFaults {
     pub evictions: u8,
     /// The store removes an item by itself.
     pub expiries: u8,
+    /// Every item is removed, at most once.
+    pub flushes: u8,
     /// Time passes by one unit.
     pub time: u8,
     /// A cache dies, and comes back empty.
@@ -121,8 +123,10 @@ pub(crate) const REFUSED: u32 = 32;
 pub(crate) const DROPPED: u32 = 64;
 /// The other cache answered a read.
 pub(crate) const SECOND: u32 = 128;
+/// A flush was answered.
+pub(crate) const FLUSHED: u32 = 256;
 
-const WITNESSES: [(u32, &str); 8] = [
+const WITNESSES: [(u32, &str); 9] = [
     (ANSWERED, "every request is answered"),
     (HIT, "a cache node answers a read"),
     (
@@ -134,6 +138,7 @@ const WITNESSES: [(u32, &str); 8] = [
     (REFUSED, "a request is refused after a restart"),
     (DROPPED, "a key leaves the cached-key set"),
     (SECOND, "the other cache node answers a read"),
+    (FLUSHED, "a flush is answered"),
 ];
 
 impl TierSetup {
@@ -191,6 +196,7 @@ impl TierSetup {
             (faults.reports, "instant reports"),
             (faults.evictions, "evictions"),
             (faults.expiries, "expiries"),
+            (faults.flushes, "flushes"),
             (faults.time, "units of time"),
             (faults.cache_crashes, "cache crashes"),
             (faults.back_end_crashes, "back end crashes"),
@@ -311,11 +317,15 @@ impl TierSetup {
                 actions.push(TierAction::Expire(key));
             }
         }
-        let is_over = machine
-            .lease_end()
-            .is_some_and(|at| world.clocks[0] >= at.ns);
-        let waits = machine.waiting().1 > 0;
-        if is_over || (waits && world.parcels.is_empty()) {
+        if world.left.flushes > 0 {
+            actions.push(TierAction::Flush);
+        }
+        let is_over = |at: Instant| world.clocks[0] >= at.ns;
+        let is_due = match machine.lease_end() {
+            Some(at) => is_over(at) || (machine.waiting().1 > 0 && world.parcels.is_empty()),
+            None => machine.deadline().is_some_and(is_over),
+        };
+        if is_due {
             actions.push(TierAction::TickBackEnd);
         }
         if world.left.back_end_crashes > 0 {
@@ -327,15 +337,17 @@ impl TierSetup {
     }
 
     /// Time passes as often as it may, and as long as the back end waits for a cache that is dead
-    /// or has no lease.
+    /// or has no lease, or a flush waits for the end of one.
     fn may_pass(&self, world: &TierWorld) -> bool {
         let machine = world.back_end.machine.as_ref();
-        let waits = machine.map_or(0, |one| one.waiting().1);
+        let (requests, rounds) = machine.map_or((0, 0), TierBackEnd::waiting);
         let has_lease = |id: CacheId| {
             let cache = world.cache(id).machine.as_ref();
             cache.is_some_and(|cache| cache.lease_end(BACK_END).is_some())
         };
-        let is_still = world.parcels.is_empty() && waits > 0 && !self.ids().all(has_lease);
+        let waits_for_lease = rounds > 0 && !self.ids().all(has_lease);
+        let is_flushing = rounds == 0 && requests > 0;
+        let is_still = world.parcels.is_empty() && (waits_for_lease || is_flushing);
         world.left.time > 0 || (is_still && world.clocks[0] < TIME_MAX)
     }
 

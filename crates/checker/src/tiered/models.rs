@@ -4,7 +4,7 @@ use curtail_consistency::lease::LeaseTerms;
 use curtail_types::RouteHash;
 
 use super::{
-    ANSWERED, DETOUR, DROPPED, ENDED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
+    ANSWERED, DETOUR, DROPPED, ENDED, FLUSHED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
 };
 use crate::requests::Kind::{self, Append, Delete, Get, Set};
 
@@ -31,6 +31,7 @@ const NOTHING: TierFaults = TierFaults {
     reports: 0,
     evictions: 0,
     expiries: 0,
+    flushes: 0,
     time: 0,
     cache_crashes: 0,
     back_end_crashes: 0,
@@ -47,6 +48,7 @@ const ONE_KEY: &[RouteHash] = &[RouteHash(1)];
 const TWO_KEYS: &[RouteHash] = &[RouteHash(1), RouteHash(2)];
 
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
+const FEW: &[(Kind, usize)] = &[(Set, 0), (Get, 0)];
 const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)];
 const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)];
 const TWO: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0), (Get, 0)];
@@ -135,6 +137,26 @@ pub const TIER_MODELS: &[TierSetup] = &[
         },
         sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
         ..model("tiered-back-end-crash")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 2,
+            flushes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED,
+        ..model("tiered-flush")
+    },
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            time: 3,
+            flushes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | FLUSHED,
+        ..model("tiered-flush-crash")
     },
     TierSetup {
         caches: 2,

@@ -25,6 +25,8 @@ pub struct TierBackEnd {
     serves_at: Instant,
     /// Requests that wait, of all keys.
     waiting: usize,
+    /// Who wants everything removed. No lease is granted meanwhile.
+    flushes: Vec<Ticket>,
 }
 
 /// What the back end knows of its cache while that has a lease.
@@ -86,6 +88,7 @@ impl TierBackEnd {
                 false => Instant { ns: 0 },
             },
             waiting: 0,
+            flushes: Vec::new(),
         }
     }
 
@@ -99,7 +102,9 @@ impl TierBackEnd {
 
     /// When [`BackEndEvent::Tick`] is due at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        let session = self.session.as_ref()?;
+        let Some(session) = &self.session else {
+            return (!self.flushes.is_empty()).then_some(self.serves_at);
+        };
         let sent = session.rounds.values().map(|round| round.sent).min();
         let again = sent.map(|sent| Instant {
             ns: sent.ns.saturating_add(self.config.retransmit_ns),
@@ -118,10 +123,10 @@ impl TierBackEnd {
         session.is_some_and(|session| session.entries.contains_key(&key))
     }
 
-    /// Requests that wait, and updates that are not acknowledged.
+    /// Requests that wait, flushes among them, and updates that are not acknowledged.
     pub fn waiting(&self) -> (usize, usize) {
         (
-            self.waiting,
+            self.waiting + self.flushes.len(),
             self.session.as_ref().map_or(0, |one| one.rounds.len()),
         )
     }
@@ -153,7 +158,9 @@ impl TierBackEnd {
             BackEndEvent::Report(key) => self.send_item(&cx, host, key),
             BackEndEvent::Changed(key) => self.note_changed(&cx, host, key),
             BackEndEvent::Assign(cache) => self.assign(&cx, host, cache),
+            BackEndEvent::Flush(ticket) => self.flush(&cx, host, ticket),
         }
+        self.flush_when_alone(&cx, host);
     }
 
     // ---- requests ----
@@ -209,6 +216,27 @@ impl TierBackEnd {
             let held = round.map(|round| (round.written, round.queue));
             self.begin_round(cx, host, key, held.unwrap_or_default());
         }
+    }
+
+    // ---- flushes ----
+
+    fn flush(&mut self, cx: &Context, host: &mut impl BackEndHost, ticket: Ticket) {
+        if self.flushes.len() >= cx.config.waiting_max {
+            return host.refuse(ticket, TierRefusal::Busy);
+        }
+        self.flushes.push(ticket);
+    }
+
+    /// Removes everything if that was asked for, as soon as no cache may show a copy.
+    fn flush_when_alone(&mut self, cx: &Context, host: &mut impl BackEndHost) {
+        let may_show = self.session.is_some() && !cx.has(TierMutant::FlushesAtOnce);
+        let is_early = cx.now < self.serves_at && !cx.has(TierMutant::FlushesAfterRestart);
+        if self.flushes.is_empty() || may_show || is_early {
+            return;
+        }
+        let asked = core::mem::take(&mut self.flushes);
+        host.clear(&asked);
+        asked.iter().for_each(|ticket| host.respond(*ticket));
     }
 
     // ---- rounds ----
@@ -346,7 +374,8 @@ impl TierBackEnd {
         from: CacheId,
         (number, sent): (u64, Instant),
     ) {
-        if self.cache != Some(from) {
+        let is_flushing = !self.flushes.is_empty() && !cx.has(TierMutant::RenewsWhileFlushing);
+        if self.cache != Some(from) || is_flushing {
             return;
         }
         if let Some(session) = &self.session {

@@ -44,5 +44,11 @@ listed_enum! {
         AbsentApplied,
         /// What waited behind a write is forgotten with the session.
         QueueLost,
+        /// A flush does not wait for the end of the lease.
+        FlushesAtOnce,
+        /// A flush does not wait for the leases that were granted before a restart.
+        FlushesAfterRestart,
+        /// The lease is renewed while a flush waits for its end.
+        RenewsWhileFlushing,
     }
 }

@@ -52,3 +52,20 @@ listed_enum! {
         RenewsWhileFlushing,
     }
 }
+
+listed_enum! {
+    /// An error that a controller makes.
+    #[derive(Ord, PartialOrd)]
+    pub enum RuleMutant {
+        /// What was found is deleted before the cache has named all its rules.
+        UnnamedDeletedEarly,
+        /// What was found and not named is never deleted.
+        UnnamedKept,
+        /// A switch that lost its rules does not begin another life of them.
+        LifeKept,
+        /// What a cache installs before it knows of the life counts as named.
+        LifeIgnored,
+        /// A message that was taken is taken again.
+        OldMessages,
+    }
+}

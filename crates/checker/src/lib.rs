@@ -1,7 +1,7 @@
 //! Searches every state of a tiny cluster, stepping the machines that the server runs.
 //!
-//! A [`SliceSetup`], [`TierSetup`] or [`RuleSetup`] says how many nodes there are, what is asked of them and
-//! what may go wrong, and how often. [`search()`] then looks at every state that this can lead to:
+//! A [`SliceSetup`], [`TierSetup`] or [`RuleSetup`] says how many nodes there are, what is asked of
+//! them and what may go wrong, and how often. [`search()`] then looks at every state that this can lead to:
 //! every order of messages, requests, timers and faults. What is stepped is `consistency`'s machine
 //! itself; what is modelled is what drives it: a store with an item or two, requests beside the
 //! machine, a network, clients.

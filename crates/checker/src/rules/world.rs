@@ -1,4 +1,4 @@
-//! A state of the rules of a cache node: what it wants, what is on its way, and what the switch has.
+//! A state of the rules of a cache node: what it wants, what is on its way, what the switch has.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -134,6 +134,14 @@ impl Stepper<'_> {
         self.world.back_end.edit().machine = Some(machine);
     }
 
+    /// The other cache nodes may have copies.
+    pub(super) fn join_group(&mut self) {
+        let others = 1..self.setup.caches;
+        for id in others.filter(|_| self.setup.is_group).map(CacheId) {
+            self.step_back_end(BackEndEvent::Join(id), None);
+        }
+    }
+
     pub(super) fn step_cache(
         &mut self,
         me: CacheId,
@@ -295,6 +303,7 @@ impl Stepper<'_> {
         node.machine = Some(self.setup.back_end(node.incarnation, now));
         let cache = node.cache;
         self.step_back_end(BackEndEvent::Assign(cache), None);
+        self.join_group();
     }
 
     fn crash_cache(&mut self, cache: CacheId) {

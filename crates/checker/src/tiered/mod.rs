@@ -41,6 +41,8 @@ pub struct TierSetup {
     pub name: &'static str,
     /// Cache nodes; the back end reports to the first one at first.
     pub caches: u8,
+    /// Whether the others may have copies, too.
+    pub is_group: bool,
     /// The keys.
     pub keys: &'static [RouteHash],
     /// What is asked once, anywhere, and of which key.
@@ -184,6 +186,7 @@ impl TierSetup {
     pub fn bound(&self) -> String {
         let faults = &self.faults;
         let mut parts = vec![format!("{} cache nodes", self.caches)];
+        parts.extend(self.is_group.then(|| "in a group".to_owned()));
         let kinds = self.operations.iter();
         parts.extend(kinds.map(|(kind, key)| format!("{kind} key {key}")));
         if self.entries_max < self.keys.len() {
@@ -320,10 +323,15 @@ impl TierSetup {
         if world.left.flushes > 0 {
             actions.push(TierAction::Flush);
         }
-        let is_over = |at: Instant| world.clocks[0] >= at.ns;
+        let now = Instant {
+            ns: world.clocks[0],
+        };
         let is_due = match machine.lease_end() {
-            Some(at) => is_over(at) || (machine.waiting().1 > 0 && world.parcels.is_empty()),
-            None => machine.deadline().is_some_and(is_over),
+            Some(_) => {
+                let waits = machine.waiting().1 > 0 && world.parcels.is_empty();
+                machine.has_ended(now) || waits
+            }
+            None => machine.deadline().is_some_and(|at| now >= at),
         };
         if is_due {
             actions.push(TierAction::TickBackEnd);
@@ -414,6 +422,7 @@ impl Model for TierSetup {
         };
         let mut stepper = self.stepper(&mut world);
         stepper.step_back_end(BackEndEvent::Assign(CacheId(0)), None);
+        stepper.join_group();
         for id in self.ids() {
             stepper.step_cache(id, CacheEvent::Join(BACK_END), None);
         }

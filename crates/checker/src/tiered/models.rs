@@ -13,6 +13,7 @@ const fn model(name: &'static str) -> TierSetup {
     TierSetup {
         name,
         caches: 1,
+        is_group: false,
         keys: ONE_KEY,
         operations: READS,
         entries_max: 4,
@@ -139,6 +140,69 @@ pub const TIER_MODELS: &[TierSetup] = &[
         ..model("tiered-back-end-crash")
     },
     TierSetup {
+        caches: 2,
+        is_group: true,
+        faults: TierFaults {
+            fetches: 3,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        ..model("tiered-group")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: UPDATES,
+        faults: TierFaults {
+            fetches: 3,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-deep")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        faults: TierFaults {
+            fetches: 2,
+            losses: 1,
+            duplicates: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-loss-deep")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            cache_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | ENDED | SECOND,
+        ..model("tiered-group-crash")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 2,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-lease-deep")
+    },
+    TierSetup {
         faults: TierFaults {
             time: 2,
             flushes: 1,
@@ -160,6 +224,7 @@ pub const TIER_MODELS: &[TierSetup] = &[
     },
     TierSetup {
         caches: 2,
+        operations: FEW,
         faults: TierFaults {
             time: 2,
             fetches: 2,

@@ -95,6 +95,8 @@ pub enum BackEndEvent<'a> {
     Changed(RouteHash),
     /// It reports to this cache from now on (SW-41, SW-65).
     Assign(CacheId),
+    /// This cache may have copies besides the one that it reports to (CC-81).
+    Join(CacheId),
     /// Every item is to be removed.
     Flush(Ticket),
 }

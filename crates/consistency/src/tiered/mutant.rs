@@ -44,6 +44,12 @@ listed_enum! {
         AbsentApplied,
         /// What waited behind a write is forgotten with the session.
         QueueLost,
+        /// A write is answered after the first of several caches has acknowledged it.
+        FirstAcknowledgement,
+        /// One cache is updated before the others have dropped their copies.
+        UpdatesTogether,
+        /// An item is sent to another cache while the key's update is not acknowledged.
+        SentInRound,
         /// A flush does not wait for the end of the lease.
         FlushesAtOnce,
         /// A flush does not wait for the leases that were granted before a restart.

@@ -1,8 +1,8 @@
-//! What a cache node tells the switch's controller: rules to install and to withdraw (SW-18, SW-43).
+//! What a cache node tells the switch's controller: rules to install, to withdraw (SW-18, SW-43).
 //!
 //! One message is under way at a time, and is repeated until it is taken; an empty one shows that
-//! the cache lives. Rules decide speed only, so nothing waits for this. The controller says in which
-//! *life* the rules of this cache are: when that changes, it may have lost them, and the cache
+//! the cache lives. Rules decide speed only, so nothing waits for this. The controller says in
+//! which *life* the rules of this cache are: when that changes, it may have lost them, and the cache
 //! installs them all again. What it told before it knew of the life does not count as named: it may
 //! have been said of rules that were lost since.
 

@@ -2,9 +2,9 @@
 //!
 //! One message is under way at a time, and is repeated until it is taken; an empty one shows that
 //! the cache lives. Rules decide speed only, so nothing waits for this. The controller says in
-//! which *life* the rules of this cache are: when that changes, it may have lost them, and the cache
-//! installs them all again. What it told before it knew of the life does not count as named: it may
-//! have been said of rules that were lost since.
+//! which *life* the rules of this cache are: when that changes, it may have lost them, and the
+//! cache installs them all again. What it told before it knew of the life does not count as named:
+//! it may have been said of rules that were lost since.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! Several cache nodes in virtual time, and the symmetric group for the hottest keys (SW-65, CC-81).
+//! Several cache nodes in virtual time, and the group for the hottest keys (SW-65, CC-81).
 //!
 //! Every cached key has a copy at the cache node of its back end; the hottest keys have one at each
 //! cache node, and the switch sends each of their reads to any. Requests are drawn one by one;
@@ -100,11 +100,13 @@ impl TierGroup {
         let exponent = self.gamma;
         let ranks = Ranks::new(self.keys, Popularity::Zipf { exponent });
         let mut random = Random::new(self.seed);
+        // Of its own, so that the requests are the same with and without a group.
+        let mut switch = Random::new(self.seed ^ 1);
         for number in 0..self.requests {
             let writes = self.write_share > 0.0 && random.unit() < self.write_share;
             let rank = ranks.rank(&mut random);
             match rank < self.cached && !writes {
-                true => run.read(rank, &mut random, number),
+                true => run.read(rank, &mut switch, number),
                 false => run.ask_back_end(rank, writes, number),
             }
         }
@@ -180,11 +182,11 @@ impl<'a> Run<'a> {
         run
     }
 
-    fn read(&mut self, rank: u64, random: &mut Random, number: u64) {
+    fn read(&mut self, rank: u64, switch: &mut Random, number: u64) {
         let key = self.model.hash(rank);
         let owner = self.model.owner(key);
         let to = match rank < self.model.group_keys {
-            true => random.below(u64::from(self.model.caches)) as usize,
+            true => switch.below(u64::from(self.model.caches)) as usize,
             false => usize::from(self.model.home(owner).0),
         };
         let (Some(cache), Some(load)) = (self.caches.get(to), self.outcome.caches.get_mut(to))

@@ -11,7 +11,7 @@ pub(in crate::figures) const GROUP: Figure = Figure {
     name: "switchkv-group",
     title: "SwitchKV with several cache nodes: the group for the hottest keys",
     x: "cache nodes",
-    about: "Not in the paper, which divides keys among cache nodes (partitioned). With group-16 and \
+    about: "Not in the paper, which divides keys among cache nodes (partitioned). In group-16 and \
             group-64 the hottest 16 or 64 of 10,000 cached keys have copies at every cache node, \
             and the switch sends their reads to any. limit_mqps is the rate of all requests at \
             which the most loaded cache node serves 2 MQPS; max_over_mean compares that node with \

@@ -7,6 +7,7 @@ mod clients;
 mod clustered;
 mod languages;
 mod memcached;
+mod tiered;
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use self::memcached::Arrangement;
 /// A suite against a server, started with these words; only memcached's takes names of files.
 type Suite = fn(&Workspace, &Log, &[String], &[String]) -> Result<Outcome>;
 
-const SUITES: [(&str, Suite); 7] = [
+const SUITES: [(&str, Suite); 9] = [
     ("memcached", |workspace, log, server, files| {
         memcached::run(workspace, log, server, files, Arrangement::Alone)
     }),
@@ -35,6 +36,12 @@ const SUITES: [(&str, Suite); 7] = [
     }),
     ("pymemcache-cluster", |workspace, log, server, _| {
         clustered::pymemcache(workspace, log, server)
+    }),
+    ("pymemcache-tier", |workspace, log, server, _| {
+        tiered::pymemcache(workspace, log, server)
+    }),
+    ("memccapable-tier", |workspace, log, server, _| {
+        tiered::memccapable(workspace, log, server)
     }),
     ("memccapable", |_, log, server, _| {
         clients::memccapable(log, server)

@@ -98,7 +98,8 @@ cargo xtask COMMAND
   reference                writes docs/reference/flags.md and metrics.md from the code
   conformance SUITE [..]   memcached, pymemcache, memccapable, exporter; --binary PATH tests
                            another server; memcached takes file names of its test-suite;
-                           memcached-cluster and pymemcache-cluster: against a node of a cluster
+                           memcached-cluster and pymemcache-cluster: against a node of a cluster;
+                           pymemcache-tier and memccapable-tier: at a gateway to a cache tier
   bench [NAME..]           the benches of a crate (table, store, ..); no name lists them
   instructions             instructions of a small request, under callgrind, beside the record;
                            --all-policies with 1 and 2 workers, --within PER_CENT, --rounds N,

@@ -1,7 +1,7 @@
 //! The server under test: built, started on a free port, waited for, stopped.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -145,6 +145,16 @@ pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
     let first = PORTS.start + (std::process::id() % 64) as u16 * 128;
     let ports = (first..PORTS.end).chain(PORTS.start..first);
     ports.filter(|&port| is_free(port))
+}
+
+/// The first of as many UDP ports in a row that were free a moment ago.
+pub(crate) fn free_udp_ports(count: u16) -> Result<u16> {
+    let is_free = |port: u16| UdpSocket::bind(("127.0.0.1", port)).is_ok();
+    let mut starts = PORTS.step_by(usize::from(count));
+    match starts.find(|&base| (base..base + count).all(is_free)) {
+        Some(base) => Ok(base),
+        None => bail!("no {count} UDP ports in a row are free"),
+    }
 }
 
 pub(crate) fn is_free(port: u16) -> bool {

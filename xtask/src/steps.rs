@@ -167,6 +167,18 @@ const STEPS: &[Step] = &[
         |workspace, log| conformance::step(workspace, log, "pymemcache-cluster"),
     ),
     step(
+        "pymemcache-tier",
+        "pymemcache's integration tests at a gateway to a cache tier",
+        (Usual, Outside),
+        |workspace, log| conformance::step(workspace, log, "pymemcache-tier"),
+    ),
+    step(
+        "memccapable-tier",
+        "libmemcached's protocol checks at a gateway to a cache tier",
+        (Usual, Outside),
+        |workspace, log| conformance::step(workspace, log, "memccapable-tier"),
+    ),
+    step(
         "memccapable",
         "libmemcached's protocol checks",
         (Usual, Outside),

@@ -12,6 +12,8 @@
 
 mod clock;
 mod control_group;
+#[cfg(feature = "counting_allocator")]
+mod counting_allocator;
 mod cpu;
 mod datagram;
 mod frame_socket;
@@ -27,6 +29,8 @@ mod xdp;
 
 pub use clock::{Clock, ThreadCpuClock, monotonic_ns};
 pub use control_group::{ControlGroups, GroupMemory};
+#[cfg(feature = "counting_allocator")]
+pub use counting_allocator::CountingAllocator;
 pub use cpu::{
     ThreadId, cpus_allowed, cpus_usable, lower_priority, may_step_forward, pin_current_thread,
     quota_cpus, set_slice,

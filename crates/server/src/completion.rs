@@ -22,7 +22,10 @@ use curtail_codec::{
 };
 use curtail_types::{Failure, Operation, Outcome};
 
-use crate::{key_encoding::push_base64, owned_reply_form::OwnedForm};
+use crate::{
+    key_encoding::{BASE64_BYTES_MAX, base64_in},
+    owned_reply_form::OwnedForm,
+};
 
 /// Where an answer belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -126,13 +129,10 @@ impl Place {
 
 impl<'a> Spelt<'a> {
     fn spell(&mut self, form: &OwnedForm, outcome: &Outcome, key: &[u8], value: &'a [u8]) {
-        let mut text = Vec::new();
+        let mut room = [0; BASE64_BYTES_MAX];
         let text = match form.is_base64() {
             false => key,
-            true => {
-                push_base64(&mut text, key);
-                &text
-            }
+            true => base64_in(&mut room, key),
         };
         let Some(key) = form.key(text) else {
             return;

@@ -4,6 +4,7 @@
 //! memcached does, or base64-encoded where a line is itself a request.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use curtail_types::Key;
 
 /// Appends `key` percent-encoded: all but letters, digits and `-._~`.
 pub(crate) fn push_percent(text: &mut Vec<u8>, key: &[u8]) {
@@ -21,6 +22,12 @@ pub(crate) fn is_plain(key: &[u8]) -> bool {
     key.iter().all(|&byte| byte > b' ' && byte != 0x7f)
 }
 
+/// `key` in base64, padded, in `room`.
+pub(crate) fn base64_in<'a>(room: &'a mut [u8; BASE64_BYTES_MAX], key: &[u8]) -> &'a [u8] {
+    let bytes = BASE64_STANDARD.encode_slice(key, room).unwrap_or_default();
+    room.get(..bytes).unwrap_or_default()
+}
+
 /// Appends `key` in base64, padded (RFC 4648, section 4).
 pub(crate) fn push_base64(text: &mut Vec<u8>, key: &[u8]) {
     let start = text.len();
@@ -28,6 +35,9 @@ pub(crate) fn push_base64(text: &mut Vec<u8>, key: &[u8]) {
     // The room is what the text takes, so this cannot fail.
     let _ = BASE64_STANDARD.encode_slice(key, &mut text[start..]);
 }
+
+/// The longest base64 form of a key.
+pub(crate) const BASE64_BYTES_MAX: usize = Key::BYTES_MAX.div_ceil(3) * 4;
 
 const fn hexadecimal(digit: u8) -> u8 {
     match digit {
@@ -56,6 +66,8 @@ mod tests {
     fn base64_is_padded() {
         for (key, text) in [(&b"f"[..], "Zg=="), (b"foo", "Zm9v"), (b"\xfb\xff", "+/8=")] {
             assert_eq!(spelt(push_base64, key), text);
+            let mut room = [0; BASE64_BYTES_MAX];
+            assert_eq!(base64_in(&mut room, key), text.as_bytes());
         }
     }
 

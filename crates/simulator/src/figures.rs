@@ -212,6 +212,7 @@ const FIGURES: &[Figure] = &[
     switchkv::FIG17,
     switchkv::FIG18,
     switchkv::FIG19,
+    switchkv::GROUP,
     reference::POINTS,
 ];
 

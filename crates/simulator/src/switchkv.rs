@@ -16,6 +16,7 @@
 //!
 //! [`StaticShares`] has the same sums without time, as SW-80's reference.
 
+mod group;
 mod hosts;
 mod latency;
 mod limiter;
@@ -25,6 +26,7 @@ mod tier_run;
 use curtail_consistency::tiered::RuleBudget;
 use curtail_workload::{Change, Popularity, Ranks, mix};
 
+pub(crate) use group::TierGroup;
 pub use latency::{TierLatency, TierPath};
 pub use shares::StaticShares;
 pub(crate) use tier_run::TierRun;

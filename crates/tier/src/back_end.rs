@@ -55,9 +55,6 @@ pub struct BackEndNode {
     inbox: TierInbox,
     machine: TierBackEnd,
     desk: BackEndDesk,
-    /// Who wants everything removed. The lease is not renewed meanwhile: when it has ended no copy
-    /// is shown.
-    flushes: Vec<Ticket>,
 }
 
 impl BackEndNode {
@@ -96,7 +93,6 @@ impl BackEndNode {
         let config = BackEndConfig::with_lease(u64::from(incarnation), file.lease_ns());
         let mut node = Self {
             inbox,
-            flushes: Vec::new(),
             machine: TierBackEnd::new(config, now, true),
             desk: BackEndDesk {
                 id,
@@ -188,7 +184,7 @@ impl BackEndNode {
             return;
         }
         if is_flush {
-            return self.flushes.push(ticket);
+            return self.step(BackEndEvent::Flush(ticket));
         }
         let burst = self.desk.hot.see(route, key, head.opcode, now);
         self.begin(ticket, key);
@@ -262,9 +258,6 @@ impl BackEndNode {
         }
         let from = CacheId(cache);
         let generation = Generation(head.generation);
-        if head.opcode == TieredOpcode::Renew && !self.flushes.is_empty() {
-            return;
-        }
         if head.opcode == TieredOpcode::Renew {
             let renew = TierMessage::Renew {
                 session: head.generation,
@@ -335,15 +328,6 @@ impl BackEndNode {
                     ParkedWork::Fetch(from, generation) => self.take_fetch(from, generation, key),
                 }
             }
-        }
-    }
-
-    /// Removes everything if that was asked for, as soon as no copy may be shown.
-    fn flush_when_alone(&mut self, now: Instant) {
-        let is_alone = self.machine.lease_end().is_none() && now >= self.machine.serves_from();
-        if is_alone && !self.flushes.is_empty() {
-            let asked = std::mem::take(&mut self.flushes);
-            self.desk.flush(&asked);
         }
     }
 
@@ -423,7 +407,6 @@ impl TierNode for BackEndNode {
         if self.machine.deadline().is_some_and(|at| now >= at) {
             self.step(BackEndEvent::Tick);
         }
-        self.flush_when_alone(now);
         self.desk
             .report_hottest(now, self.machine.lease_end().is_some());
         self.forget_names();

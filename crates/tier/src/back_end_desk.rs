@@ -365,21 +365,6 @@ impl BackEndDesk {
             _ => done,
         }
     }
-
-    /// Removes everything, and answers who asked for it.
-    pub(crate) fn flush(&mut self, asked: &[Ticket]) {
-        let place = self.store.clear();
-        for &ticket in asked {
-            let answer = RequestAnswer {
-                place,
-                ..RequestAnswer::default()
-            };
-            if let Some(open) = self.requests.get_mut(ticket) {
-                open.answer = answer;
-            }
-            self.respond(ticket);
-        }
-    }
 }
 
 impl BackEndHost for BackEndDesk {
@@ -405,6 +390,18 @@ impl BackEndHost for BackEndDesk {
             }
         }
         is_write && answer.status == TieredStatus::Done
+    }
+
+    fn clear(&mut self, asked: &[Ticket]) {
+        let place = self.store.clear();
+        for &ticket in asked {
+            if let Some(open) = self.requests.get_mut(ticket) {
+                open.answer = RequestAnswer {
+                    place,
+                    ..RequestAnswer::default()
+                };
+            }
+        }
     }
 
     fn respond(&mut self, ticket: Ticket) {

@@ -4,23 +4,24 @@
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use curtail_codec::tiered::{
-    AddressClass, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
-    TieredStatus,
+    AddressClass, HostId, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead,
+    TieredOpcode, TieredStatus,
 };
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndId, CacheConfig, CacheEvent, CacheHost, CacheId,
-    CacheSession, Generation, RuleBudget, RuleQueue, TierCache, TierMessage,
+    CacheSession, Generation, RuleBudget, RuleChange, RuleLife, RuleQueue, RuleSender, RulesAnswer,
+    RulesStatus, RulesTaken, TierCache, TierMessage,
 };
 use curtail_runtime::Clock;
-use curtail_types::{Instant, Key, Load, LoadScale, RouteHash};
+use curtail_types::{Cas, Instant, Key, Load, LoadScale, RouteHash};
 
 use crate::{
     cache_copies::{CachedCopies, CachedCopy, CopiedItem},
     incarnation, load_value,
     node_loop::{NodeError, TierInbox, TierNode},
     outbox::{TierOutbox, reply_address},
+    rule_change::{self, CHANGES_MAX},
     rule_lags::RuleLags,
-    rule_sender::{RuleSender, RulesAnswer, SWITCH_PEER},
     status,
     tier_file::{TierBaseline, TierFile},
 };
@@ -43,6 +44,15 @@ pub struct CacheNode {
     desk: CacheDesk,
 }
 
+/// What became of rules.
+#[derive(Clone, Copy, Debug, Default)]
+struct RuleCounts {
+    installed: u64,
+    withdrawn: u64,
+    refused_full: u64,
+    lost_by_switch: u64,
+}
+
 /// Everything of a cache node but its machine, for which it is the host.
 struct CacheDesk {
     map: PartitionMap,
@@ -54,6 +64,11 @@ struct CacheDesk {
     admission: Admission,
     rules: RuleQueue,
     sender: RuleSender,
+    /// Where the switch's process is.
+    switch: SocketAddr,
+    /// The changes of a message as it has them.
+    rule_bytes: Vec<u8>,
+    rule_counts: RuleCounts,
     /// Every read comes here, and there are no rules.
     baseline: Option<TierBaseline>,
     lags: RuleLags,
@@ -149,7 +164,10 @@ impl CacheNode {
                 copies: CachedCopies::default(),
                 admission: Admission::new(admission, clock.now().instant),
                 rules: RuleQueue::new(rules),
-                sender: RuleSender::new(file.control, incarnation),
+                sender: RuleSender::new(incarnation, CHANGES_MAX),
+                switch: file.control,
+                rule_bytes: Vec::new(),
+                rule_counts: RuleCounts::default(),
                 baseline: file.baseline,
                 lags: RuleLags::default(),
                 wanted: HashMap::new(),
@@ -362,13 +380,32 @@ impl CacheNode {
             self.desk.counts.strays += 1;
             return;
         }
-        let answer = self.desk.sender.take(head);
+        let Ok(generation) = u32::try_from(head.generation) else {
+            self.desk.counts.strays += 1;
+            return;
+        };
+        let taken = RulesTaken {
+            generation,
+            number: head.number,
+            life: RuleLife(head.version.0),
+            status: match head.status {
+                TieredStatus::Done => RulesStatus::Done,
+                TieredStatus::Busy => RulesStatus::Busy,
+                _ => RulesStatus::Refused,
+            },
+        };
+        let had_life = self.desk.sender.life() != RuleLife(0);
+        let answer = self.desk.sender.take(&taken);
+        let is_refused = answer != RulesAnswer::Ignored && taken.status == RulesStatus::Refused;
+        self.desk.rule_counts.refused_full += u64::from(is_refused);
+        self.desk.rule_counts.lost_by_switch += u64::from(had_life && answer == RulesAnswer::Lost);
         let now = self.desk.now();
         if answer == RulesAnswer::Taken {
             self.desk.lags.confirm(now);
         }
         if answer == RulesAnswer::Lost {
             self.desk.lags.forget_all();
+            self.desk.rules.clear();
             let held: Vec<RouteHash> = self.desk.copies.keys().collect();
             for key in held {
                 self.desk.want_rule(key, false, now);
@@ -382,18 +419,23 @@ impl CacheNode {
             self.evict(key, since);
         }
         let desk = &mut self.desk;
-        while desk.sender.is_idle()
-            && !desk.sender.is_full()
+        while desk.sender.has_room()
             && let Some((key, is_install)) = desk.rules.take(now)
         {
-            desk.sender.add(desk.map.address(key), is_install);
+            desk.sender.add(RuleChange {
+                key: desk.map.address(key),
+                is_install,
+            });
             match is_install {
                 true => desk.lags.send(key),
                 false => desk.lags.forget(key),
             }
+            match is_install {
+                true => desk.rule_counts.installed += 1,
+                false => desk.rule_counts.withdrawn += 1,
+            }
         }
-        let is_all = desk.rules.is_idle();
-        desk.sender.send(&mut desk.outbox, is_all, now);
+        desk.send_rules(now);
     }
 
     fn end_period(&mut self, now: Instant) {
@@ -428,10 +470,10 @@ impl CacheNode {
             ("reports", desk.counts.reports),
             ("unlike_reports", desk.counts.unlike_reports),
             ("threshold_requests", desk.admission.threshold().requests()),
-            ("rules_installed", desk.sender.counts.installed),
-            ("rules_withdrawn", desk.sender.counts.withdrawn),
-            ("rules_refused_full", desk.sender.counts.refused_full),
-            ("rules_lost_by_switch", desk.sender.counts.lost_by_switch),
+            ("rules_installed", desk.rule_counts.installed),
+            ("rules_withdrawn", desk.rule_counts.withdrawn),
+            ("rules_refused_full", desk.rule_counts.refused_full),
+            ("rules_lost_by_switch", desk.rule_counts.lost_by_switch),
             ("rules_per_s", desk.rules.budget().per_s),
             ("rule_installs_waiting", count(installs)),
             ("rule_withdrawals_waiting", count(withdrawals)),
@@ -518,6 +560,35 @@ impl CacheDesk {
             value,
         };
         self.outbox.push(client, &datagram);
+    }
+
+    /// Tells the switch what is due.
+    fn send_rules(&mut self, now: Instant) {
+        let is_all = self.rules.is_idle();
+        let Some(message) = self.sender.send(is_all, now) else {
+            return;
+        };
+        self.rule_bytes.clear();
+        for change in message.changes {
+            self.rule_bytes
+                .extend_from_slice(&rule_change::encode(change));
+        }
+        let head = TieredHead {
+            generation: u64::from(message.generation),
+            number: message.number,
+            version: Cas(message.life.0),
+            flags: match message.is_all {
+                true => TieredFlags::ALL,
+                false => TieredFlags::NONE,
+            },
+            ..TieredHead::new(TieredOpcode::Rules, TierAddress::host(HostId(u32::MAX)))
+        };
+        let message = TieredDatagram {
+            head,
+            key: None,
+            value: &self.rule_bytes,
+        };
+        self.outbox.tell_at(self.switch, SWITCH_PEER, &message);
     }
 
     /// The switch shall send reads of the key here.
@@ -696,3 +767,5 @@ impl CacheHost for CacheDesk {
 const CAPACITY_MAX: usize = 1 << 20;
 /// Names of keys that were reported in a period.
 const WANTED_MAX: usize = 1 << 16;
+/// The switch's process among the peers of a cache node, beyond all back ends.
+const SWITCH_PEER: u32 = u32::MAX;

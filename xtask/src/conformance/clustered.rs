@@ -19,7 +19,7 @@ pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) ->
     let folder = workspace.scratch("trial-cluster")?;
     let trial = Trial::start(Path::new(program), folder, (NODES, 0), &[])?;
     let port = trial.ports.last().copied().context("a cluster of nobody")?;
-    let mut outcome = clients::pymemcache_at(workspace, log, port)?;
+    let mut outcome = clients::pymemcache_at(workspace, log, port, &[])?;
     let script = workspace
         .root
         .join("xtask/conformance/pymemcache_cluster.py");

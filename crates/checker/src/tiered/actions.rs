@@ -32,6 +32,8 @@ pub enum TierAction {
     Report(usize),
     /// The store removes an item by itself.
     Expire(usize),
+    /// A client has every item removed.
+    Flush,
     /// Time passes.
     Pass,
     /// The back end's timer rings.
@@ -88,6 +90,12 @@ impl Stepper<'_> {
                 self.step_back_end(BackEndEvent::Report(self.setup.keys[key]), None);
             }
             TierAction::Expire(key) => self.expire(key),
+            TierAction::Flush => {
+                self.world.left.flushes -= 1;
+                self.world.begin_flush();
+                let ticket = Ticket(u64::from(Label::FLUSH.0));
+                self.step_back_end(BackEndEvent::Flush(ticket), None);
+            }
             TierAction::Pass => {
                 self.world.left.time = self.world.left.time.saturating_sub(1);
                 self.world.clocks.iter_mut().for_each(|clock| *clock += 1);
@@ -124,6 +132,14 @@ impl Stepper<'_> {
         };
         machine.step(event, &mut desk);
         self.world.back_end.edit().machine = Some(machine);
+    }
+
+    /// The other cache nodes may have copies.
+    pub(super) fn join_group(&mut self) {
+        let others = 1..self.setup.caches;
+        for id in others.filter(|_| self.setup.is_group).map(CacheId) {
+            self.step_back_end(BackEndEvent::Join(id), None);
+        }
     }
 
     pub(super) fn step_cache(
@@ -287,6 +303,7 @@ impl Stepper<'_> {
         node.machine = Some(self.setup.back_end(node.incarnation, now));
         let cache = node.cache;
         self.step_back_end(BackEndEvent::Assign(cache), None);
+        self.join_group();
     }
 
     fn crash_cache(&mut self, cache: CacheId) {

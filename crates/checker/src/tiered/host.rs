@@ -49,8 +49,15 @@ impl BackEndHost for BackEndDesk<'_> {
         }
     }
 
+    fn clear(&mut self, _: &[Ticket]) {
+        self.world.back_end.edit().items.clear();
+    }
+
     fn respond(&mut self, ticket: Ticket) {
         let label = Label(ticket.0 as u8);
+        if label == Label::FLUSH {
+            return self.world.flushed();
+        }
         let (kind, key) = self.setup.operations[usize::from(label.0)];
         match self.world.back_end.edit().results.remove(&ticket) {
             Some(value) => self.world.answer(key, (label, kind), value),

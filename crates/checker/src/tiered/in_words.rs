@@ -45,6 +45,7 @@ impl TierSetup {
             TierAction::Evict(cache, key) => format!("{} evicts key {key}", named(cache)),
             TierAction::Report(key) => format!("the load of key {key} rises suddenly"),
             TierAction::Expire(key) => format!("key {key} expires at the back end"),
+            TierAction::Flush => "a client flushes the back end".to_owned(),
             TierAction::Pass => format!("the time is {}", before.clocks[0] + 1),
             TierAction::TickBackEnd => "a timer of the back end expires".to_owned(),
             TierAction::TickCache(cache) => format!("a timer of {} expires", named(cache)),

@@ -41,6 +41,8 @@ pub struct TierSetup {
     pub name: &'static str,
     /// Cache nodes; the back end reports to the first one at first.
     pub caches: u8,
+    /// Whether the others may have copies, too.
+    pub is_group: bool,
     /// The keys.
     pub keys: &'static [RouteHash],
     /// What is asked once, anywhere, and of which key.
@@ -74,6 +76,8 @@ pub struct TierFaults {
     pub evictions: u8,
     /// The store removes an item by itself.
     pub expiries: u8,
+    /// Every item is removed, at most once.
+    pub flushes: u8,
     /// Time passes by one unit.
     pub time: u8,
     /// A cache dies, and comes back empty.
@@ -121,8 +125,10 @@ pub(crate) const REFUSED: u32 = 32;
 pub(crate) const DROPPED: u32 = 64;
 /// The other cache answered a read.
 pub(crate) const SECOND: u32 = 128;
+/// A flush was answered.
+pub(crate) const FLUSHED: u32 = 256;
 
-const WITNESSES: [(u32, &str); 8] = [
+const WITNESSES: [(u32, &str); 9] = [
     (ANSWERED, "every request is answered"),
     (HIT, "a cache node answers a read"),
     (
@@ -134,6 +140,7 @@ const WITNESSES: [(u32, &str); 8] = [
     (REFUSED, "a request is refused after a restart"),
     (DROPPED, "a key leaves the cached-key set"),
     (SECOND, "the other cache node answers a read"),
+    (FLUSHED, "a flush is answered"),
 ];
 
 impl TierSetup {
@@ -179,6 +186,7 @@ impl TierSetup {
     pub fn bound(&self) -> String {
         let faults = &self.faults;
         let mut parts = vec![format!("cache nodes {}", self.caches)];
+        parts.extend(self.is_group.then(|| "in a group".to_owned()));
         let kinds = self.operations.iter();
         parts.extend(kinds.map(|(kind, key)| format!("{kind} key {key}")));
         if self.entries_max < self.keys.len() {
@@ -191,6 +199,7 @@ impl TierSetup {
             (faults.reports, "instant reports"),
             (faults.evictions, "evictions"),
             (faults.expiries, "expiries"),
+            (faults.flushes, "flushes"),
             (faults.time, "units of time"),
             (faults.cache_crashes, "cache crashes"),
             (faults.back_end_crashes, "back end crashes"),
@@ -311,11 +320,20 @@ impl TierSetup {
                 actions.push(TierAction::Expire(key));
             }
         }
-        let is_over = machine
-            .lease_end()
-            .is_some_and(|at| world.clocks[0] >= at.ns);
-        let waits = machine.waiting().1 > 0;
-        if is_over || (waits && world.parcels.is_empty()) {
+        if world.left.flushes > 0 {
+            actions.push(TierAction::Flush);
+        }
+        let now = Instant {
+            ns: world.clocks[0],
+        };
+        let is_due = match machine.lease_end() {
+            Some(_) => {
+                let waits = machine.waiting().1 > 0 && world.parcels.is_empty();
+                machine.has_ended(now) || waits
+            }
+            None => machine.deadline().is_some_and(|at| now >= at),
+        };
+        if is_due {
             actions.push(TierAction::TickBackEnd);
         }
         if world.left.back_end_crashes > 0 {
@@ -327,15 +345,17 @@ impl TierSetup {
     }
 
     /// Time passes as often as it may, and as long as the back end waits for a cache that is dead
-    /// or has no lease.
+    /// or has no lease, or a flush waits for the end of one.
     fn may_pass(&self, world: &TierWorld) -> bool {
         let machine = world.back_end.machine.as_ref();
-        let waits = machine.map_or(0, |one| one.waiting().1);
+        let (requests, rounds) = machine.map_or((0, 0), TierBackEnd::waiting);
         let has_lease = |id: CacheId| {
             let cache = world.cache(id).machine.as_ref();
             cache.is_some_and(|cache| cache.lease_end(BACK_END).is_some())
         };
-        let is_still = world.parcels.is_empty() && waits > 0 && !self.ids().all(has_lease);
+        let waits_for_lease = rounds > 0 && !self.ids().all(has_lease);
+        let is_flushing = rounds == 0 && requests > 0;
+        let is_still = world.parcels.is_empty() && (waits_for_lease || is_flushing);
         world.left.time > 0 || (is_still && world.clocks[0] < TIME_MAX)
     }
 
@@ -402,6 +422,7 @@ impl Model for TierSetup {
         };
         let mut stepper = self.stepper(&mut world);
         stepper.step_back_end(BackEndEvent::Assign(CacheId(0)), None);
+        stepper.join_group();
         for id in self.ids() {
             stepper.step_cache(id, CacheEvent::Join(BACK_END), None);
         }

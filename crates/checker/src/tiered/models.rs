@@ -4,7 +4,7 @@ use curtail_consistency::lease::LeaseTerms;
 use curtail_types::RouteHash;
 
 use super::{
-    ANSWERED, DETOUR, DROPPED, ENDED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
+    ANSWERED, DETOUR, DROPPED, ENDED, FLUSHED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
 };
 use crate::requests::Kind::{self, Append, Delete, Get, Set};
 
@@ -13,6 +13,7 @@ const fn model(name: &'static str) -> TierSetup {
     TierSetup {
         name,
         caches: 1,
+        is_group: false,
         keys: ONE_KEY,
         operations: READS,
         entries_max: 4,
@@ -31,6 +32,7 @@ const NOTHING: TierFaults = TierFaults {
     reports: 0,
     evictions: 0,
     expiries: 0,
+    flushes: 0,
     time: 0,
     cache_crashes: 0,
     back_end_crashes: 0,
@@ -47,6 +49,7 @@ const ONE_KEY: &[RouteHash] = &[RouteHash(1)];
 const TWO_KEYS: &[RouteHash] = &[RouteHash(1), RouteHash(2)];
 
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
+const FEW: &[(Kind, usize)] = &[(Set, 0), (Get, 0)];
 const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)];
 const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)];
 const TWO: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0), (Get, 0)];
@@ -138,6 +141,90 @@ pub const TIER_MODELS: &[TierSetup] = &[
     },
     TierSetup {
         caches: 2,
+        is_group: true,
+        faults: TierFaults {
+            fetches: 3,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        ..model("tiered-group")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: UPDATES,
+        faults: TierFaults {
+            fetches: 3,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-deep")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        faults: TierFaults {
+            fetches: 2,
+            losses: 1,
+            duplicates: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-loss-deep")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            cache_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | ENDED | SECOND,
+        ..model("tiered-group-crash")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 2,
+            losses: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        is_deep: true,
+        ..model("tiered-group-lease-deep")
+    },
+    TierSetup {
+        faults: TierFaults {
+            time: 2,
+            flushes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED,
+        ..model("tiered-flush")
+    },
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            time: 3,
+            flushes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | FLUSHED,
+        ..model("tiered-flush-crash")
+    },
+    TierSetup {
+        caches: 2,
+        operations: FEW,
         faults: TierFaults {
             time: 2,
             fetches: 2,

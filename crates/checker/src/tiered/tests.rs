@@ -47,6 +47,9 @@ fn shown_before(mutant: &str) -> &'static str {
         | "session-unchecked"
         | "receives-by-old-clock" => "tiered-cache-crash",
         "writes-after-restart" | "reads-after-restart" => "tiered-back-end-crash",
+        "flushes-at-once" | "renews-while-flushing" => "tiered-flush",
+        "flushes-after-restart" => "tiered-flush-crash",
+        "first-acknowledgement" | "updates-together" | "sent-in-round" => "tiered-group",
         "reassigns-at-once" => "tiered-other-cache",
         "forgets-when-full" => "tiered-full",
         "order-ignored" => "tiered-late",

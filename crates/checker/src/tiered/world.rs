@@ -10,7 +10,7 @@ use curtail_consistency::tiered::{
 use curtail_types::RouteHash;
 
 use super::in_words::refusal_in_words;
-use super::{ANSWERED, DROPPED, ENDED, REFUSED, TierFaults, WAITED};
+use super::{ANSWERED, DROPPED, ENDED, FLUSHED, REFUSED, TierFaults, WAITED};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
@@ -162,6 +162,23 @@ impl TierWorld {
         }
         if !self.judges.edit()[key].had_no_effect(label) {
             self.fail("a request took effect that was refused");
+        }
+    }
+
+    /// A flush begins: from now on it may remove what the keys have.
+    pub(super) fn begin_flush(&mut self) {
+        for judge in self.judges.edit() {
+            judge.begun(Label::FLUSH, Kind::Delete);
+        }
+    }
+
+    /// A flush is answered: what was there before it was asked for is gone.
+    pub(super) fn flushed(&mut self) {
+        self.seen.0 |= FLUSHED;
+        self.notes.add(|| "the flush is answered".to_owned());
+        let mut judges = self.judges.edit().iter_mut();
+        if !judges.all(|judge| judge.took_effect(Label::FLUSH)) {
+            self.fail("an answer to a flush that no order of the requests explains");
         }
     }
 

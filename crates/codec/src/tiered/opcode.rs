@@ -93,6 +93,8 @@ impl TieredFlags {
     pub const GONE: Self = Self(4);
     /// The item that a `put` stores never expires unless this is set, and `exptime` counts.
     pub const EXPIRES: Self = Self(8);
+    /// With this message a cache node has named all its rules in the life that it knows of.
+    pub const ALL: Self = Self(16);
 
     /// Whether all of `bits` are set.
     #[inline]
@@ -158,6 +160,7 @@ impl TieredOpcode {
             Self::Put => F::RETRY.with(F::EXPIRES),
             Self::Delete | Self::Change | Self::Flush => F::RETRY,
             Self::Reply => F::FROM_CACHE.with(F::EXPIRES),
+            Self::Rules => F::ALL,
             Self::Item | Self::Update => F::GONE.with(F::EXPIRES),
             _ => F::NONE,
         }

@@ -1,7 +1,20 @@
-//! The machine of a back end: which of its keys the cache may have, and what waits for the cache
-//! (SW-23..38).
+//! The machine of a back end: which of its keys which cache may have, and what waits for the caches
+//! (SW-23..38, CC-81).
+//!
+//! ```text
+//!   write of a key -- at no cache --> answered
+//!        |
+//!        +-- at several: Revoke to all but one --dropped by all--+
+//!        |                                                       v
+//!        +-- at one: ------------------------------> Update --applied--> answered; then Item to
+//!                                                                        those that dropped it
+//! ```
 
-use alloc::{boxed::Box, collections::BTreeMap, collections::VecDeque, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    vec::Vec,
+};
 
 use curtail_types::{Access, Instant, RouteHash};
 
@@ -17,20 +30,26 @@ pub struct TierBackEnd {
     config: BackEndConfig,
     mutant: Option<TierMutant>,
     /// The cache that it reports to.
-    cache: Option<CacheId>,
-    session: Option<Session>,
+    home: Option<CacheId>,
+    /// Others that may have copies (CC-81).
+    group: BTreeSet<CacheId>,
+    /// One with each cache that has a lease.
+    sessions: BTreeMap<CacheId, Session>,
+    /// The keys whose writes wait for caches.
+    rounds: BTreeMap<RouteHash, Box<Round>>,
     /// Sessions so far, in this incarnation.
-    sessions: u64,
+    sessions_begun: u64,
     /// Until then leases of an earlier incarnation may hold.
     serves_at: Instant,
     /// Requests that wait, of all keys.
     waiting: usize,
+    /// Who wants everything removed. No lease is granted meanwhile.
+    flushes: Vec<Ticket>,
 }
 
-/// What the back end knows of its cache while that has a lease.
+/// What the back end knows of a cache while that has a lease.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Session {
-    cache: CacheId,
     /// The cache's number for it.
     number: u64,
     generation: Generation,
@@ -41,20 +60,32 @@ struct Session {
     /// The keys of which the cache may have a copy, and the number of the last message that had
     /// their item.
     entries: BTreeMap<RouteHash, u64>,
-    /// Of these, the ones whose update is not acknowledged.
-    rounds: BTreeMap<RouteHash, Box<Round>>,
 }
 
-/// An update that the cache has not acknowledged.
+/// A write that caches have not acknowledged.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 struct Round {
-    number: u64,
+    /// The cache that keeps its copy and gets the update, and the update's number; 0 before it is
+    /// sent.
+    holder: (CacheId, u64),
+    /// Caches that have not dropped theirs, with the number of the message that says so.
+    others: Vec<(CacheId, u64)>,
+    /// Caches that want the item afterwards.
+    wanting: Vec<CacheId>,
     began: Instant,
     sent: Instant,
     /// Writes that ran, and are answered when it ends.
     written: Vec<Ticket>,
     /// What came since.
     queue: VecDeque<TierRequest>,
+}
+
+/// What waits behind a round: writes that ran, what came since, and caches that want the item.
+#[derive(Debug, Default)]
+struct Held {
+    written: Vec<Ticket>,
+    queue: VecDeque<TierRequest>,
+    wanting: Vec<CacheId>,
 }
 
 /// What a step works with.
@@ -78,14 +109,17 @@ impl TierBackEnd {
         Self {
             config,
             mutant: None,
-            cache: None,
-            session: None,
-            sessions: 0,
+            home: None,
+            group: BTreeSet::new(),
+            sessions: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            sessions_begun: 0,
             serves_at: match has_granted {
                 true => config.terms.all_ended(now),
                 false => Instant { ns: 0 },
             },
             waiting: 0,
+            flushes: Vec::new(),
         }
     }
 
@@ -99,31 +133,32 @@ impl TierBackEnd {
 
     /// When [`BackEndEvent::Tick`] is due at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        let session = self.session.as_ref()?;
-        let sent = session.rounds.values().map(|round| round.sent).min();
+        let ends = self.sessions.values().map(|session| session.until);
+        let Some(end) = ends.min() else {
+            return (!self.flushes.is_empty()).then_some(self.serves_at);
+        };
+        let sent = self.rounds.values().map(|round| round.sent).min();
         let again = sent.map(|sent| Instant {
             ns: sent.ns.saturating_add(self.config.retransmit_ns),
         });
-        Some(again.map_or(session.until, |at| at.min(session.until)))
+        Some(again.map_or(end, |at| at.min(end)))
     }
 
-    /// Keys of which the cache may have a copy.
+    /// Copies that caches may have, of all keys.
     pub fn cached(&self) -> usize {
-        self.session.as_ref().map_or(0, |one| one.entries.len())
+        let sessions = self.sessions.values();
+        sessions.map(|session| session.entries.len()).sum()
     }
 
-    /// Whether the cache may have a copy of this key.
+    /// Whether a cache may have a copy of this key.
     pub fn is_cached(&self, key: RouteHash) -> bool {
-        let session = self.session.as_ref();
-        session.is_some_and(|session| session.entries.contains_key(&key))
+        let mut sessions = self.sessions.values();
+        sessions.any(|session| session.entries.contains_key(&key))
     }
 
-    /// Requests that wait, and updates that are not acknowledged.
+    /// Requests that wait, flushes among them, and updates that are not acknowledged.
     pub fn waiting(&self) -> (usize, usize) {
-        (
-            self.waiting,
-            self.session.as_ref().map_or(0, |one| one.rounds.len()),
-        )
+        (self.waiting + self.flushes.len(), self.rounds.len())
     }
 
     /// Before that leases of an earlier incarnation may hold, and it serves nobody.
@@ -131,9 +166,14 @@ impl TierBackEnd {
         self.serves_at
     }
 
-    /// The end of the cache's lease.
+    /// When the last lease ends.
     pub fn lease_end(&self) -> Option<Instant> {
-        self.session.as_ref().map(|session| session.until)
+        self.sessions.values().map(|session| session.until).max()
+    }
+
+    /// Whether a lease has ended that the next step notes.
+    pub fn has_ended(&self, now: Instant) -> bool {
+        self.sessions.values().any(|session| now >= session.until)
     }
 
     /// Takes in what happened.
@@ -143,17 +183,26 @@ impl TierBackEnd {
             now: host.now(),
             mutant: self.mutant,
         };
-        if self.lease_end().is_some_and(|until| cx.now >= until) {
-            self.end_session(&cx, host);
+        while let Some(id) = self.first_ended(cx.now) {
+            self.end_session(&cx, host, id);
         }
         match event {
             BackEndEvent::Tick => self.send_again(&cx, host),
             BackEndEvent::Request(request) => self.request(&cx, host, request),
             BackEndEvent::Message(from, message) => self.receive(&cx, host, from, message),
-            BackEndEvent::Report(key) => self.send_item(&cx, host, key),
+            BackEndEvent::Report(key) => {
+                if let Some(home) = self.home {
+                    self.send_item(&cx, host, home, key);
+                }
+            }
             BackEndEvent::Changed(key) => self.note_changed(&cx, host, key),
             BackEndEvent::Assign(cache) => self.assign(&cx, host, cache),
+            BackEndEvent::Join(cache) => {
+                self.group.insert(cache);
+            }
+            BackEndEvent::Flush(ticket) => self.flush(&cx, host, ticket),
         }
+        self.flush_when_alone(&cx, host);
     }
 
     // ---- requests ----
@@ -164,7 +213,7 @@ impl TierBackEnd {
         }
         let waiting = self.waiting;
         let is_passed = cx.has(TierMutant::NoReadQueue) && request.access == Access::Read;
-        if let Some(round) = self.round(request.key)
+        if let Some(round) = self.rounds.get_mut(&request.key)
             && !is_passed
         {
             if waiting >= cx.config.waiting_max {
@@ -179,7 +228,11 @@ impl TierBackEnd {
             return host.respond(request.ticket);
         }
         let written = self.hold(cx, host, request.ticket);
-        self.begin_round(cx, host, request.key, (written, VecDeque::new()));
+        let held = Held {
+            written,
+            ..Held::default()
+        };
+        self.begin_round(cx, host, request.key, held);
     }
 
     fn serves_early(&self, cx: &Context, request: &TierRequest) -> bool {
@@ -199,105 +252,206 @@ impl TierBackEnd {
         alloc::vec![ticket]
     }
 
-    /// The store changed the key: the cache is told, and nobody waits.
+    /// The store changed the key: the caches are told, and nobody waits.
     fn note_changed(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
-        let Some(session) = self.session.as_mut() else {
-            return;
-        };
-        if session.entries.contains_key(&key) {
-            let round = session.rounds.remove(&key);
-            let held = round.map(|round| (round.written, round.queue));
+        if self.is_cached(key) {
+            let held = self.rounds.remove(&key).map(|round| round.held());
             self.begin_round(cx, host, key, held.unwrap_or_default());
         }
     }
 
+    // ---- flushes ----
+
+    fn flush(&mut self, cx: &Context, host: &mut impl BackEndHost, ticket: Ticket) {
+        if self.flushes.len() >= cx.config.waiting_max {
+            return host.refuse(ticket, TierRefusal::Busy);
+        }
+        self.flushes.push(ticket);
+    }
+
+    /// Removes everything if that was asked for, as soon as no cache may show a copy.
+    fn flush_when_alone(&mut self, cx: &Context, host: &mut impl BackEndHost) {
+        let may_show = !self.sessions.is_empty() && !cx.has(TierMutant::FlushesAtOnce);
+        let is_early = cx.now < self.serves_at && !cx.has(TierMutant::FlushesAfterRestart);
+        if self.flushes.is_empty() || may_show || is_early {
+            return;
+        }
+        let asked = core::mem::take(&mut self.flushes);
+        host.clear(&asked);
+        asked.iter().for_each(|ticket| host.respond(*ticket));
+    }
+
     // ---- rounds ----
 
+    /// Has all caches but one drop the key, which is in some session, and that one update it.
     fn begin_round(
         &mut self,
         cx: &Context,
         host: &mut impl BackEndHost,
         key: RouteHash,
-        (written, queue): (Vec<Ticket>, VecDeque<TierRequest>),
+        held: Held,
     ) {
-        let Some(session) = &mut self.session else {
+        let home = self.home;
+        let has = |session: &Session| session.entries.contains_key(&key);
+        let sessions = self.sessions.iter().filter(|(_, session)| has(session));
+        let holders: Vec<CacheId> = sessions.map(|(id, _)| *id).collect();
+        let is_home = |id: &CacheId| Some(*id) == home;
+        let Some(holder) = holders
+            .iter()
+            .copied()
+            .find(is_home)
+            .or(holders.first().copied())
+        else {
             return;
         };
-        session.sent += 1;
-        let number = session.sent;
-        session.entries.insert(key, number);
+        let mut wanting = held.wanting;
+        let mut others = Vec::new();
+        for id in holders.into_iter().filter(|id| *id != holder) {
+            let Some(session) = self.sessions.get_mut(&id) else {
+                continue;
+            };
+            session.sent += 1;
+            session.entries.insert(key, session.sent);
+            others.push((id, session.sent));
+            wanting.retain(|other| *other != id);
+            wanting.push(id);
+            host.send(id, &session.revocation(key));
+        }
+        let is_update = others.is_empty() || cx.has(TierMutant::UpdatesTogether);
         let round = Round {
-            number,
+            holder: (holder, 0),
+            others,
+            wanting,
             began: cx.now,
             sent: cx.now,
-            written,
-            queue,
+            written: held.written,
+            queue: held.queue,
         };
-        session.rounds.insert(key, Box::new(round));
-        let update = TierMessage::Update {
-            generation: session.generation,
-            key,
-            number,
+        self.rounds.insert(key, Box::new(round));
+        if is_update || cx.has(TierMutant::FirstAcknowledgement) {
+            self.update_holder(cx, host, key);
+        }
+    }
+
+    /// Nobody else has a copy: the last one is updated, or its cache has no lease any more.
+    fn update_holder(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+        let Some(round) = self.rounds.get_mut(&key) else {
+            return;
         };
-        host.send(session.cache, &update);
+        let holder = round.holder.0;
+        let holds = |session: &&mut Session| session.entries.contains_key(&key);
+        match self.sessions.get_mut(&holder).filter(holds) {
+            Some(session) => {
+                session.sent += 1;
+                session.entries.insert(key, session.sent);
+                round.holder.1 = session.sent;
+                round.sent = cx.now;
+                host.send(holder, &session.update(key));
+            }
+            None => self.finish_round(cx, host, key),
+        }
+    }
+
+    /// A cache has dropped the key, or shows nothing older than what has this number.
+    fn note_acknowledged(
+        &mut self,
+        cx: &Context,
+        host: &mut impl BackEndHost,
+        key: RouteHash,
+        (from, number): (CacheId, u64),
+    ) {
+        let any = cx.has(TierMutant::AnyAcknowledgement);
+        let Some(round) = self.rounds.get_mut(&key) else {
+            return;
+        };
+        let is_over = |wanted: u64| any || number >= wanted;
+        let before = round.others.len();
+        round
+            .others
+            .retain(|(id, wanted)| *id != from || !is_over(*wanted));
+        let is_other = round.others.len() < before;
+        let (holder, wanted) = round.holder;
+        if is_other && cx.has(TierMutant::FirstAcknowledgement) {
+            self.finish_round(cx, host, key);
+        } else if is_other && round.others.is_empty() && wanted == 0 {
+            self.update_holder(cx, host, key);
+        } else if from == holder && wanted > 0 && is_over(wanted) && round.may_end(cx) {
+            self.finish_round(cx, host, key);
+        }
     }
 
     /// Answers the writes of a round, and runs what waited behind it: reads up to the next write,
-    /// and then writes up to the next read, which have a round of their own.
-    fn finish(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash, round: Round) {
-        self.waiting -= round.written.len();
-        round
-            .written
-            .iter()
-            .for_each(|ticket| host.respond(*ticket));
-        let mut queue = round.queue;
-        let mut written = Vec::new();
-        while let Some(&request) = queue.front() {
+    /// and then writes up to the next read, which have a round of their own. When none is left, the
+    /// caches that dropped the key get it again.
+    fn finish_round(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+        let Some(round) = self.rounds.remove(&key) else {
+            return;
+        };
+        let mut held = round.held();
+        self.waiting -= held.written.len();
+        held.written
+            .drain(..)
+            .for_each(|ticket| host.respond(ticket));
+        while let Some(&request) = held.queue.front() {
             let is_read = request.access == Access::Read;
-            if is_read && !written.is_empty() && self.is_cached(key) {
+            if is_read && !held.written.is_empty() && self.is_cached(key) {
                 break;
             }
-            queue.pop_front();
+            held.queue.pop_front();
             self.waiting -= 1;
             let changed = host.run(&request);
             if changed && self.is_cached(key) {
-                written.extend(self.hold(cx, host, request.ticket));
+                held.written.extend(self.hold(cx, host, request.ticket));
             } else {
                 // What did not change anything may show a write before it that is held back.
-                match written.is_empty() {
+                match held.written.is_empty() {
                     true => host.respond(request.ticket),
                     false => {
                         self.waiting += 1;
-                        written.push(request.ticket);
+                        held.written.push(request.ticket);
                     }
                 }
             }
         }
-        if !written.is_empty() || !queue.is_empty() {
-            self.begin_round(cx, host, key, (written, queue));
+        if !held.written.is_empty() || !held.queue.is_empty() {
+            return self.begin_round(cx, host, key, held);
+        }
+        for id in held.wanting {
+            self.send_item(cx, host, id, key);
         }
     }
 
     fn send_again(&mut self, cx: &Context, host: &mut impl BackEndHost) {
-        let Some(session) = &mut self.session else {
-            return;
-        };
         if cx.has(TierMutant::NeverResends) {
             return;
         }
-        let (cache, generation) = (session.cache, session.generation);
-        for (&key, round) in &mut session.rounds {
-            if cx.now.ns - round.sent.ns >= cx.config.retransmit_ns {
-                round.sent = cx.now;
-                let number = round.number;
-                host.send(
-                    cache,
-                    &TierMessage::Update {
+        for (&key, round) in &mut self.rounds {
+            if cx.now.ns - round.sent.ns < cx.config.retransmit_ns {
+                continue;
+            }
+            round.sent = cx.now;
+            for &(id, number) in &round.others {
+                if let Some(session) = self.sessions.get(&id) {
+                    let generation = session.generation;
+                    let revocation = TierMessage::Revoke {
                         generation,
                         key,
                         number,
-                    },
-                );
+                    };
+                    host.send(id, &revocation);
+                }
+            }
+            let (holder, number) = round.holder;
+            if let Some(session) = self.sessions.get(&holder)
+                && number > 0
+            {
+                let generation = session.generation;
+                let update = TierMessage::Update {
+                    generation,
+                    key,
+                    number,
+                };
+                host.send(holder, &update);
             }
         }
     }
@@ -314,27 +468,24 @@ impl TierBackEnd {
         if let &TierMessage::Renew { session, sent } = message {
             return self.renew(cx, host, from, (session, sent));
         }
-        let Some(session) = &self.session else {
+        let Some(session) = self.sessions.get(&from) else {
             return;
         };
-        if session.cache != from {
-            return;
-        }
         let own = session.generation;
         match *message {
             TierMessage::Fetch { generation, key } if generation == own => {
-                self.send_item(cx, host, key);
+                self.send_item(cx, host, from, key);
             }
             TierMessage::Applied {
                 generation,
                 key,
                 number,
-            } if generation == own => self.take_applied(cx, host, key, number),
+            } if generation == own => self.note_acknowledged(cx, host, key, (from, number)),
             TierMessage::Dropped {
                 generation,
                 key,
                 number,
-            } if generation == own => self.take_dropped(cx, host, key, number),
+            } if generation == own => self.take_dropped(cx, host, key, (from, number)),
             _ => {}
         }
     }
@@ -346,43 +497,32 @@ impl TierBackEnd {
         from: CacheId,
         (number, sent): (u64, Instant),
     ) {
-        if self.cache != Some(from) {
+        let is_flushing = !self.flushes.is_empty() && !cx.has(TierMutant::RenewsWhileFlushing);
+        let is_known = self.home == Some(from) || self.group.contains(&from);
+        if !is_known || is_flushing {
             return;
         }
-        if let Some(session) = &self.session {
-            let is_same = session.cache == from;
-            if is_same && session.number > number {
-                return;
-            }
-            // Another cache waits until the lease of the one before it has ended.
-            if !is_same && !cx.has(TierMutant::ReassignsAtOnce) {
-                return;
-            }
-            if !is_same || session.number < number {
-                // The cache has dropped all that it had.
-                self.end_session(cx, host);
-            }
+        match self.sessions.get(&from) {
+            Some(session) if session.number > number => return,
+            // The cache has dropped all that it had.
+            Some(session) if session.number < number => self.end_session(cx, host, from),
+            _ => {}
         }
-        if self.is_unanswered(cx) {
+        if self.is_unanswered(cx, from) {
             return;
         }
         let until = cx.config.terms.grantor_end(cx.now);
-        let session = match &mut self.session {
-            Some(session) => session,
-            none => {
-                self.sessions += 1;
-                let generation = (cx.config.incarnation << 32) + self.sessions;
-                none.insert(Session {
-                    cache: from,
-                    number,
-                    generation: Generation(generation),
-                    until,
-                    sent: 0,
-                    entries: BTreeMap::new(),
-                    rounds: BTreeMap::new(),
-                })
+        let (begun, incarnation) = (&mut self.sessions_begun, cx.config.incarnation);
+        let session = self.sessions.entry(from).or_insert_with(|| {
+            *begun += 1;
+            Session {
+                number,
+                generation: Generation((incarnation << 32) + *begun),
+                until,
+                sent: 0,
+                entries: BTreeMap::new(),
             }
-        };
+        });
         session.until = session.until.max(until);
         let lease = TierMessage::Lease {
             session: number,
@@ -392,24 +532,43 @@ impl TierBackEnd {
         host.send(from, &lease);
     }
 
-    /// Whether an update has no answer for so long that the cache had better lose its lease.
-    fn is_unanswered(&self, cx: &Context) -> bool {
-        let session = self.session.iter();
-        let mut rounds = session.flat_map(|session| session.rounds.values());
-        rounds.any(|round| cx.now.ns - round.began.ns >= cx.config.patience_ns)
+    /// Whether a message has no answer for so long that the cache had better lose its lease.
+    fn is_unanswered(&self, cx: &Context, from: CacheId) -> bool {
+        let mut rounds = self.rounds.values();
+        let awaits = |round: &Round| {
+            let mut others = round.others.iter();
+            (round.holder.0 == from && round.holder.1 > 0) || others.any(|(id, _)| *id == from)
+        };
+        rounds.any(|round| awaits(round) && cx.now.ns - round.began.ns >= cx.config.patience_ns)
     }
 
-    /// Sends the item, and remembers that the cache may have it.
-    fn send_item(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+    /// Sends the item, and remembers that the cache may have it. During a round of the key only the
+    /// holder gets it, and only when nobody else has a copy; others get it afterwards.
+    fn send_item(
+        &mut self,
+        cx: &Context,
+        host: &mut impl BackEndHost,
+        to: CacheId,
+        key: RouteHash,
+    ) {
         if !host.has(key) || cx.now < self.serves_at {
             return;
         }
-        let Some(session) = &mut self.session else {
+        let Some(session) = self.sessions.get_mut(&to) else {
             return;
         };
+        if let Some(round) = self.rounds.get_mut(&key)
+            && (round.holder.0 != to || !round.others.is_empty())
+            && !cx.has(TierMutant::SentInRound)
+        {
+            if !round.wanting.contains(&to) {
+                round.wanting.push(to);
+            }
+            return;
+        }
         let is_known = session.entries.contains_key(&key);
         if !is_known && session.entries.len() >= cx.config.entries_max {
-            return self.make_room(cx, host);
+            return self.make_room(cx, host, to);
         }
         session.sent += 1;
         let number = session.sent;
@@ -421,16 +580,16 @@ impl TierBackEnd {
             key,
             number,
         };
-        host.send(session.cache, &item);
+        host.send(to, &item);
     }
 
     /// The set is full: the cache shall drop the key that was sent least recently, of which it may
     /// have no copy at all.
-    fn make_room(&mut self, cx: &Context, host: &mut impl BackEndHost) {
-        let Some(session) = &mut self.session else {
+    fn make_room(&mut self, cx: &Context, host: &mut impl BackEndHost, id: CacheId) {
+        let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
-        let rounds = &session.rounds;
+        let rounds = &self.rounds;
         let entries = session.entries.iter();
         let idle = entries.filter(|(key, _)| !rounds.contains_key(key));
         let Some((&key, _)) = idle.min_by_key(|(_, number)| **number) else {
@@ -441,29 +600,7 @@ impl TierBackEnd {
             return;
         }
         session.sent += 1;
-        let removal = TierMessage::Revoke {
-            generation: session.generation,
-            key,
-            number: session.sent,
-        };
-        host.send(session.cache, &removal);
-    }
-
-    fn take_applied(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        key: RouteHash,
-        number: u64,
-    ) {
-        let any = cx.has(TierMutant::AnyAcknowledgement);
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        let is_over = |round: &mut Box<Round>| any || number >= round.number;
-        if let Some(round) = remove_if(&mut session.rounds, key, is_over) {
-            self.finish(cx, host, key, *round);
-        }
+        host.send(id, &session.revocation(key));
     }
 
     fn take_dropped(
@@ -471,51 +608,99 @@ impl TierBackEnd {
         cx: &Context,
         host: &mut impl BackEndHost,
         key: RouteHash,
-        number: u64,
+        (from, number): (CacheId, u64),
     ) {
         let any = cx.has(TierMutant::DroppedAnyNumber);
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        let is_last = |last: &mut u64| any || number >= *last;
-        remove_if(&mut session.entries, key, is_last);
-        self.take_applied(cx, host, key, number);
+        if let Some(session) = self.sessions.get_mut(&from) {
+            let is_last = session
+                .entries
+                .get(&key)
+                .is_some_and(|last| number >= *last);
+            if is_last || any {
+                session.entries.remove(&key);
+            }
+        }
+        self.note_acknowledged(cx, host, key, (from, number));
     }
 
     // ---- sessions ----
 
+    /// Another cache is not renewed any more; until its lease has ended, it is one of several.
     fn assign(&mut self, cx: &Context, host: &mut impl BackEndHost, cache: CacheId) {
-        self.cache = Some(cache);
+        self.home = Some(cache);
+        self.group.clear();
         if cx.has(TierMutant::ReassignsAtOnce) {
-            self.end_session(cx, host);
+            let others = self.sessions.keys().copied().filter(|id| *id != cache);
+            let others: Vec<CacheId> = others.collect();
+            others.iter().for_each(|id| self.end_session(cx, host, *id));
         }
     }
 
+    fn first_ended(&self, now: Instant) -> Option<CacheId> {
+        let mut sessions = self.sessions.iter();
+        let ended = sessions.find(|(_, session)| now >= session.until);
+        ended.map(|(id, _)| *id)
+    }
+
     /// The cache has no copy any more, or must not show it.
-    fn end_session(&mut self, cx: &Context, host: &mut impl BackEndHost) {
-        let Some(session) = self.session.take() else {
+    fn end_session(&mut self, cx: &Context, host: &mut impl BackEndHost, id: CacheId) {
+        if self.sessions.remove(&id).is_none() {
             return;
+        }
+        let awaits = |round: &Round| {
+            let mut others = round.others.iter();
+            round.holder.0 == id || others.any(|(other, _)| *other == id)
         };
-        for (key, mut round) in session.rounds {
+        let rounds = self.rounds.iter().filter(|(_, round)| awaits(round));
+        let keys: Vec<RouteHash> = rounds.map(|(key, _)| *key).collect();
+        for key in keys {
+            let Some(round) = self.rounds.get_mut(&key) else {
+                continue;
+            };
             if cx.has(TierMutant::QueueLost) {
                 self.waiting -= round.queue.len();
                 round.queue.clear();
             }
-            self.finish(cx, host, key, *round);
+            round.others.retain(|(other, _)| *other != id);
+            if round.others.is_empty() && (round.holder.0 == id || round.holder.1 == 0) {
+                // The holder is updated, or there is none any more.
+                self.update_holder(cx, host, key);
+            }
         }
-    }
-
-    fn round(&mut self, key: RouteHash) -> Option<&mut Round> {
-        Some(self.session.as_mut()?.rounds.get_mut(&key)?)
     }
 }
 
-/// Takes out what is there for `key` if it is as it must be.
-fn remove_if<T>(
-    map: &mut BTreeMap<RouteHash, T>,
-    key: RouteHash,
-    is_right: impl FnOnce(&mut T) -> bool,
-) -> Option<T> {
-    let is_right = map.get_mut(&key).is_some_and(is_right);
-    is_right.then(|| map.remove(&key)).flatten()
+impl Session {
+    /// The cache shall have no copy: with the last number.
+    const fn revocation(&self, key: RouteHash) -> TierMessage {
+        TierMessage::Revoke {
+            generation: self.generation,
+            key,
+            number: self.sent,
+        }
+    }
+
+    /// The item as it is now: with the last number.
+    const fn update(&self, key: RouteHash) -> TierMessage {
+        TierMessage::Update {
+            generation: self.generation,
+            key,
+            number: self.sent,
+        }
+    }
+}
+
+impl Round {
+    fn held(self) -> Held {
+        Held {
+            written: self.written,
+            queue: self.queue,
+            wanting: self.wanting,
+        }
+    }
+
+    /// Whether the holder's acknowledgement is the last one.
+    fn may_end(&self, cx: &Context) -> bool {
+        self.others.is_empty() || cx.has(TierMutant::FirstAcknowledgement)
+    }
 }

@@ -95,6 +95,10 @@ pub enum BackEndEvent<'a> {
     Changed(RouteHash),
     /// It reports to this cache from now on (SW-41, SW-65).
     Assign(CacheId),
+    /// This cache may have copies besides the one that it reports to (CC-81).
+    Join(CacheId),
+    /// Every item is to be removed.
+    Flush(Ticket),
 }
 
 /// What a back end asks of its host. The host performs each call before it returns.
@@ -102,7 +106,10 @@ pub trait BackEndHost {
     /// Runs a request on the store and keeps its answer; whether it changed the item.
     fn run(&mut self, request: &TierRequest) -> bool;
 
-    /// The answer that [`run`](Self::run) left goes to whoever asked.
+    /// Removes every item, and keeps the answer to these flushes.
+    fn clear(&mut self, asked: &[Ticket]);
+
+    /// The answer that [`run`](Self::run) or [`clear`](Self::clear) left goes to whoever asked.
     fn respond(&mut self, ticket: Ticket);
 
     /// Whoever asked is told why there is no answer.

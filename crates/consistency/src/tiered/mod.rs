@@ -12,7 +12,7 @@
 //!
 //! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadGate`] and
 //! the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
-//! rules.
+//! rules, [`RuleSender`] and [`RuleController`] between the cache and the switch.
 
 mod admission;
 mod back_end;
@@ -21,7 +21,9 @@ mod interface;
 mod load_gate;
 mod message;
 mod mutant;
+mod rule_controller;
 mod rule_queue;
+mod rule_sender;
 mod simulated_rules;
 #[cfg(test)]
 mod tests;
@@ -37,8 +39,12 @@ pub use interface::{
 };
 pub use load_gate::LoadGate;
 pub use message::{Generation, TierMessage};
-pub use mutant::TierMutant;
+pub use mutant::{RuleMutant, TierMutant};
+pub use rule_controller::{RuleController, RuleCounts};
 pub use rule_queue::{RuleBudget, RuleQueue, RuleQueueFull};
+pub use rule_sender::{
+    RuleChange, RuleLife, RuleSender, RulesAnswer, RulesMessage, RulesStatus, RulesTaken,
+};
 pub use simulated_rules::{
     RuleDifference, RuleNews, RuleTableFull, SimulatedCookie, SimulatedRule, SimulatedRules,
 };

@@ -44,5 +44,34 @@ listed_enum! {
         AbsentApplied,
         /// What waited behind a write is forgotten with the session.
         QueueLost,
+        /// A write is answered after the first of several caches has acknowledged it.
+        FirstAcknowledgement,
+        /// One cache is updated before the others have dropped their copies.
+        UpdatesTogether,
+        /// An item is sent to another cache while the key's update is not acknowledged.
+        SentInRound,
+        /// A flush does not wait for the end of the lease.
+        FlushesAtOnce,
+        /// A flush does not wait for the leases that were granted before a restart.
+        FlushesAfterRestart,
+        /// The lease is renewed while a flush waits for its end.
+        RenewsWhileFlushing,
+    }
+}
+
+listed_enum! {
+    /// An error that a controller makes.
+    #[derive(Ord, PartialOrd)]
+    pub enum RuleMutant {
+        /// What was found is deleted before the cache has named all its rules.
+        UnnamedDeletedEarly,
+        /// What was found and not named is never deleted.
+        UnnamedKept,
+        /// A switch that lost its rules does not begin another life of them.
+        LifeKept,
+        /// What a cache installs before it knows of the life counts as named.
+        LifeIgnored,
+        /// A message that was taken is taken again.
+        OldMessages,
     }
 }

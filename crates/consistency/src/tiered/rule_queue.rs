@@ -140,6 +140,14 @@ impl RuleQueue {
         }
     }
 
+    /// Nothing waits any more: all rules are to be installed again.
+    pub fn clear(&mut self) {
+        self.installs.clear();
+        self.withdrawals.clear();
+        self.pending.clear();
+        self.installs_pending = 0;
+    }
+
     /// The next change to make now, and whether it is an install.
     pub fn take(&mut self, now: Instant) -> Option<(RouteHash, bool)> {
         if self.pending.is_empty() || now < self.next_at {

@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 
 use curtail_checker::{
-    Limits, Outcome, Progress, ReplicaMutant, SLICE_MODELS, SliceSetup, TIER_MODELS,
-    TierModelMutant, TierSetup, search,
+    Limits, Outcome, Progress, RULE_MODELS, ReplicaMutant, RuleMutant, RuleSetup, SLICE_MODELS,
+    SliceSetup, TIER_MODELS, TierModelMutant, TierSetup, search,
 };
 
 /// A model.
@@ -12,6 +12,7 @@ use curtail_checker::{
 pub(super) enum Checked {
     Slices(&'static SliceSetup),
     Tier(&'static TierSetup),
+    Rules(&'static RuleSetup),
 }
 
 /// An error that a search must find.
@@ -19,19 +20,22 @@ pub(super) enum Checked {
 pub(super) enum Planted {
     Slices(ReplicaMutant),
     Tier(TierModelMutant),
+    Rules(RuleMutant),
 }
 
 impl Checked {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SLICE_MODELS.iter().map(Self::Slices);
         let tiers = TIER_MODELS.iter().map(Self::Tier);
-        slices.chain(tiers)
+        let rules = RULE_MODELS.iter().map(Self::Rules);
+        slices.chain(tiers).chain(rules)
     }
 
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Slices(setup) => setup.name,
             Self::Tier(setup) => setup.name,
+            Self::Rules(setup) => setup.name,
         }
     }
 
@@ -39,6 +43,7 @@ impl Checked {
         match self {
             Self::Slices(setup) => setup.is_deep,
             Self::Tier(setup) => setup.is_deep,
+            Self::Rules(_) => false,
         }
     }
 
@@ -46,6 +51,7 @@ impl Checked {
         match self {
             Self::Slices(setup) => setup.bound(),
             Self::Tier(setup) => setup.bound(),
+            Self::Rules(setup) => setup.bound(),
         }
     }
 
@@ -54,6 +60,7 @@ impl Checked {
         match self {
             Self::Slices(setup) => setup.unseen(outcome),
             Self::Tier(setup) => setup.unseen(outcome),
+            Self::Rules(setup) => setup.unseen(outcome),
         }
     }
 
@@ -79,6 +86,13 @@ impl Checked {
                 };
                 search(&TierSetup { mutant, ..setup }, limits, report)
             }
+            Self::Rules(&setup) => {
+                let mutant = match mutant {
+                    Some(Planted::Rules(mutant)) => Some(mutant),
+                    _ => None,
+                };
+                search(&RuleSetup { mutant, ..setup }, limits, report)
+            }
         }
     }
 }
@@ -87,7 +101,8 @@ impl Planted {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let slices = SliceSetup::mutants().map(|(mutant, _)| Self::Slices(mutant));
         let tiers = TierSetup::mutants().map(|(mutant, _)| Self::Tier(mutant));
-        slices.chain(tiers)
+        let rules = RuleSetup::mutants().map(|(mutant, _)| Self::Rules(mutant));
+        slices.chain(tiers).chain(rules)
     }
 
     pub(super) fn name(&self) -> String {
@@ -99,6 +114,11 @@ impl Planted {
             }
             Self::Tier(mutant) => {
                 let mut all = TierSetup::mutants();
+                let found = all.find(|(one, _)| one == mutant);
+                found.map_or_else(String::new, |(_, name)| name)
+            }
+            Self::Rules(mutant) => {
+                let mut all = RuleSetup::mutants();
                 let found = all.find(|(one, _)| one == mutant);
                 found.map_or_else(String::new, |(_, name)| name)
             }

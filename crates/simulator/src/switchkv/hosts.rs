@@ -59,6 +59,10 @@ impl BackEndHost for BackEndDesk<'_> {
         request.access != Access::Read
     }
 
+    fn clear(&mut self, _: &[Ticket]) {
+        unreachable!("nothing is flushed here");
+    }
+
     #[inline]
     fn respond(&mut self, _: Ticket) {}
 

@@ -1,0 +1,454 @@
+//! The rules of a cache node as a model: the cache's side and the controller's, every order of what
+//! may happen to the messages between them, to the switch and to either process.
+//!
+//! What is on its way to a controller when it dies is lost with its socket. A controller that
+//! begins finds the rules of the one before.
+
+#[cfg(test)]
+mod tests;
+mod world;
+
+use std::collections::BTreeSet;
+
+use curtail_consistency::tiered::{
+    RuleBudget, RuleController, RuleLife, RuleMutant, RuleQueue, RuleSender, RulesAnswer,
+};
+use curtail_types::{Instant, RouteHash};
+
+pub use world::RuleWorld;
+
+use self::world::{CACHE, ModelTable, RuleCache, address};
+use crate::requests::in_words;
+use crate::search::{Model, Outcome};
+
+/// A bounded model of rules.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSetup {
+    /// What to call it.
+    pub name: &'static str,
+    /// Keys 0 to this, of which the cache node has the first one at first.
+    pub keys: u64,
+    /// What may happen, and how often.
+    pub faults: RuleFaults,
+    /// What must be seen, or the model is too small to show anything.
+    pub sees: u32,
+    /// An error in the machines.
+    pub mutant: Option<RuleMutant>,
+}
+
+/// How often something may happen.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct RuleFaults {
+    /// The cache node admits a key.
+    pub admissions: u8,
+    /// It evicts one.
+    pub evictions: u8,
+    /// A message is lost.
+    pub losses: u8,
+    /// A message arrives twice.
+    pub duplicates: u8,
+    /// The switch forgets its rules.
+    pub forgets: u8,
+    /// The controller dies, and another one begins.
+    pub controllers: u8,
+    /// The cache node dies, and begins empty.
+    pub caches: u8,
+}
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RuleAction {
+    /// The cache node admits a key.
+    Admit(u64),
+    /// It evicts one.
+    Evict(u64),
+    /// It sends what waits, a message again, or one that shows that it lives.
+    Send,
+    /// A message arrives, and may arrive once more.
+    Deliver(usize, bool),
+    /// It does not.
+    Lose(usize),
+    /// An answer arrives.
+    Answer(usize),
+    /// It does not.
+    LoseAnswer(usize),
+    /// The switch forgets its rules.
+    Forget,
+    /// The controller looks at its switch.
+    Reconcile,
+    /// Another controller begins.
+    RestartController,
+    /// The cache node begins again.
+    RestartCache,
+}
+
+/// Rules that were found are kept.
+pub(crate) const KEPT: u32 = 1;
+/// Rules that were found are deleted.
+pub(crate) const STALE: u32 = 2;
+/// The cache node installs all its rules again.
+pub(crate) const RENAMED: u32 = 4;
+
+const WITNESSES: [(u32, &str); 3] = [
+    (KEPT, "a rule that was found is kept"),
+    (STALE, "a rule that was found is deleted"),
+    (RENAMED, "the cache node installs its rules again"),
+];
+
+const NOTHING: RuleFaults = RuleFaults {
+    admissions: 2,
+    evictions: 1,
+    losses: 0,
+    duplicates: 0,
+    forgets: 0,
+    controllers: 0,
+    caches: 0,
+};
+
+/// All of them.
+pub const RULE_MODELS: &[RuleSetup] = &[
+    RuleSetup {
+        name: "rules-controller",
+        keys: 3,
+        faults: RuleFaults {
+            controllers: 1,
+            ..NOTHING
+        },
+        sees: KEPT | STALE | RENAMED,
+        mutant: None,
+    },
+    RuleSetup {
+        name: "rules-forgotten",
+        keys: 2,
+        faults: RuleFaults {
+            losses: 1,
+            duplicates: 1,
+            forgets: 1,
+            ..NOTHING
+        },
+        sees: RENAMED,
+        mutant: None,
+    },
+    RuleSetup {
+        name: "rules-restarts",
+        keys: 2,
+        faults: RuleFaults {
+            losses: 1,
+            controllers: 1,
+            caches: 1,
+            ..NOTHING
+        },
+        sees: STALE | RENAMED,
+        mutant: None,
+    },
+];
+
+impl RuleSetup {
+    fn controller(&self, incarnation: u64) -> RuleController {
+        let controller = RuleController::new(1, incarnation << 8);
+        #[cfg(any(test, feature = "mutants"))]
+        if let Some(mutant) = self.mutant {
+            return controller.with_mutant(mutant);
+        }
+        controller
+    }
+
+    fn cache(&self, generation: u32) -> RuleCache {
+        RuleCache {
+            generation,
+            wanted: BTreeSet::new(),
+            queue: RuleQueue::new(RuleBudget {
+                per_s: 0,
+                burst: 1,
+                queue_max: 64,
+                delay_max_ns: 0,
+            }),
+            // So that naming all rules takes several messages.
+            sender: RuleSender::new(generation, 1),
+            now: 0,
+            named_all: RuleLife(0),
+        }
+    }
+
+    /// Its bounds, as a person reads them.
+    pub fn bound(&self) -> String {
+        let faults = &self.faults;
+        let counts = [
+            (faults.admissions, "admissions"),
+            (faults.evictions, "evictions"),
+            (faults.losses, "losses"),
+            (faults.duplicates, "duplicates"),
+            (faults.forgets, "tables forgotten"),
+            (faults.controllers, "controller restarts"),
+            (faults.caches, "cache restarts"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let counts = counts.map(|(count, name)| format!(", {name} {count}"));
+        counts.fold(format!("{} keys", self.keys), |text, one| text + &one)
+    }
+
+    /// What must be seen and was not.
+    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
+        let unseen = self.sees & !outcome.witnesses;
+        let unseen = WITNESSES.iter().filter(|(bit, _)| unseen & bit != 0);
+        unseen.map(|(_, name)| (*name).to_owned()).collect()
+    }
+
+    /// The errors that can be planted, with their names.
+    pub fn mutants() -> impl Iterator<Item = (RuleMutant, String)> {
+        let are_there = cfg!(any(test, feature = "mutants"));
+        let all = RuleMutant::ALL.into_iter().filter(move |_| are_there);
+        all.map(|one| (one, format!("rules-{}", in_words(&format!("{one:?}")))))
+    }
+
+    /// Whether the cache node has something to send: a message for its changes, one again of which
+    /// nothing is on its way, or, while it does not know the life of its rules, a sign of life.
+    fn sends(world: &RuleWorld) -> bool {
+        let sender = &world.cache.sender;
+        let is_quiet = world.messages.is_empty() && world.answers.is_empty();
+        let (installs, withdrawals) = world.cache.queue.lengths();
+        match sender.is_idle() {
+            true => installs + withdrawals > 0 || is_news(world),
+            false => is_quiet,
+        }
+    }
+
+    fn act(&self, world: &mut RuleWorld, action: &RuleAction) {
+        match *action {
+            RuleAction::Admit(key) => {
+                world.left.admissions -= 1;
+                world.cache.wanted.insert(key);
+                want(&mut world.cache, key);
+            }
+            RuleAction::Evict(key) => {
+                world.left.evictions -= 1;
+                world.cache.wanted.remove(&key);
+                let now = Instant { ns: 0 };
+                world.cache.queue.withdraw(RouteHash(key), now);
+            }
+            RuleAction::Send => {
+                // A clock that is as late as it must be; then as if nothing had been sent.
+                world.cache.now = world.cache.sender.deadline().ns;
+                world.send();
+            }
+            RuleAction::Deliver(index, again) => {
+                let message = match again {
+                    true => {
+                        world.left.duplicates -= 1;
+                        world.messages[index].clone()
+                    }
+                    false => world.messages.remove(index),
+                };
+                world.deliver(&message);
+            }
+            RuleAction::Lose(index) => {
+                world.left.losses -= 1;
+                world.messages.remove(index);
+            }
+            RuleAction::Answer(index) => self.answer(world, index),
+            RuleAction::LoseAnswer(index) => {
+                world.left.losses -= 1;
+                world.answers.remove(index);
+            }
+            RuleAction::Forget => {
+                world.left.forgets -= 1;
+                world.table = ModelTable::default();
+                world.has_restarted = true;
+            }
+            RuleAction::Reconcile => {
+                world.has_restarted = false;
+                let now = Instant { ns: 0 };
+                world.controller.reconcile(&mut world.table, now);
+            }
+            RuleAction::RestartController => {
+                world.left.controllers -= 1;
+                world.incarnation += 1;
+                world.controller = self.controller(world.incarnation);
+                world.messages.clear();
+                world.has_restarted = true;
+            }
+            RuleAction::RestartCache => {
+                world.left.caches -= 1;
+                world.cache = self.cache(world.cache.generation + 1);
+                world.answers.clear();
+            }
+        }
+    }
+
+    fn answer(&self, world: &mut RuleWorld, index: usize) {
+        let taken = world.answers.remove(index);
+        if world.cache.sender.take(&taken) == RulesAnswer::Lost {
+            world.seen |= RENAMED;
+            world.cache.queue.clear();
+            for key in world.cache.wanted.clone() {
+                want(&mut world.cache, key);
+            }
+        }
+    }
+}
+
+fn want(cache: &mut RuleCache, key: u64) {
+    // The queue has room for every key.
+    let _ = cache.queue.install(RouteHash(key), Instant { ns: 0 });
+}
+
+/// Whether a sign of life would tell either side something new.
+fn is_news(world: &RuleWorld) -> bool {
+    let life = world.controller.life(CACHE);
+    life != world.cache.sender.life() || life != world.cache.named_all || world.has_restarted
+}
+
+impl Model for RuleSetup {
+    type State = RuleWorld;
+    type Packed = RuleWorld;
+    type Pool = ();
+    type Action = RuleAction;
+
+    fn start(&self) -> RuleWorld {
+        let mut world = RuleWorld {
+            cache: self.cache(1),
+            controller: self.controller(0),
+            table: ModelTable::default(),
+            has_restarted: false,
+            incarnation: 0,
+            messages: Vec::new(),
+            answers: Vec::new(),
+            left: self.faults,
+            seen: 0,
+            fault: None,
+        };
+        world.left.admissions += 1;
+        for action in [
+            RuleAction::Admit(0),
+            RuleAction::Send,
+            RuleAction::Deliver(0, false),
+            RuleAction::Answer(0),
+        ] {
+            self.act(&mut world, &action);
+        }
+        world
+    }
+
+    fn actions(&self, world: &RuleWorld, actions: &mut Vec<RuleAction>) {
+        if world.fault.is_some() {
+            return;
+        }
+        let left = &world.left;
+        // The switch is looked at before a message is read.
+        if world.has_restarted {
+            actions.push(RuleAction::Reconcile);
+        } else {
+            for index in 0..world.messages.len() {
+                actions.push(RuleAction::Deliver(index, false));
+                if left.duplicates > 0 {
+                    actions.push(RuleAction::Deliver(index, true));
+                }
+            }
+        }
+        if left.losses > 0 {
+            actions.extend((0..world.messages.len()).map(RuleAction::Lose));
+            actions.extend((0..world.answers.len()).map(RuleAction::LoseAnswer));
+        }
+        actions.extend((0..world.answers.len()).map(RuleAction::Answer));
+        if Self::sends(world) {
+            actions.push(RuleAction::Send);
+        }
+        for key in 0..self.keys {
+            match world.cache.wanted.contains(&key) {
+                true if left.evictions > 0 => actions.push(RuleAction::Evict(key)),
+                false if left.admissions > 0 => actions.push(RuleAction::Admit(key)),
+                _ => {}
+            }
+        }
+        let faults = [
+            (left.forgets, RuleAction::Forget),
+            (left.controllers, RuleAction::RestartController),
+            (left.caches, RuleAction::RestartCache),
+        ];
+        let faults = faults.iter().filter(|(count, _)| *count > 0);
+        actions.extend(faults.map(|(_, action)| *action));
+    }
+
+    fn next(&self, before: &RuleWorld, action: &RuleAction, (): &()) -> RuleWorld {
+        let mut world = before.clone();
+        world.seen = 0;
+        self.act(&mut world, action);
+        let (old, new) = (before.controller.counts(), world.controller.counts());
+        world.seen |= if new.kept > old.kept { KEPT } else { 0 };
+        world.seen |= if new.stale > old.stale { STALE } else { 0 };
+        world
+    }
+
+    fn fault(&self, world: &RuleWorld) -> Option<String> {
+        world.fault.clone()
+    }
+
+    /// When nothing is on its way any more, the switch has the rules that the cache node wants.
+    fn fault_at_end(&self, world: &RuleWorld) -> Option<String> {
+        let wanted: BTreeSet<_> = world.cache.wanted.iter().map(|key| address(*key)).collect();
+        let there: BTreeSet<_> = world.table.0.keys().copied().collect();
+        let is_own = |cookie: &curtail_types::RuleCookie| {
+            cookie.cache == CACHE && cookie.generation == world.cache.generation
+        };
+        if !wanted.is_subset(&there) {
+            return Some("a cached key has no rule for ever".to_owned());
+        }
+        if !there.is_subset(&wanted) || !world.table.0.values().all(is_own) {
+            return Some("a rule outlives its key for ever".to_owned());
+        }
+        None
+    }
+
+    fn witnesses(&self, world: &RuleWorld) -> u32 {
+        world.seen
+    }
+
+    fn describe(&self, before: &RuleWorld, action: &RuleAction) -> String {
+        match *action {
+            RuleAction::Admit(key) => format!("the cache node admits key {key}"),
+            RuleAction::Evict(key) => format!("the cache node evicts key {key}"),
+            RuleAction::Send => "the cache node sends a message of rules".to_owned(),
+            RuleAction::Deliver(index, again) => {
+                let message = &before.messages[index];
+                let stays = if again { " (and once more)" } else { "" };
+                format!(
+                    "the controller receives message {} of generation {}: {:?}{stays}",
+                    message.number, message.generation, message.changes
+                )
+            }
+            RuleAction::Lose(index) => {
+                format!(
+                    "the network loses message {}",
+                    before.messages[index].number
+                )
+            }
+            RuleAction::Answer(index) => {
+                let answer = &before.answers[index];
+                format!(
+                    "the cache node receives the answer to message {}: life {}",
+                    answer.number, answer.life.0
+                )
+            }
+            RuleAction::LoseAnswer(index) => {
+                format!(
+                    "the network loses the answer to message {}",
+                    before.answers[index].number
+                )
+            }
+            RuleAction::Forget => "the switch forgets its rules".to_owned(),
+            RuleAction::Reconcile => "the controller finds its switch".to_owned(),
+            RuleAction::RestartController => "the controller dies, another one begins".to_owned(),
+            RuleAction::RestartCache => "the cache node begins again, empty".to_owned(),
+        }
+    }
+
+    fn pack(&self, world: RuleWorld, (): &()) -> RuleWorld {
+        world
+    }
+
+    fn unpack(&self, packed: &RuleWorld) -> RuleWorld {
+        packed.clone()
+    }
+
+    fn sweep(&self, (): &()) {}
+}

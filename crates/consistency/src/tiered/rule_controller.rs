@@ -1,0 +1,372 @@
+//! The switch's controller: it owns the table of rules, and takes the changes of cache nodes
+//! (SW-18).
+//!
+//! It deletes all rules of a cache node that is silent, whose link is down, or that begins again
+//! (SW-40): requests then go to back ends. A switch that comes back, or that another controller
+//! had before, may have any rules. It tells which by their cookies (SW-43): the *life* of every
+//! cache's rules rises, which tells the cache to name them all again; what it names is kept, and
+//! when it has named all, the rest is deleted.
+
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
+
+use curtail_types::{CacheId, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable};
+
+use super::{
+    mutant::RuleMutant,
+    rule_sender::{RuleChange, RuleLife, RulesMessage, RulesStatus, RulesTaken},
+};
+
+/// The controller.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct RuleController {
+    caches_max: usize,
+    mutant: Option<RuleMutant>,
+    /// Rules that were in the switch when it was found, and that no cache has named since.
+    found: BTreeMap<KeyAddress, RuleCookie>,
+    caches: BTreeMap<CacheId, RulesOfCache>,
+    lives: u64,
+    counts: RuleCounts,
+}
+
+/// What is known of a cache node.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct RulesOfCache {
+    generation: u32,
+    /// The last message that was taken, and what became of it.
+    number: u64,
+    status: RulesStatus,
+    life: RuleLife,
+    heard: Instant,
+    /// It has been silent, and has no rules.
+    is_silent: bool,
+}
+
+/// What a controller did.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct RuleCounts {
+    /// Rules that were installed.
+    pub installed: u64,
+    /// Rules that were withdrawn.
+    pub deleted: u64,
+    /// Cache nodes that fell silent, or whose link went down.
+    pub silences: u64,
+    /// Cache nodes that began again.
+    pub restarts: u64,
+    /// Changes that the switch did not take.
+    pub failed: u64,
+    /// Times that the switch was found.
+    pub switch_restarts: u64,
+    /// Rules that were found and wanted.
+    pub kept: u64,
+    /// Rules that were found and not wanted.
+    pub stale: u64,
+}
+
+impl RuleController {
+    /// One for so many cache nodes; `lives` is above every life that another one named.
+    pub const fn new(caches_max: usize, lives: u64) -> Self {
+        Self {
+            caches_max,
+            mutant: None,
+            found: BTreeMap::new(),
+            caches: BTreeMap::new(),
+            lives,
+            counts: RuleCounts {
+                installed: 0,
+                deleted: 0,
+                silences: 0,
+                restarts: 0,
+                failed: 0,
+                switch_restarts: 0,
+                kept: 0,
+                stale: 0,
+            },
+        }
+    }
+
+    /// The same with an error planted.
+    #[cfg(any(test, feature = "mutants"))]
+    #[must_use]
+    pub fn with_mutant(mut self, mutant: RuleMutant) -> Self {
+        self.mutant = Some(mutant);
+        self
+    }
+
+    /// What it did.
+    pub const fn counts(&self) -> &RuleCounts {
+        &self.counts
+    }
+
+    /// Cache nodes that it knows, and those of them that are silent.
+    pub fn caches(&self) -> (usize, usize) {
+        let silent = self.caches.values().filter(|known| known.is_silent);
+        (self.caches.len(), silent.count())
+    }
+
+    /// Rules that were found and that no cache node has named.
+    pub fn unnamed(&self) -> usize {
+        self.found.len()
+    }
+
+    /// The life of a cache node's rules.
+    pub fn life(&self, id: CacheId) -> RuleLife {
+        let known = self.caches.get(&id);
+        known.map_or(RuleLife(0), |known| known.life)
+    }
+
+    fn has(&self, mutant: RuleMutant) -> bool {
+        cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
+    }
+
+    fn next_life(&mut self) -> RuleLife {
+        self.lives += u64::from(self.lives == 0 || !self.has(RuleMutant::LifeKept));
+        RuleLife(self.lives)
+    }
+
+    /// Takes the message of a cache node; none if it is of no cache node of this tier, or of one
+    /// that has begun again since.
+    pub fn take(
+        &mut self,
+        table: &mut (impl RuleTable + ?Sized),
+        id: CacheId,
+        message: &RulesMessage<'_>,
+        now: Instant,
+    ) -> Option<RulesTaken> {
+        let generation = message.generation;
+        if usize::from(id.0) >= self.caches_max {
+            return None;
+        }
+        let begins = match self.caches.get(&id) {
+            Some(known) if generation < known.generation => return None,
+            Some(known) => known.is_silent || generation > known.generation,
+            None => true,
+        };
+        if begins {
+            self.begin_again(table, id, (generation, now));
+        }
+        let mut known = *self.caches.get(&id)?;
+        if message.number > known.number || self.has(RuleMutant::OldMessages) {
+            let cookie = RuleCookie {
+                cache: id,
+                generation,
+            };
+            let is_known = message.life == known.life;
+            known.status = self.apply(table, cookie, message.changes, is_known);
+            // A switch that does not answer has taken nothing: the cache sends it again.
+            if known.status != RulesStatus::Busy {
+                known.number = message.number;
+            }
+            let has_named_all =
+                (message.is_all && is_known) || self.has(RuleMutant::UnnamedDeletedEarly);
+            if has_named_all && known.status == RulesStatus::Done {
+                self.delete_unnamed(table, id);
+            }
+        }
+        self.caches.insert(id, known);
+        Some(RulesTaken {
+            generation,
+            number: message.number,
+            life: known.life,
+            status: known.status,
+        })
+    }
+
+    /// Something was heard of a cache node; when its changes are done, so that a switch that is
+    /// slow makes no cache node silent.
+    pub fn note_heard(&mut self, id: CacheId, now: Instant) {
+        if let Some(known) = self.caches.get_mut(&id) {
+            known.heard = now;
+        }
+    }
+
+    /// The cache node has no rules from now on, and is told so.
+    fn begin_again(
+        &mut self,
+        table: &mut (impl RuleTable + ?Sized),
+        id: CacheId,
+        (generation, now): (u32, Instant),
+    ) {
+        self.counts.restarts += 1;
+        self.delete_rules_of(table, id);
+        let cache = RulesOfCache {
+            generation,
+            number: 0,
+            status: RulesStatus::Done,
+            life: self.next_life(),
+            heard: now,
+            is_silent: false,
+        };
+        self.caches.insert(id, cache);
+    }
+
+    /// Rules that stay cost detours.
+    fn delete_rules_of(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+        let deleted = table.delete_cache(id);
+        self.counts.failed += u64::from(deleted.is_err());
+        self.found.retain(|_, cookie| cookie.cache != id);
+    }
+
+    fn apply(
+        &mut self,
+        table: &mut (impl RuleTable + ?Sized),
+        cookie: RuleCookie,
+        changes: &[RuleChange],
+        is_named: bool,
+    ) -> RulesStatus {
+        // In order: of two changes of one rule the later counts. There are no two in a message,
+        // because the cache's queue has one change of a key at a time; deletes go first, for room.
+        let (mut installs, mut deletes) = (BTreeSet::new(), BTreeSet::<KeyAddress>::new());
+        for change in changes {
+            let (to, from) = match change.is_install {
+                true => (&mut installs, &mut deletes),
+                false => (&mut deletes, &mut installs),
+            };
+            from.remove(&change.key);
+            to.insert(change.key);
+        }
+        let is_there = |key: &KeyAddress| self.found.get(key) == Some(&cookie);
+        let kept: Vec<_> = installs.iter().copied().filter(is_there).collect();
+        installs.retain(|key| !is_there(key));
+        let mut done = change(table, cookie, &installs, &deletes);
+        if matches!(done, Err(RuleError::Full { .. })) && !self.found.is_empty() {
+            self.delete_unnamed(table, cookie.cache);
+            done = change(table, cookie, &installs, &deletes);
+        }
+        match done {
+            Ok(()) => {
+                self.counts.installed += installs.len() as u64;
+                self.counts.deleted += deletes.len() as u64;
+                self.counts.kept += kept.len() as u64;
+                self.name(changes);
+                if !is_named && !self.has(RuleMutant::LifeIgnored) {
+                    // They are there, and the cache will name them if it still wants them.
+                    let all = installs.iter().chain(&kept);
+                    self.found.extend(all.map(|key| (*key, cookie)));
+                }
+                RulesStatus::Done
+            }
+            Err(RuleError::Disconnected) => RulesStatus::Busy,
+            Err(_) => {
+                self.counts.failed += 1;
+                self.name(changes);
+                RulesStatus::Refused
+            }
+        }
+    }
+
+    /// These are as a cache wants them.
+    fn name(&mut self, changes: &[RuleChange]) {
+        for change in changes {
+            self.found.remove(&change.key);
+        }
+    }
+
+    /// Deletes what was found of a cache's rules and the cache does not want.
+    fn delete_unnamed(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+        if self.has(RuleMutant::UnnamedKept) {
+            return;
+        }
+        let unnamed = self.found.iter().filter(|(_, cookie)| cookie.cache == id);
+        let unnamed: Vec<KeyAddress> = unnamed.map(|(key, _)| *key).collect();
+        self.delete_stale(table, &unnamed);
+    }
+
+    fn delete_stale(&mut self, table: &mut (impl RuleTable + ?Sized), keys: &[KeyAddress]) {
+        if keys.is_empty() {
+            return;
+        }
+        match table.delete(keys) {
+            Ok(()) => self.counts.stale += keys.len() as u64,
+            // With its next connection the switch is looked at again.
+            Err(_) => self.counts.failed += 1,
+        }
+        for key in keys {
+            self.found.remove(key);
+        }
+    }
+
+    /// Deletes the rules of cache nodes from which nothing is heard.
+    pub fn watch_silence(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+        let is_late = |known: &RulesOfCache| now.ns.saturating_sub(known.heard.ns) >= SILENCE_NS;
+        let caches = self.caches.iter();
+        let late = caches.filter(|(_, known)| !known.is_silent && is_late(known));
+        let late: Vec<CacheId> = late.map(|(id, _)| *id).collect();
+        for id in late {
+            self.silence(table, id);
+        }
+    }
+
+    /// A cache node is silent, or its link is down.
+    pub fn silence(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+        self.counts.silences += 1;
+        self.delete_rules_of(table, id);
+        if let Some(known) = self.caches.get_mut(&id) {
+            known.is_silent = true;
+        }
+    }
+
+    /// The switch has been found, or has come back: nothing is known of its rules but what it says.
+    pub fn reconcile(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+        self.counts.switch_restarts += 1;
+        let Ok(rules) = table.dump() else {
+            // The connection is lost; the next one brings this event again.
+            self.counts.failed += 1;
+            return;
+        };
+        let rules = rules.iter().map(|counted| counted.rule);
+        self.found = rules.map(|rule| (rule.key, rule.cookie)).collect();
+        let known = self.caches.keys().copied();
+        let mut lives: Vec<CacheId> = known.collect();
+        for cookie in self.found.values() {
+            if usize::from(cookie.cache.0) >= self.caches_max {
+                continue;
+            }
+            // A cache node that says nothing from now on is silent.
+            let cache = RulesOfCache {
+                generation: cookie.generation,
+                number: 0,
+                status: RulesStatus::Done,
+                life: RuleLife(0),
+                heard: now,
+                is_silent: false,
+            };
+            let known = self.caches.entry(cookie.cache).or_insert(cache);
+            known.generation = known.generation.max(cookie.generation);
+            lives.push(cookie.cache);
+        }
+        for id in lives {
+            let life = self.next_life();
+            if let Some(known) = self.caches.get_mut(&id) {
+                known.life = life;
+            }
+        }
+        // Of a cache node that is no more, is silent, or was started again since.
+        let caches = &self.caches;
+        let is_old = |cookie: &RuleCookie| {
+            let known = caches.get(&cookie.cache);
+            known.is_none_or(|known| known.is_silent || known.generation != cookie.generation)
+        };
+        let old = self.found.iter().filter(|(_, cookie)| is_old(cookie));
+        let old: Vec<KeyAddress> = old.map(|(key, _)| *key).collect();
+        self.delete_stale(table, &old);
+    }
+}
+
+fn change(
+    table: &mut (impl RuleTable + ?Sized),
+    cookie: RuleCookie,
+    installs: &BTreeSet<KeyAddress>,
+    deletes: &BTreeSet<KeyAddress>,
+) -> Result<(), RuleError> {
+    let rules = installs.iter().map(|key| Rule { key: *key, cookie });
+    let rules: Vec<Rule> = rules.collect();
+    let deletes: Vec<KeyAddress> = deletes.iter().copied().collect();
+    table.delete(&deletes)?;
+    table.install(&rules)
+}
+
+/// After how long without a message the rules of a cache node are deleted.
+const SILENCE_NS: u64 = 500_000_000;

@@ -6,6 +6,7 @@
 //! than at the paper's rates. Rules are 400 a second at any scale.
 
 mod dynamic;
+mod reference;
 mod steady;
 
 use curtail_workload::Change;
@@ -16,6 +17,7 @@ use crate::{
 };
 
 pub(super) use dynamic::{FIG15, FIG16, FIG17, FIG18, FIG19};
+pub(super) use reference::points;
 pub(super) use steady::{FIG9, FIG10, FIG11, FIG12, FIG13, FIG14};
 
 /// How far the paper's rates are scaled down.

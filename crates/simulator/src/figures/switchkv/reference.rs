@@ -200,4 +200,31 @@ mod tests {
             assert!(known.accepts(ours), "{series} {}: {ours}", known.x);
         }
     }
+
+    /// Goal: changes of popularity at the paper's scale have the consequences that the paper names.
+    /// Method: figures 2.15 and 2.18 with their defaults, the time for 600 rules within 20 %.
+    #[test]
+    #[ignore = "slow: run with `cargo test -p curtail-simulator --release -- --ignored changes_at`"]
+    fn changes_at_the_papers_scale_are_followed_as_in_the_paper() {
+        let drawn = |name| {
+            let figure = figure(name).unwrap();
+            figure.rows(&Options::default(), &Threads::new(2)).unwrap()
+        };
+        let of = |rows: &[Row], series: &str, metric: &str| {
+            let is_it = |row: &&Row| (&*row.series, row.x, row.metric) == (series, 0.0, metric);
+            rows.iter().find(is_it).and_then(|row| row.value).unwrap()
+        };
+        let hot_in = drawn("switchkv-fig2.15");
+        let least = ["periodic", "both"].map(|series| of(&hot_in, series, "least_percent"));
+        let recovery = ["periodic", "both"].map(|series| of(&hot_in, series, "recovery_s"));
+        assert!(least[0] < 50.0 && least[1] > least[0] + 10.0, "{least:?}");
+        assert!((1.0..2.0).contains(&recovery[0]), "{recovery:?}");
+        assert!(recovery[1] < 0.7 * recovery[0], "{recovery:?}");
+        let bursts = drawn("switchkv-fig2.18");
+        for (series, paper) in [("buffered", 1.5), ("unbuffered", 3.0)] {
+            let installed_s = of(&bursts, series, "installed_s");
+            let over = installed_s / paper - 1.0;
+            assert!(over.abs() < 0.2, "{series}: {installed_s}");
+        }
+    }
 }

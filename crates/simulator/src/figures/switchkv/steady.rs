@@ -13,7 +13,7 @@ pub(in crate::figures) const FIG9: Figure = Figure {
     x: "back end, the most loaded first",
     about: "128 back ends of 100 KQPS, 10^10 keys placed by a hash of the seed, read only. The \
             client keeps its loss between 0.5 and 1 %, so that the hottest back end limits all. \
-            The paper prints no numbers beside its drawing.",
+            The paper prints no numbers beside its drawing but the limit, 100 KQPS.",
     series: "no-cache",
     series_default: 1,
     parameters: &[

@@ -115,7 +115,7 @@ fn transits_are_the_papers() {
         };
         let misses = TierLatency::run(&model, TierPath::Misses, 5e6, 10_000).unwrap();
         assert_eq!(misses.transits, transits * misses.requests);
-        // Nearly idle, a request takes as long as its transits, at which nothing else is in its way.
+        // Nearly idle, a request takes as long as its transits.
         let idle = TierLatency::run(&model, TierPath::Misses, 1e6, 10_000).unwrap();
         let mean_us = idle.sum_ns / idle.requests as f64 / 1e3;
         assert!(is_near(mean_us, 10.0 * transits as f64, 0.06), "{mean_us}");

@@ -82,13 +82,14 @@ pub(in crate::figures) const FIG13: Figure = Figure {
     name: "switchkv-fig2.13",
     title: "SwitchKV, Fig. 2.13: latency by throughput",
     x: "MQPS sent (0: none)",
-    about: "-hits asks for cached keys only, -misses uniformly with an empty cache, -mixed by Zipf \
-            with 10,000 items; loads are shares of what SwitchKV bears of each. A machine costs 10 \
-            us, which is our assumption, and what waits before a request at 14 MQPS (cache) or 100 \
-            KQPS (back end), by arrival at random; the paper's times are of its network and stay \
-            unsaid. Compare the order of the curves: hits alike; misses look-aside, look-through, \
-            SwitchKV by their transits 3, 2 and 1 (the abstract: up to a third of the latency). Where there is no number the cache is \
-            overloaded: the baselines end at 14 MQPS (peak_mqps).",
+    about: "-hits asks for cached keys only, -misses uniformly with an empty cache, -mixed by \
+            Zipf with 10,000 items; loads are shares of what SwitchKV bears of each. A machine \
+            costs 10 us, which is our assumption, and what waits before a request at 14 MQPS \
+            (cache) or 100 KQPS (back end), by arrival at random; the paper's times are of its \
+            network and stay unsaid. Compare the order of the curves: hits alike; misses \
+            look-aside, look-through, SwitchKV by their transits 3, 2 and 1 (the abstract: up to \
+            a third of the latency). Where there is no number the cache is overloaded: the \
+            baselines end at 14 MQPS (peak_mqps).",
     series: "switchkv-hits look-aside-hits look-through-hits switchkv-misses look-aside-misses \
              look-through-misses switchkv-mixed look-aside-mixed look-through-mixed",
     series_default: 9,

@@ -155,6 +155,8 @@ options! {
     /// ccKVS and `cluster`: number of nodes: 9, or several such as 5,9,40.
     #[arg(value_delimiter = ',')]
     Nodes "nodes" "nodes" nodes: Vec<u16>,
+    /// SwitchKV: per cent by which the client changes its rate in 10 ms, at most.
+    ClientStep "client-step" "client_step" client_step: Option<f64>,
     /// ccKVS on shared cores: file of costs, instead of crates/simulator/cckvs.toml.
     #[arg(value_parser = file(ClusterCosts::parse))]
     ClusterCosts "cluster-costs" "cluster_costs" cluster_costs: Option<Given<ClusterCosts>>,

@@ -4,11 +4,11 @@
 //! Those of C-4 (G1 to G10) are what its authors' simulator gives, published or run by us with
 //! independent service times; those of Minos (M) come from another simulation of its section 2.2.
 //! Tests run them with fewer requests and the same tolerances. Those of ccKVS are its text's,
-//! beside its figures.
+//! beside its figures; those of SwitchKV come from a static simulation of its testbed (SW-80).
 
 use crate::{
     c4::{C4Model, Rules},
-    figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos_system::system},
+    figures::{Choice, Figure, Parameter, Request, c4, cckvs, minos_system::system, switchkv},
     minos::{MinosModel, UNIT},
     queueing::Outcome,
     rows::Row,
@@ -24,8 +24,8 @@ pub(super) const POINTS: Figure = Figure {
             saturation differ by a third from seed to seed: ours is the median of five. The values \
             of G10 are of one run of 30,000 requests; those of d-CREW and Ideal are above what any \
             of our seeds gives, and above what queueing theory has for a central queue (2570 ns).",
-    series: "c4 minos cckvs",
-    series_default: 3,
+    series: "c4 minos cckvs switchkv",
+    series_default: 4,
     parameters: &[
         Parameter::one(Choice::Requests, (1.0, 1e12), &[])
             .whole()
@@ -175,6 +175,9 @@ fn points(request: &Request<'_>) -> Vec<Row> {
     }
     if request.series.contains(&"cckvs") {
         rows.extend(cckvs::paper_text_numbers::points(request));
+    }
+    if request.series.contains(&"switchkv") {
+        rows.extend(switchkv::points(request));
     }
     rows
 }

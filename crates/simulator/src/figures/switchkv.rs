@@ -7,6 +7,7 @@
 
 mod dynamic;
 mod group;
+mod reference;
 mod steady;
 
 use curtail_workload::Change;
@@ -18,6 +19,7 @@ use crate::{
 
 pub(super) use dynamic::{FIG15, FIG16, FIG17, FIG18, FIG19};
 pub(super) use group::GROUP;
+pub(super) use reference::points;
 pub(super) use steady::{FIG9, FIG10, FIG11, FIG12, FIG13, FIG14};
 
 /// How far the paper's rates are scaled down.

@@ -141,10 +141,11 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A transit, with what waits before it.
+/// A transit, with what waits before it: a limiter delays a request for those before it only.
 fn serve(free_ns: &mut f64, at_ns: f64, service_ns: f64) -> f64 {
-    *free_ns = free_ns.max(at_ns) + service_ns;
-    *free_ns + TRANSIT_NS
+    let begins_ns = free_ns.max(at_ns);
+    *free_ns = begins_ns + service_ns;
+    begins_ns + TRANSIT_NS
 }
 
 /// Network, card and processing of one machine; an assumption, since the paper prints none.

@@ -11,7 +11,7 @@ use curtail_consistency::tiered::{
 };
 use curtail_hotkeys::{Access as Seen, Bursts, Parameters, Tracker};
 use curtail_types::{Access, Instant, Key, KeyHash, Load, LoadReport, LoadScale, RouteHash};
-use curtail_workload::{HotSet, Pattern, Random, Ranks};
+use curtail_workload::{HotSet, Pattern, Random, Ranks, mix};
 
 use super::{
     Architecture, INTERVAL_S, LOSS, LOSS_MAX, LOSS_MIN, SwitchKv, TierInterval, TierOutcome,
@@ -48,13 +48,22 @@ pub(crate) struct TierRun<'a> {
 struct Node {
     machine: TierBackEnd,
     limiter: Limiter,
-    /// Without any, nothing is reported.
-    tracking: Option<Box<Tracking>>,
+    /// What it is asked for in this slot.
+    asked: Vec<Asked>,
+    /// For the periodic reports, if there are any.
+    tracker: Option<Box<Tracker>>,
+    /// For the instant ones.
+    watch: Option<Box<BurstWatch>>,
     served: u64,
 }
 
-struct Tracking {
-    tracker: Tracker,
+#[derive(Clone, Copy)]
+struct Asked {
+    hash: u64,
+    writes: bool,
+}
+
+struct BurstWatch {
     bursts: Bursts,
     gate: LoadGate,
 }
@@ -146,18 +155,16 @@ impl<'a> TierRun<'a> {
     fn node(&mut self) -> Node {
         let model = self.model;
         let update = model.update;
-        let tracks = update.periodic || update.instant;
         // Segments of different back ends end at different times.
         let began = Instant {
             ns: self.random.below(SCALE.segment_ns),
         };
-        let tracking = || {
-            let parameters = match tracker(model.back_end_qps).check() {
-                Ok(parameters) => parameters,
-                Err(error) => unreachable!("{error}"),
-            };
-            Box::new(Tracking {
-                tracker: Tracker::new(parameters, began),
+        let tracker = || match tracker(model.back_end_qps).check() {
+            Ok(parameters) => Box::new(Tracker::new(parameters, began)),
+            Err(error) => unreachable!("{error}"),
+        };
+        let watch = || {
+            Box::new(BurstWatch {
                 bursts: Bursts::new(&Parameters::switchkv()),
                 gate: LoadGate::new(model.back_end_qps as u64),
             })
@@ -165,7 +172,9 @@ impl<'a> TierRun<'a> {
         Node {
             machine: TierBackEnd::new(BACK_END, self.now, false),
             limiter: Limiter::new(model.back_end_qps * SLOT_S),
-            tracking: tracks.then(tracking),
+            asked: Vec::new(),
+            tracker: update.periodic.then(tracker),
+            watch: update.instant.then(watch),
             served: 0,
         }
     }
@@ -182,7 +191,7 @@ impl<'a> TierRun<'a> {
 
     fn step(&mut self) {
         if let Some(places) = &mut self.places {
-            places.advance(self.now.ns, 0);
+            places.advance(self.now.ns + self.model.since_change_ns, 0);
         }
         self.carried += self.sent_per_slot;
         let sent = self.carried as u64;
@@ -190,6 +199,11 @@ impl<'a> TierRun<'a> {
         self.interval.sent += sent;
         for _ in 0..sent {
             self.request();
+        }
+        // Whoever comes first takes what the rules have room for, so another one each time.
+        let (count, first) = (self.nodes.len(), mix(self.slot) as usize);
+        for turn in 0..count {
+            self.serve_slot(first.wrapping_add(turn) % count);
         }
         self.change_rules();
         if self.slot.is_multiple_of(REPORT_SLOTS) {
@@ -246,6 +260,28 @@ impl<'a> TierRun<'a> {
 
     fn ask_back_end(&mut self, hash: u64, writes: bool) {
         let owner = self.model.owner(hash);
+        if let Some(node) = self.nodes.get_mut(owner) {
+            node.asked.push(Asked { hash, writes });
+        }
+    }
+
+    /// What a back end is asked for in a slot, one request after the other: its counters stay in
+    /// the processor's cache meanwhile. The order within a slot changes nothing but who finds room
+    /// in the queue of rules first, because rules change between slots.
+    fn serve_slot(&mut self, owner: usize) {
+        let mut asked = match self.nodes.get_mut(owner) {
+            Some(node) => std::mem::take(&mut node.asked),
+            None => return,
+        };
+        for one in asked.drain(..) {
+            self.serve(owner, one);
+        }
+        if let Some(node) = self.nodes.get_mut(owner) {
+            node.asked = asked;
+        }
+    }
+
+    fn serve(&mut self, owner: usize, Asked { hash, writes }: Asked) {
         let Some(node) = self.nodes.get_mut(owner) else {
             return;
         };
@@ -255,10 +291,14 @@ impl<'a> TierRun<'a> {
         }
         node.served += 1;
         self.interval.served += 1;
-        let burst = match &mut node.tracking {
-            Some(tracking) => tracking.see(&mut self.random, hash, self.now),
-            None => None,
-        };
+        if let Some(tracker) = &mut node.tracker
+            && is_sampled(&mut self.random)
+            && let Ok(key) = Key::new(&hash.to_be_bytes())
+        {
+            tracker.see(KeyHash(hash), key, Seen::Read);
+        }
+        let watch = node.watch.as_mut();
+        let burst = watch.and_then(|watch| watch.see(hash, self.now));
         let request = TierRequest {
             ticket: Ticket(0),
             key: RouteHash(hash),
@@ -272,9 +312,7 @@ impl<'a> TierRun<'a> {
         if writes {
             self.drain();
         }
-        if self.model.update.instant
-            && let Some(count) = burst
-        {
+        if let Some(count) = burst {
             self.report_burst(owner, hash, count);
         }
         if self.model.update.traditional && !self.rules.is_full() {
@@ -301,24 +339,21 @@ impl<'a> TierRun<'a> {
 
     /// Fetches the hottest of what was reported, as many as rules can follow.
     fn take_reports(&mut self) {
-        if !self.model.update.periodic {
-            return;
-        }
-        for index in 0..self.nodes.len() {
-            let Some(tracking) = &mut self.nodes[index].tracking else {
-                continue;
-            };
-            if self.now < tracking.tracker.deadline() {
+        for tracker in self.nodes.iter_mut().flat_map(|node| &mut node.tracker) {
+            if self.now < tracker.deadline() {
                 continue;
             }
-            tracking.tracker.end_segment(self.now);
-            tracking.tracker.report_into(&mut self.report);
+            tracker.end_segment(self.now);
+            tracker.report_into(&mut self.report);
             for key in self.report.keys.iter().take(REPORTED) {
                 if let Ok(bytes) = key.key.bytes().try_into() {
                     let key_hash = RouteHash(u64::from_be_bytes(bytes));
                     self.admission.offer(key_hash, key.load);
                 }
             }
+        }
+        if !self.model.update.periodic {
+            return;
         }
         for key in self.admission.chosen(self.fetch_budget()) {
             self.fetch(key);
@@ -407,8 +442,8 @@ impl<'a> TierRun<'a> {
         }
         self.drain();
         let now = self.now;
-        for tracking in self.nodes.iter_mut().flat_map(|node| &mut node.tracking) {
-            tracking.bursts.expire(now);
+        for watch in self.nodes.iter_mut().flat_map(|node| &mut node.watch) {
+            watch.bursts.expire(now);
         }
         if self.now >= self.admission.deadline() {
             self.admission.end_period(self.now);
@@ -426,10 +461,11 @@ impl<'a> TierRun<'a> {
         }
         let interval = std::mem::take(&mut self.interval);
         let loss = interval.lost as f64 / interval.sent.max(1) as f64;
+        let step = self.model.client_step;
         if loss > LOSS_MAX {
-            self.sent_per_slot *= (1.0 - loss).max(0.5);
+            self.sent_per_slot *= 1.0 - loss.min(step);
         } else if loss < LOSS_MIN {
-            self.sent_per_slot *= 1.0 + 4.0 * (LOSS - loss);
+            self.sent_per_slot *= 1.0 + (4.0 * (LOSS - loss)).min(step);
         }
         self.sent_per_slot = self.sent_per_slot.max(1e-3);
         self.outcome.intervals.push(interval);
@@ -525,22 +561,17 @@ impl<'a> TierRun<'a> {
             ns: self.now.ns + for_ns,
         };
         let node = self.nodes.get_mut(usize::from(from.0));
-        if let Some(tracking) = node.and_then(|node| node.tracking.as_mut()) {
-            tracking.bursts.suppress(KeyHash(key.0), until);
+        if let Some(watch) = node.and_then(|node| node.watch.as_mut()) {
+            watch.bursts.suppress(KeyHash(key.0), until);
         }
     }
 }
 
-impl Tracking {
+impl BurstWatch {
     /// Counts a request; how often its key is in the log if it bursts at a loaded back end.
     #[inline]
-    fn see(&mut self, random: &mut Random, hash: u64, now: Instant) -> Option<u32> {
+    fn see(&mut self, hash: u64, now: Instant) -> Option<u32> {
         self.gate.serve(now, 1);
-        if is_sampled(random)
-            && let Ok(key) = Key::new(&hash.to_be_bytes())
-        {
-            self.tracker.see(KeyHash(hash), key, Seen::Read);
-        }
         let burst = self.bursts.see(KeyHash(hash));
         burst.filter(|_| self.gate.is_loaded())
     }

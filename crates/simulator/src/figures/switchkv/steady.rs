@@ -13,7 +13,7 @@ pub(in crate::figures) const FIG9: Figure = Figure {
     x: "back end, the most loaded first",
     about: "128 back ends of 100 KQPS, 10^10 keys placed by a hash of the seed, read only. The \
             client keeps its loss between 0.5 and 1 %, so that the hottest back end limits all. \
-            The paper prints no numbers beside its drawing.",
+            The paper prints no numbers beside its drawing but the limit, 100 KQPS.",
     series: "no-cache",
     series_default: 1,
     parameters: &[
@@ -82,13 +82,14 @@ pub(in crate::figures) const FIG13: Figure = Figure {
     name: "switchkv-fig2.13",
     title: "SwitchKV, Fig. 2.13: latency by throughput",
     x: "MQPS sent (0: none)",
-    about: "-hits asks for cached keys only, -misses uniformly with an empty cache, -mixed by Zipf \
-            with 10,000 items; loads are shares of what SwitchKV bears of each. A machine costs 10 \
-            us, which is our assumption, and what waits before a request at 14 MQPS (cache) or 100 \
-            KQPS (back end), by arrival at random; the paper's times are of its network and stay \
-            unsaid. Compare the order of the curves: hits alike; misses look-aside, look-through, \
-            SwitchKV by their transits 3, 2 and 1. Where there is no number the cache is \
-            overloaded: the baselines end at 14 MQPS (peak_mqps).",
+    about: "-hits asks for cached keys only, -misses uniformly with an empty cache, -mixed by \
+            Zipf with 10,000 items; loads are shares of what SwitchKV bears of each. A machine \
+            costs 10 us, which is our assumption, and what waits before a request at 14 MQPS \
+            (cache) or 100 KQPS (back end), by arrival at random; the paper's times are of its \
+            network and stay unsaid. Compare the order of the curves: hits alike; misses \
+            look-aside, look-through, SwitchKV by their transits 3, 2 and 1 (the abstract: up to \
+            a third of the latency). Where there is no number the cache is overloaded: the \
+            baselines end at 14 MQPS (peak_mqps).",
     series: "switchkv-hits look-aside-hits look-through-hits switchkv-misses look-aside-misses \
              look-through-misses switchkv-mixed look-aside-mixed look-through-mixed",
     series_default: 9,
@@ -108,7 +109,8 @@ pub(in crate::figures) const FIG14: Figure = Figure {
     about: "50 KQPS a back end, 5 MQPS the cache. The cache of SwitchKV has the number of items, \
             of 10,000, 1,000, 200, 100, 30 and 10, with which the sums give the highest throughput \
             (cached_items); the baselines have 10,000. The paper reads off its drawing that \
-            look-aside is saturated at 64 and SwitchKV grows to about 400.",
+            look-aside is saturated at 64 and SwitchKV grows to about 400; its abstract has up to \
+            5 times the throughput (over_look_aside).",
     series: "switchkv look-aside look-through",
     series_default: 3,
     parameters: &[
@@ -298,10 +300,20 @@ fn fig14(request: &Request<'_>) -> Vec<Row> {
             Architecture::SwitchKv => best(&model),
             _ => model,
         };
-        let found = [
-            (x, "total_mqps", Some(steady_mqps(&model, scale).0)),
+        let all = steady_mqps(&model, scale).0;
+        let mut found = vec![
+            (x, "total_mqps", Some(all)),
             (x, "cached_items", Some(model.cached as f64)),
         ];
+        if model.architecture == Architecture::SwitchKv {
+            let aside = SwitchKv {
+                architecture: Architecture::LookAside,
+                cached: 10_000,
+                ..model
+            };
+            let over = all / steady_mqps(&aside, scale).0;
+            found.push((x, "over_look_aside", Some(over)));
+        }
         request.rows(case, found)
     })
 }

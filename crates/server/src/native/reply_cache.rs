@@ -26,6 +26,8 @@ pub(crate) struct Done {
     pub(crate) item_flags: u32,
     /// Length of the value, of a read.
     pub(crate) value_bytes: usize,
+    /// At a node of a cluster: how many nodes in sync have it; 0 if that is not known.
+    pub(crate) copies: u8,
 }
 
 /// The newest answer of every slot.
@@ -57,6 +59,7 @@ impl Done {
             number: 0,
             item_flags: 0,
             value_bytes: 0,
+            copies: 0,
         }
     }
 

@@ -190,7 +190,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
     }
 
-    fn respond(&mut self, ticket: Ticket) {
+    fn respond(&mut self, ticket: Ticket, _: u8) {
         self.local.writes.retain(|(of, ..)| *of != ticket);
         let result = self.local.take_result(ticket);
         if ticket.0 & FLUSH != 0 {

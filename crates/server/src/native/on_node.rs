@@ -5,11 +5,12 @@
 //! ```text
 //!   datagram --> admitted, its slot claimed --> worker --> answered: kept, committed, reply
 //!                         |                        +--> not executed, for certain: slot open, NACK
-//!                         +-- under way: dropped   +--> unknown: no reply, the slot stays claimed
+//!                         +-- under way: dropped   +--> unknown: committed, never a reply
 //! ```
 //!
 //! A request is given to the node once, however often it is sent: its slot is claimed before. If
-//! its outcome is unknown, its client is not answered and finds it indeterminate.
+//! its outcome is unknown, its client is not answered and finds it indeterminate; the slot is free
+//! for the next request.
 
 use curtail_codec::{
     native::{Class, ErrorCode, Head, NackReason, Opcode, Place, Request, Status},
@@ -171,6 +172,9 @@ impl Receiver<'_> {
         let counts = &mut receiver_cx.executor.state().counts;
         match claimed {
             Claim::Granted(ticket) => return Some(ticket),
+            Claim::Repeated { .. } if native.answers.is_unknown(name, head.slot, head.sequence) => {
+                counts.add(NativeCount::DroppedStale, 1);
+            }
             Claim::Repeated { .. } => {
                 counts.add(NativeCount::Replayed, 1);
                 let kept = native.answers.find(name, head.slot, head.sequence);
@@ -230,7 +234,15 @@ impl Receiver<'_> {
                 return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
             }
             // The client must not send it again, and waits no longer than for a lost reply.
-            Err(_) => return,
+            Err(_) => {
+                if let Some(ticket) = under_way.ticket {
+                    let name = session_name(head.session);
+                    let answers = &self.native.answers;
+                    answers.keep_unknown(name, head.slot, head.sequence);
+                    self.native.sessions().commit(ticket, 0, false);
+                }
+                return;
+            }
         };
         let mut done = Done {
             copies,

@@ -99,8 +99,11 @@ impl Primary {
             host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
+        // The other half of the window is for writes, which wait while it is full: the node is never
+        // further behind than that, and so are answers that wait for it once it enters.
+        let scan_max = cx.config.window_max.div_ceil(2);
         while let Some(&(key, bytes)) = catch_up.keys.front() {
-            let is_full = self.streams.unacknowledged(node) >= cx.config.window_max;
+            let is_full = self.streams.unacknowledged(node) >= scan_max;
             if is_full || !rooms.has(cx, host, node, u64::from(bytes)) {
                 break;
             }
@@ -122,7 +125,7 @@ impl Primary {
         }
         let unacknowledged = self.streams.unacknowledged(node);
         if catch_up.keys.is_empty() {
-            if catch_up.scan == Scan::Rests && unacknowledged < cx.config.window_max {
+            if catch_up.scan == Scan::Rests && unacknowledged < scan_max {
                 host.scan(self.slice, false);
                 catch_up.scan = Scan::Runs;
             }

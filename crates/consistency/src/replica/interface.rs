@@ -37,7 +37,7 @@ pub struct ReplicaConfig {
     pub patience_ns: u64,
     /// Requests that may wait at a time; beyond, they are refused.
     pub waiting_max: usize,
-    /// Unfinished changes that a slice may have.
+    /// Changes of a slice that a follower may not have acknowledged; further writes wait.
     pub window_max: usize,
     /// Bytes of room that a primary asks of a follower at a time; 0 if stores have no end.
     pub room_ask: u64,

@@ -233,7 +233,7 @@ impl Primary {
             return Stay::Waits;
         }
         let writes = request.access != Access::Read;
-        if writes && self.pending.len() >= cx.config.window_max {
+        if writes && self.streams.longest() >= cx.config.window_max {
             return Stay::Waits;
         }
         if writes && !self.has_room(cx, host, rooms, request.size) {
@@ -279,7 +279,7 @@ impl Primary {
         rooms: &mut Rooms,
     ) -> bool {
         let is_ready = self.phase == Phase::Serving && !self.is_closing;
-        let fits = self.pending.len() < cx.config.window_max;
+        let fits = self.streams.longest() < cx.config.window_max;
         let bytes = host.incoming_bytes();
         is_ready && fits && self.has_room(cx, host, rooms, bytes)
     }

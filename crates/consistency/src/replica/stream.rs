@@ -97,6 +97,12 @@ impl Streams {
         self.of.get(&node).map_or(0, |stream| stream.sent.len())
     }
 
+    /// The most changes that a follower has not acknowledged, be it counted or catching up.
+    pub(super) fn longest(&self) -> usize {
+        let streams = self.of.values();
+        streams.map(|stream| stream.sent.len()).max().unwrap_or(0)
+    }
+
     /// Every counted follower has applied what it was sent up to here.
     pub(super) fn committed(&self) -> u64 {
         let counted = self.of.values().filter(|stream| stream.counts);

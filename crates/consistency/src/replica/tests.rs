@@ -369,6 +369,30 @@ fn what_many_losses_left_is_sent_as_acknowledgements_arrive() {
     assert_eq!(applied(15, &mut replica, &mut notes), [22]);
 }
 
+/// A node that caught up over a link with losses fell behind without bound. When it had the scan, 108
+/// changes were on their way to it, and answers waited for all of them, for 33 ms.
+#[test]
+fn a_node_that_catches_up_is_never_more_than_a_window_behind() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b1), 1, 2);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let view = view.next(&[], nodes(0b10), NodeSet::NONE).unwrap();
+    let view = after(&view, &[RowStep::Hold(NodeId(1))], NodeSet::NONE);
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    for ticket in 1..=101 {
+        replica.step(request(ticket, Access::Update), &mut notes);
+    }
+    assert_eq!(notes.ran.len(), 99, "one change begins the copy");
+    let message = ReplicaMessage::Applied {
+        slice: SLICE,
+        term: ViewNumber(1),
+        seq: 2,
+    };
+    replica.step(ReplicaEvent::Message(NodeId(1), &message), &mut notes);
+    assert_eq!(notes.ran.len(), 101);
+}
+
 /// The step that one view did not take is not proposed in the next, where the plan may want
 /// another: both together would leave a copy too few. It happened while a node was added to three
 /// with two replicas; a node that died soon after took slices with it.

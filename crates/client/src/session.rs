@@ -239,10 +239,13 @@ impl Session {
         within: Duration,
         is_right: impl Fn(&Answer) -> bool,
     ) -> Result<bool, ClientError> {
+        if place.queue == Place::NO_QUEUE {
+            // Nothing more will be told.
+            return Ok(false);
+        }
         let start = Clock::now();
         let mut pause = Duration::from_millis(1);
-        // Of what went through no queue nothing more will be told.
-        while place.queue != Place::NO_QUEUE {
+        loop {
             let told = self.queue(place.queue)?;
             if told.place.incarnation != place.incarnation {
                 return Err(ClientError::Incarnation);
@@ -252,12 +255,11 @@ impl Session {
             }
             let left = within.saturating_sub(start.elapsed());
             if left.is_zero() {
-                break;
+                return Ok(false);
             }
             thread::sleep(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(100));
         }
-        Ok(false)
     }
 
     /// What the session has done so far, as of its last turn.

@@ -113,7 +113,7 @@ impl<'a, T: BodyItem<'a>> Iterator for BodyItems<'a, T> {
 impl<'a> BodyItem<'a> for NodeRequest<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (number, [options, 0], bytes, rest) = take_numbered(bytes)? else {
+        let (number, [options, 0], (bytes, rest)) = take_numbered(bytes)? else {
             return None;
         };
         let item = Self {
@@ -128,7 +128,7 @@ impl<'a> BodyItem<'a> for NodeRequest<'a> {
 impl<'a> BodyItem<'a> for NodeAnswer<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (number, [status, copies], bytes, rest) = take_numbered(bytes)?;
+        let (number, [status, copies], (bytes, rest)) = take_numbered(bytes)?;
         let status = AnswerStatus::from_number(status)?;
         let item = Self {
             number,
@@ -157,14 +157,17 @@ impl BatchHead {
 /// The head of a [`NodeRequest`] or a [`NodeAnswer`].
 pub(super) const NUMBERED_HEAD_BYTES: usize = 12;
 
+/// A payload, and what follows it.
+type Payload<'a> = (&'a [u8], &'a [u8]);
+
 #[inline]
-fn take_numbered(bytes: &[u8]) -> Option<(u32, [u8; 2], &[u8], &[u8])> {
+fn take_numbered(bytes: &[u8]) -> Option<(u32, [u8; 2], Payload<'_>)> {
     let mut reader = Reader::new(bytes);
     let (number, length) = (reader.u32()?, reader.length()?);
     let words = [reader.byte()?, reader.byte()?];
     reader.zero::<2>()?;
     let payload = reader.bytes(length)?;
-    Some((number, words, payload, reader.rest()))
+    Some((number, words, (payload, reader.rest())))
 }
 
 pub(super) fn write_numbered(

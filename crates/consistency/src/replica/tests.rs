@@ -369,8 +369,8 @@ fn what_many_losses_left_is_sent_as_acknowledgements_arrive() {
     assert_eq!(applied(15, &mut replica, &mut notes), [22]);
 }
 
-/// A node that caught up over a link with losses fell behind without bound. When it had the scan, 108
-/// changes were on their way to it, and answers waited for all of them, for 33 ms.
+/// A node that caught up over a link with losses fell behind without bound. When it had the scan,
+/// 108 changes were on their way to it, and answers waited for all of them, for 33 ms.
 #[test]
 fn a_node_that_catches_up_is_never_more_than_a_window_behind() {
     let view = SliceView::first(ViewNumber(1), nodes(0b1), 1, 2);

@@ -107,7 +107,8 @@ impl Answers {
         self.put(name, slot, (sequence, Some(done)));
     }
 
-    /// Nobody knows what the request in `slot` of a session ended with, nor whether it was executed.
+    /// Nobody knows what the request in `slot` of a session ended with, nor whether it was
+    /// executed.
     pub(crate) fn keep_unknown(&self, name: SessionName, slot: u8, sequence: u64) {
         self.put(name, slot, (sequence, None));
     }

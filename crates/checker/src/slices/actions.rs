@@ -185,6 +185,12 @@ impl Stepper<'_> {
         }
     }
 
+    pub(super) fn deliver_all(&mut self) {
+        while !self.world.parcels.is_empty() {
+            self.act(&SliceAction::Deliver(0, false));
+        }
+    }
+
     fn deliver(&mut self, index: usize, again: bool) {
         let parcel = match again {
             true => {

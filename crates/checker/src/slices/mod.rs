@@ -45,6 +45,8 @@ pub struct SliceSetup {
     pub keys: &'static [RouteHash],
     /// What is asked once, of any node, and of which key.
     pub operations: &'static [(Kind, usize)],
+    /// The first of them, asked of node 0, have ended before anything else happens.
+    pub done_before: u8,
     /// Items that a store has room for; 0 if it has no end.
     pub capacity: u64,
     /// The nodes that clients ask, a bit for each.
@@ -431,8 +433,10 @@ impl Model for SliceSetup {
         for id in self.ids() {
             stepper.act(&SliceAction::Adopt(id));
         }
-        while !stepper.world.parcels.is_empty() {
-            stepper.act(&SliceAction::Deliver(0, false));
+        stepper.deliver_all();
+        for label in 0..self.done_before {
+            stepper.act(&SliceAction::Ask(label, NodeId(0)));
+            stepper.deliver_all();
         }
         world.seal();
         world

@@ -16,6 +16,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         replicas,
         keys: &[RouteHash(1), RouteHash(2)],
         operations: &[(Set, 0), (Append, 0), (Get, 0)],
+        done_before: 0,
         capacity: 0,
         asked: 3,
         wants: &[],
@@ -151,6 +152,20 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         },
         sees: ANSWERED | ENTERED | TOOK_OVER,
         ..model("slice-catch-up-crash", 2, 1)
+    },
+    // The primary dies as a node enters that was not shown what the other follower still has.
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Delete, 0)],
+        done_before: 2,
+        asked: 1,
+        wants: &[hold(2)],
+        suspects: false,
+        faults: SliceFaults {
+            crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | ENTERED | TOOK_OVER,
+        ..model("slice-enter-crash", 3, 2)
     },
     SliceSetup {
         operations: UPDATE,

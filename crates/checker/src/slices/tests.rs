@@ -51,6 +51,7 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
         | Error::EntersEarly
         | Error::LiveUnsent
         | Error::GateNotAwaited => "slice-restart",
+        Error::EntersUncommitted => "slice-enter-crash",
         Error::OrderIgnored => "slice-pair",
         Error::AnyTerm => "slice-hand-over-twice",
         Error::TailsNotAwaited | Error::TailsNotRepaired => "slice-crash-three",
@@ -168,6 +169,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
         replicas: 1 + below(3) as u8,
         keys: KEYS,
         operations: operations.leak(),
+        done_before: 0,
         capacity: if is_sc { 0 } else { below(4) },
         asked: u8::MAX,
         wants: wants.leak(),

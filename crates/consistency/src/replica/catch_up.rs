@@ -2,8 +2,8 @@
 //!
 //! Scanned keys are changes of its own stream, so they and later changes arrive in order, and the
 //! whole state of the slice is there when the last is acknowledged. From then on every change waits
-//! for it (it is *entering*): so it comes closer however many clients write. When it has what was
-//! answered before, the primary asks for a view in which it is in sync.
+//! for it (it is *entering*): so it comes closer however many clients write. When it and the other
+//! followers have all earlier changes, the primary asks for a view in which it is in sync.
 
 use alloc::collections::VecDeque;
 
@@ -137,7 +137,14 @@ impl Primary {
                 }
                 catch_up.enters_at = Some(self.streams.last());
             }
-            if catch_up.enters_at.is_some_and(|last| acknowledged >= last) {
+            // The scan may have shown what the other followers do not have yet, and the node does
+            // not know of which keys: it could not finish them as a primary.
+            let is_everywhere = |last| {
+                acknowledged >= last
+                    && (self.streams.committed() >= last
+                        || cx.has(ReplicaMutant::EntersUncommitted))
+            };
+            if catch_up.enters_at.is_some_and(is_everywhere) {
                 self.wish(host, RowStep::Enter(node));
             }
         }

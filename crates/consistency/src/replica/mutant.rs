@@ -30,6 +30,8 @@ listed_enum! {
         BeginKeeps,
         /// A follower that catches up enters before it has all of the scan.
         EntersEarly,
+        /// A follower that catches up enters while others do not have yet what it was shown.
+        EntersUncommitted,
         /// A follower that catches up is not sent what changes meanwhile.
         LiveUnsent,
         /// A flush is not sent to the followers.

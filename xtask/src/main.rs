@@ -90,8 +90,8 @@ cargo xtask COMMAND
   test [STEP..]            all checks, or the steps named; --quick only those for every save,
                            --all also the slow ones; --list lists; --times PAGE keeps in a page
                            what each step took
-  tidy [--rooms]           the house rules that a machine can check (STYLE.md); --rooms prints
-                           which room of the server uses which
+  tidy [--modules]         the house rules that a machine can check (STYLE.md); --modules prints
+                           which module of the server uses which
   licences                 every dependency's licence against deny.toml
   readme                   runs the examples of README.md against a fresh server
   docs                     builds the documentation as a site with search

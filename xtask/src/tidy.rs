@@ -1,17 +1,17 @@
 //! The house rules that a machine can check (STYLE.md names them): `cargo xtask tidy`.
 //!
 //! A file for each kind of rules: `source` reads one Rust file at a time, `manifest` the
-//! dependencies, `rooms` which part of the server uses which, `homonyms` the types of all crates,
-//! `documents` the Markdown pages, `text_files` every text file. Rules read text, not syntax trees;
-//! a rule that needs a parser belongs to clippy. Every rule has a test that plants a violation and
-//! checks that it is found.
+//! dependencies, `server_modules` which module of the server uses which, `homonyms` the types of
+//! all crates, `documents` the Markdown pages, `text_files` every text file. Rules read text, not
+//! syntax trees; a rule that needs a parser belongs to clippy. Every rule has a test that plants a
+//! violation and checks that it is found.
 
 mod documents;
 mod homonyms;
 mod manifest;
 mod ratchet;
-mod rooms;
 mod rust_path_parser;
+mod server_modules;
 mod source;
 mod text_files;
 
@@ -46,12 +46,15 @@ impl fmt::Display for Violation {
     }
 }
 
-/// `cargo xtask tidy`; with `--rooms` it draws the arrows between the server's rooms first.
+/// `cargo xtask tidy`; with `--modules` it first prints the arrows between the server's modules.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
     match arguments {
         [] => {}
-        [flag] if flag == "--rooms" => print!("{}", rooms::drawing(&text_files::read(workspace)?)?),
-        _ => bail!("tidy takes `--rooms` or nothing"),
+        [flag] if flag == "--modules" => print!(
+            "{}",
+            server_modules::drawing(&text_files::read(workspace)?)?
+        ),
+        _ => bail!("tidy takes `--modules` or nothing"),
     }
     let outcome = step(workspace, &Log::terminal())?;
     println!("{}", outcome.tally);
@@ -63,7 +66,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let mut violations = manifest::check(workspace, &files)?;
     violations.extend(documents::check(workspace, &files));
     violations.extend(text_files::check(&files));
-    violations.extend(rooms::check(&files)?);
+    violations.extend(server_modules::check(&files)?);
     violations.extend(homonyms::check(&files)?);
     for file in files.iter().filter(|file| file.path.ends_with(".rs")) {
         violations.extend(source::check(file));
@@ -94,7 +97,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
 pub(crate) fn shrink_lists(workspace: &Workspace) -> Result<()> {
     let files = text_files::read(workspace)?;
     let lists = [
-        (rooms::TABLE, rooms::shrunk(&files)?),
+        (server_modules::TABLE, server_modules::shrunk(&files)?),
         (homonyms::LIST, homonyms::shrunk(&files)?),
     ];
     for (path, text) in lists {

@@ -71,7 +71,7 @@ fn report(report: &VerifyReport) -> ExitCode {
         eprintln!("damaged: {damage}");
     }
     let VerifyReport { files, records, .. } = report;
-    println!("{records} records and {files} files are whole");
+    println!("undamaged records: {records}, undamaged files: {files}");
     match report.damage.len() {
         0 => ExitCode::SUCCESS,
         count => {
@@ -87,11 +87,11 @@ fn show(info: &StorageInfo) -> io::Result<()> {
     row("items", info.items)?;
     row("key bytes", info.key_bytes)?;
     row("value bytes", info.value_bytes)?;
-    row("ended or flushed", info.gone)?;
+    row("expired, flushed", info.gone)?;
     row("table files", info.tables)?;
     row("table bytes", info.table_bytes)?;
     row("log operations", info.log_operations)?;
-    row("torn log bytes", info.torn_bytes)?;
+    row("incomplete bytes", info.torn_bytes)?;
     row("highest CAS", info.highest_cas)?;
     row("flush at", u64::from(info.flush_at))
 }
@@ -108,7 +108,7 @@ fn export(dir: &std::path::Path, to: Option<&PathBuf>) -> anyhow::Result<ExitCod
             items
         }
     };
-    eprintln!("{items} items exported");
+    eprintln!("items exported: {items}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -120,7 +120,7 @@ fn import(dir: &std::path::Path, from: Option<&PathBuf>) -> anyhow::Result<ExitC
             curtail_storage::import(dir, &mut BufReader::new(file))?
         }
     };
-    eprintln!("{items} items imported");
+    eprintln!("items imported: {items}");
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,12 +18,13 @@ pub(crate) struct DiskFlags {
     /// it
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What a reply to a write promises. With "sync" the write is on stable storage; with "bounded"
-    /// a crash can lose writes, but only those of one --loss-window-ms (default: bounded)
+    /// What a reply to a write promises. With "sync" the write is on stable storage. With "bounded"
+    /// a crash of the machine can lose the last writes, at most those of --loss-window-ms (default:
+    /// bounded)
     #[arg(long, value_enum)]
     durability: Option<Promise>,
-    /// With --durability bounded: length of the period whose writes a crash can lose, in
-    /// milliseconds, from 10 to 60000 (default: 100)
+    /// With --durability bounded: maximum time in milliseconds from the reply to a write until the
+    /// write is on stable storage, from 10 to 60000 (default: 100)
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
     /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
@@ -33,8 +34,8 @@ pub(crate) struct DiskFlags {
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// Refuse writes while the file system has less free space than this, in MiB, or less than the
-    /// rewriting of tables may need (default: 256)
+    /// Free space in MiB that the file system must have; with less, or with less than compaction
+    /// (rewriting tables) may need, the server refuses writes (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }
@@ -117,8 +118,8 @@ pub(crate) fn promise(durability: Durability) -> String {
             "a write is answered when it is on stable storage (--durability sync)".to_owned()
         }
         Durability::Bounded(window) => format!(
-            "a write is answered before it is on stable storage: a crash can lose the writes \
-             of {} ms (with --durability sync it loses none)",
+            "a write is answered before it is on stable storage: a crash of the machine can lose \
+             the writes of the last {} ms (with --durability sync it loses none)",
             window.as_millis()
         ),
     }

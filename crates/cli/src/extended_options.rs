@@ -26,8 +26,8 @@ Extended options (-o), separated by commas:
                          larger size, under size-aware-static not (default: 32768, at least 4097)
   size_queue=NUM         maximum connections at a time on a large worker, a thread for large
                          values (default: 256)
-  size_nice=0..19|idle   priority of large workers: a nice value, or idle (SCHED_IDLE, with a boost
-                         for a worker that gets no processor) (default: idle)
+  size_nice=0..19|idle   priority of large workers: a nice value, or idle (SCHED_IDLE; a worker that
+                         gets no processor gets normal priority for a moment) (default: idle)
   slow_us=US             the slow log (`stats slow`, `watch slow`) gets requests that take at least
                          this long; `stats slow threshold US` changes it (default: 0, off)
   size_epoch=MS          length of an epoch, after which the server decides again what is large,
@@ -53,8 +53,8 @@ Extended options (-o), separated by commas:
                          by key, reads at random) (default: flow)
   native_service_us=US   processor time added to each native execution, for experiments (default:
                          0)
-memcached's other options and unknown options have no effect but a warning. With ssl_*, ext_*,
-proxy_config, drop_privileges and size_percentile the server does not start.
+memcached's other options and unknown options only cause a warning. With ssl_*, ext_*, proxy_config,
+drop_privileges and size_percentile the server does not start.
 
 Signals: SIGTERM and SIGINT stop the server; SIGUSR1 saves the contents to the -e file and stops it;
 SIGHUP makes the server read the -Y file again.

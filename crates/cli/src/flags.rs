@@ -95,8 +95,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// Check all flags and the files that they name, print the resulting configuration, and exit
-    /// with 0 if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. Not
-    /// checked are ports, users, address space, and folders other than that of -e
+    /// with 0 if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. This
+    /// does not check ports, users, address space, and folders other than that of -e
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit
@@ -129,8 +129,7 @@ pub(crate) struct Flags {
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
-    /// Do not return the versions of items (CAS values), without which clients cannot use
-    /// compare-and-swap
+    /// Do not return the versions of items (CAS values); then clients cannot use compare-and-swap
     #[arg(short = 'C', long)]
     disable_cas: bool,
     /// Maximum number of connections that wait in the kernel until the server accepts them
@@ -157,8 +156,8 @@ pub(crate) struct Flags {
     /// again
     #[arg(short = 'Y', long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
-    /// File into which a stop by SIGUSR1 or "shutdown graceful" saves the contents, and from which
-    /// the next start restores them
+    /// File for a warm restart: SIGUSR1 or "shutdown graceful" saves the contents to it and stops
+    /// the server; the next start restores them
     #[arg(short = 'e', long, value_name = "FILE")]
     memory_file: Option<PathBuf>,
     /// Extended options, separated by commas: see below
@@ -556,9 +555,9 @@ impl Flags {
         }
         if !self.open_to_network {
             bail!(
-                "-l {address}: refusing to listen there without a login: whoever reaches it can \
-                 read and change everything. Use -Y FILE for a login, or --open-to-network to do \
-                 without"
+                "-l {address}: refusing to listen there without a login, because every client that \
+                 reaches the address could read and change everything: require a login with -Y \
+                 FILE, or allow all clients with --open-to-network"
             );
         }
         warnings.push(format!("{address} is open to the network without a login"));

@@ -120,11 +120,11 @@ struct BackEndFlags {
     #[arg(long, value_name = "NUM")]
     id: u16,
     /// Directory for the items; without it, items are kept in memory only, and writes are refused
-    /// when that is full
+    /// when --memory is full
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What an answered write promises with --data: sync (it is on stable storage) or bounded (a
-    /// crash loses at most the writes of 100 ms)
+    /// crash of the machine loses at most the writes of 100 ms)
     #[arg(long, value_name = "MODE", default_value = "sync", requires = "data")]
     durability: TierDurability,
     /// Memory for items, in MiB
@@ -203,8 +203,8 @@ struct SwitchFlags {
     #[arg(long, value_name = "PORT", group = "ports", requires = "openflow")]
     #[arg(value_parser = numbered_port)]
     openflow_port: Vec<TierPort>,
-    /// File of the network namespace in which the switch's process receives changes of rules, if
-    /// it is another one
+    /// File of the network namespace in which the switch's process receives changes of rules
+    /// (default: the namespace of the process)
     #[arg(long, value_name = "FILE", requires = "ports")]
     control_namespace: Option<PathBuf>,
     #[command(flatten)]

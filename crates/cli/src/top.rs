@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// The server: HOST, HOST:PORT or the path of a Unix socket
     #[arg(value_name = "SERVER", default_value = "127.0.0.1:11211")]
     server: Address,
-    /// Show a cache tier instead, whose file this is: its switch, cache nodes and back ends
+    /// File of a cache tier: show its switch, cache nodes and back ends instead of a server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["server", "keys", "user"])]
     tier_file: Option<PathBuf>,
     /// Seconds between two samples, from 0.1

@@ -52,7 +52,7 @@ fn a_killed_server_has_what_it_acknowledged() {
     server.client().demand_value("key-0", "value-0");
     assert!(begun.elapsed().as_secs() < 10);
     let (_, text) = server.stop();
-    assert_contains(&text, "a crash can lose the writes of 100 ms");
+    assert_contains(&text, "can lose the writes of the last 100 ms");
     assert_contains(&text, "replayed=100");
 }
 
@@ -86,11 +86,11 @@ fn the_tools_look_after_a_directory() {
     let [export, to] = [&file, &other].map(|path| path.to_str().unwrap());
     assert_contains(
         &told(&data(&["export", named, "--to", export])),
-        "2 items exported",
+        "items exported: 2",
     );
     assert_contains(
         &told(&data(&["import", to, "--from", export])),
-        "2 items imported",
+        "items imported: 2",
     );
     let server = serve(&other, "sync");
     let mut client = server.client();

@@ -31,7 +31,7 @@ mod placement;
 #[cfg(feature = "baselines")]
 pub mod pull_baselines;
 mod request;
-mod shared_key_validity;
+mod shared_key_states;
 mod shared_writers;
 pub mod size_aware;
 mod sync;
@@ -44,5 +44,5 @@ pub use doorbell::Doorbell;
 pub use gate_words::{GateWords, SeenGate};
 pub use placement::{Placement, Policy, static_owner};
 pub use request::{Access, Partition, RequestId, WORKERS_MAX, Worker};
-pub use shared_key_validity::{Seen, SharedKeys, SharedState};
+pub use shared_key_states::{Seen, SharedKeys, SharedState};
 pub use shared_writers::{Claim, SharedWriters, Ticket};

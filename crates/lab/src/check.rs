@@ -225,10 +225,11 @@ fn list(json: bool) -> String {
         let mutants: Vec<String> = Planted::all().map(|one| one.name()).collect();
         return format!("{}\n", json!({"models": models, "mutants": mutants}));
     }
-    let mut text = String::new();
+    let mut text =
+        "models (nodes, requests; then how often each change or fault may happen):\n".to_owned();
     for model in Checked::all() {
         let deep = if model.is_deep() { " (takes long)" } else { "" };
-        text += &format!("{:<24} {}{deep}\n", model.name(), model.bound());
+        text += &format!("  {:<24} {}{deep}\n", model.name(), model.bound());
     }
     text += "\nmutants (errors that --mutant injects):\n";
     for mutant in Planted::all() {

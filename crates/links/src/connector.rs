@@ -86,10 +86,18 @@ pub enum ConnectorError {
     /// The node port could not be listened on.
     #[error("cannot listen for nodes: {0}")]
     Bind(BindError),
-    /// The system refused something else.
-    #[error("the system refused: {0}")]
-    System(io::Error),
+    /// A system call failed.
+    #[error("cannot {0}: {1}; check the limit of open files (ulimit -n)")]
+    System(&'static str, io::Error),
 }
+
+/// Makes an error of a failed system call by which the connector tried to do `attempt`.
+const fn system(attempt: &'static str) -> impl FnOnce(io::Error) -> ConnectorError {
+    move |error| ConnectorError::System(attempt, error)
+}
+
+/// What most of the calls are for.
+const WATCH: &str = "watch the links between nodes (epoll)";
 
 /// A connection that has proved itself, on its way to its worker.
 #[derive(Debug)]
@@ -157,10 +165,10 @@ impl Connector {
             listens: true,
         };
         let mut listener = bind_tcp(config.listen, options).map_err(ConnectorError::Bind)?;
-        let poller = Poller::new().map_err(ConnectorError::System)?;
-        let waker = poller.waker(WAKER).map_err(ConnectorError::System)?;
+        let poller = Poller::new().map_err(system(WATCH))?;
+        let waker = poller.waker(WAKER).map_err(system(WATCH))?;
         let watched = listener.watch(&poller, LISTENER);
-        watched.map_err(|error| ConnectorError::System(error.0))?;
+        watched.map_err(|error| ConnectorError::System(WATCH, error.0))?;
         let me = Identity {
             node: config.node,
             incarnation: 0,
@@ -180,7 +188,7 @@ impl Connector {
             listener,
             poller,
             events: Events::with_capacity(PENDING_MAX),
-            random: File::open("/dev/urandom").map_err(ConnectorError::System)?,
+            random: File::open("/dev/urandom").map_err(system("open /dev/urandom"))?,
             clock: Clock::start(),
             shared: Arc::new(shared),
             dials: Dials::default(),

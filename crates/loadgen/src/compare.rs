@@ -227,7 +227,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitCode, LoadError> {
         .quiet
         .is_some_and(|percent| percent.is_nan() || percent <= 0.0)
     {
-        let why = "no machine is quieter than 0 per cent: --quiet takes more than 0";
+        let why = "steal time is never below 0 %: --quiet takes more than 0";
         return Err(LoadError::Arguments(why.into()));
     }
     let settings = settings(args)?;

@@ -48,7 +48,7 @@ pub enum Marking {
     /// Sets.
     #[default]
     Sets,
-    /// All writes; their results are waived.
+    /// All writes, without their results.
     Writes,
     /// None.
     None,

@@ -21,8 +21,8 @@ pub enum Protocol {
     Meta,
     /// Redis's protocol, `GET` and `SET`.
     Resp,
-    /// curtail's own datagrams. Its requests are commands of the client library: nothing in this
-    /// file words or frames them.
+    /// curtail's native protocol.
+    // Requests of this protocol are commands of the client library, which encodes them.
     Native,
 }
 

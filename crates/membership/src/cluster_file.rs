@@ -34,7 +34,7 @@ use curtail_consistency::{
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, roster, secret};
+use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, secret, stored_view};
 
 /// One node's place in a cluster.
 #[derive(Clone, Debug)]
@@ -311,7 +311,7 @@ fn second() -> u64 {
 
 fn node_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
     let number = u8::deserialize(deserializer)?;
-    roster::known_id(number).map_err(serde::de::Error::custom)
+    stored_view::known_id(number).map_err(serde::de::Error::custom)
 }
 
 /// What a lease may be, in milliseconds: shorter ones end while a busy machine reads the store,
@@ -323,7 +323,7 @@ const NAME_BYTES_MAX: usize = 64;
 impl Written {
     fn check(&self) -> Result<(), String> {
         check_name("the cluster's name", &self.name)?;
-        roster::model_named(&self.model)?;
+        stored_view::model_named(&self.model)?;
         if !LEASE_MS.contains(&self.lease_ms) {
             return Err(format!(
                 "lease_ms {}: from {} to {}",
@@ -406,7 +406,7 @@ impl Written {
             entry
         };
         Ok(ClusterFile {
-            model: roster::model_named(&self.model)?,
+            model: stored_view::model_named(&self.model)?,
             replicas: self.replicas,
             lease: Duration::from_millis(self.lease_ms),
             heartbeat: Duration::from_millis(self.heartbeat_ms()),

@@ -17,9 +17,9 @@ mod cluster_file;
 mod drain;
 mod error;
 mod member;
-mod roster;
 mod secret;
 mod store;
+mod stored_view;
 
 pub use cluster_file::{ClusterFile, NodeConfig, NodeEntry, Rollout, TlsFiles, ViewStoreConfig};
 pub use curtail_consistency::members::Incarnation;
@@ -28,6 +28,6 @@ pub use error::ClusterError;
 pub use member::{
     Member, MemberEvent, MemberHandle, Observer, ServingLease, StoreAsked, StorePace,
 };
-pub use roster::{Addresses, Node, Roster, RosterError, Settings, SliceShare};
 pub use secret::Secret;
 pub use store::{EtcdStore, FileStore, StoredRoster, StoredText, ViewStore, ViewStoreError};
+pub use stored_view::{Addresses, Node, Roster, RosterError, Settings, SliceShare};

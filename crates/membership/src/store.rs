@@ -9,7 +9,7 @@ pub use etcd::EtcdStore;
 pub use file::FileStore;
 use thiserror::Error;
 
-use crate::roster::{Roster, RosterError};
+use crate::stored_view::{Roster, RosterError};
 
 /// Keeps one roster, and replaces it only for a caller that has read it (compare and swap).
 ///

@@ -1,22 +1,23 @@
 //! The server: threads, connections, and the path of a request through them.
 //!
-//! Start reading at [`pipeline`]: it is the turn of a worker on one screen. The folders are rooms,
-//! here from the bottom to the top; a room knows only those above it in this list.
+//! Start reading at [`pipeline`]: it is the turn of a worker on one screen. A module uses only
+//! modules before it in this list (`xtask/tidy/server_modules.toml` has the exact rules):
 //!
-//! - `config`, `log`, `metrics`: what was asked for, what is written, what is counted
-//! - `connection`, `request`: sockets with their buffers and output; the requests of a turn and
-//!   their replies
+//! - `config`, `log`: flags, log lines
+//! - `request`, `metrics`: the requests of a turn and their replies; counters
 //! - `memcached`: `watch`, event lines and listings; `size_aware`: which thread serves which size
 //! - `native`: the native datagram and stream protocol and its ordered queues
-//! - `node`: what makes a server a node of a cluster
-//! - `worker`: what one thread owns, and how others reach it
+//! - `connection`: sockets with their buffers and output
+//! - `node`: makes a server a node of a cluster
+//! - `disk`, `gateway`: the disk tier; requests that are in progress in a cache tier
+//! - `worker`: the data of one thread, and its mailbox
 //! - `turn`, `route`: the stages of a turn; `admin`: commands about the server
-//! - `pipeline`, `event_loop`: a turn, and what is around it
-//! - `exporter`, `start`: what others read of a running server; the threads and their start
+//! - `pipeline`, `event_loop`: a turn, and the loop that runs turns
+//! - `exporter`, `start`: the HTTP interface; the threads and their start
 //!
-//! Absent on purpose: decisions of a protocol (they are in `codec`), decisions about items (they
-//! are in `store`), and anything shared between workers on the path of a request but the store and,
-//! for a write, the word that says who writes its partition.
+//! Absent on purpose: decisions of a protocol (they are in `codec`) and decisions about items (they
+//! are in `store`). On the path of a request workers share only the store and, for a write, the
+//! word that names the writer of its partition.
 #![forbid(unsafe_code)]
 
 mod admin;

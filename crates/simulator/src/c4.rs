@@ -110,14 +110,21 @@ pub enum Mechanism {
 /// Whose rules are followed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, ValueEnum)]
 pub enum Rules {
-    /// The authors' simulator: reports are seen only with the next arrival, ties go to the lowest
-    /// worker, sticky writes wait while all workers are full, a reader retries once, a window
-    /// closes when no further write to its key is queued and answers before it applies, the whole
-    /// queue is searched, nothing is cut off as warm-up.
+    /// As in the authors' simulator.
+    ///
+    /// The balancer learns of a completed request only at the next arrival; of equally loaded
+    /// workers it chooses the lowest; a write whose partition has a writer waits while all workers
+    /// are full; a reader retries once; a compaction window closes when no further write of its key
+    /// is queued, and answers before it applies the write; the whole queue is searched; no requests
+    /// are dropped as warm-up.
     Reference,
-    /// The paper: reports are seen at once, ties rotate, a reader retries until it is clean, a
-    /// window closes as asked for and applies first, 8 queue slots are searched, the first tenth is
-    /// warm-up. A worker under d-CREW that puts a write aside takes other work meanwhile.
+    /// As in the paper.
+    ///
+    /// The balancer learns of a completed request at once; it rotates among equally loaded workers;
+    /// a reader retries until no write interferes; a compaction window closes by the selected rule,
+    /// and applies the write before it answers; 8 slots of the queue are searched; the first tenth
+    /// of the requests is warm-up; a worker under d-CREW that defers a write executes other
+    /// requests meanwhile.
     Paper,
 }
 

@@ -15,15 +15,15 @@
 mod clients;
 mod clock;
 mod command;
-mod env;
 mod faults;
+mod histories;
 mod host;
 mod keys;
 mod mutant;
 mod network;
 mod node;
 mod packet;
-mod record;
+mod run_state;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -20,14 +20,14 @@ mod hosts;
 mod latency;
 mod limiter;
 mod shares;
-mod tier;
+mod tier_run;
 
 use curtail_consistency::tiered::RuleBudget;
 use curtail_workload::{Change, Popularity, Ranks, mix};
 
 pub use latency::{TierLatency, TierPath};
 pub use shares::StaticShares;
-pub(crate) use tier::TierRun;
+pub(crate) use tier_run::TierRun;
 
 /// Where requests go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -18,9 +18,9 @@ use crate::{
     error::StorageError,
     item_tree::{Checkpoint, FLUSH_MARK, FlushMark, ItemTree},
     log_disk::{LogDirectory, LogDisk},
+    pending_keys::{KeyStripes, LoadedItem},
     planted_fault::{PlantedFault, planted},
     replay::{Replayed, replay},
-    stripes::{KeyStripes, LoadedItem},
     write_log::{TreeWrite, WriteLog},
     write_queue::{Taken, WriteQueue},
 };

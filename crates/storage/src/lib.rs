@@ -22,15 +22,15 @@
 mod directory;
 mod engine;
 mod error;
+mod export_import;
 mod inspect;
 mod item_record;
 mod item_tree;
 mod log_disk;
+mod pending_keys;
 mod planted_fault;
 mod replay;
 mod storage;
-mod stripes;
-mod transfer;
 mod write_log;
 mod write_queue;
 
@@ -39,11 +39,11 @@ mod tests;
 
 pub use engine::{Durability, StorageConfig, StorageGauges, WriteRefused};
 pub use error::StorageError;
+pub use export_import::{TransferError, export, import};
 pub use inspect::{StorageInfo, VerifyReport, info, verify};
 pub use item_record::ItemImage;
+pub use pending_keys::{KeyLock, Latest, LoadedItem, ReadTicket};
 pub use storage::{ReadAnswer, ReadFailed, ReadRequest, Storage, StorageEvents};
-pub use stripes::{KeyLock, Latest, LoadedItem, ReadTicket};
-pub use transfer::{TransferError, export, import};
 
 /// The version of everything in a data directory.
 pub const FORMAT_VERSION: u32 = 1;

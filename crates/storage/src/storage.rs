@@ -15,7 +15,7 @@ use curtail_types::KeyHash;
 use crate::{
     engine::{Durability, Engine, ReadFault, StorageConfig, StorageGauges, WriteRefused, lock},
     error::StorageError,
-    stripes::{self, KeyLock, LoadedItem},
+    pending_keys::{self, KeyLock, LoadedItem},
 };
 
 /// What storage tells its user, from threads of its own.
@@ -161,13 +161,13 @@ impl Storage {
     /// Has every item deleted that was written before, now or at a time in Unix seconds. `also` is
     /// done while nothing else changes. Returns the place in the log.
     pub fn flush_all(&self, at: u32, also: impl FnOnce()) -> u64 {
-        stripes::flush_all(&self.engine, at, also)
+        pending_keys::flush_all(&self.engine, at, also)
     }
 
     /// Carries out a planned flush whose time has come, unless somebody else did; `also` as with
     /// [`flush_all`](Self::flush_all). Its place in the log.
     pub fn flush_due(&self, now_seconds: u32, also: impl FnOnce()) -> Option<u64> {
-        stripes::flush_due(&self.engine, now_seconds, also)
+        pending_keys::flush_due(&self.engine, now_seconds, also)
     }
 
     /// When everything is to be flushed, in Unix seconds; 0 if that is not planned.

@@ -5,12 +5,12 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
-mod by_route;
 mod config;
 mod counters;
 mod delete_and_count;
 mod eviction;
 mod eviction_events;
+mod execute_for_node;
 mod fast_read;
 mod ghost;
 mod item;
@@ -18,12 +18,12 @@ mod item_view;
 mod key_listing;
 mod large_values;
 mod open_segments;
-mod promises;
+mod promised_room;
 mod read;
 mod reclaim;
 mod replica;
 mod reservation;
-mod run;
+mod route_hash;
 mod slice_clear;
 mod slice_eviction;
 mod slice_scan;
@@ -34,15 +34,15 @@ mod sync;
 mod ttl_buckets;
 mod write;
 
-pub use by_route::route_of;
 pub use config::{StoreConfig, StoreError};
 pub use counters::{MemoryReport, StoreCounters};
 pub use curtail_table::Counters as IndexCounters;
 pub use eviction_events::Evicted;
+pub use execute_for_node::ItemChange;
 pub use item_view::{ItemView, ValueLease};
 pub use replica::Image;
 pub use reservation::Reservation;
-pub use run::ItemChange;
+pub use route_hash::route_of;
 pub use slice_scan::ScanCursor;
 pub use store::{MEMORY_BYTES_LIMIT, Store, Writer};
 

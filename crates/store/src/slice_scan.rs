@@ -3,7 +3,7 @@
 use curtail_table::Walk;
 use curtail_types::{Now, RouteHash};
 
-use crate::{Store, by_route::route_of, item::Kind, large_values::Value, store::Presence};
+use crate::{Store, item::Kind, large_values::Value, route_hash::route_of, store::Presence};
 
 /// How far a scan is; the default one begins. Dropping it ends the scan.
 #[derive(Debug, Default)]

@@ -14,9 +14,9 @@ use curtail_types::{Key, KeyHash, RouteHash};
 
 use crate::{
     Store,
-    by_route::route_of,
     item::Meta,
-    promises::Promises,
+    promised_room::Promises,
+    route_hash::route_of,
     slice_clear::Clears,
     sync::{AtomicBool, AtomicUsize, Mutex, Ordering, lock},
 };

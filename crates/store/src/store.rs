@@ -13,7 +13,6 @@ use curtail_types::{Cas, Exptime, HybridClock, Key, KeyHash, Now, RouteHash, Wri
 
 use crate::{
     MemoryReport, StoreConfig, StoreCounters, StoreError,
-    by_route::{KeyHasher, route_of},
     counters::{Count, Ledger, WriterCounters},
     eviction::{self, Eviction, MARK_ENOUGH, Queue},
     eviction_events::EvictionRecord,
@@ -23,6 +22,7 @@ use crate::{
     open_segments::Room,
     reclaim::Reclaim,
     replica::Kept,
+    route_hash::{KeyHasher, route_of},
     slices::Slices,
     sync::{Arc, AtomicI64, AtomicU32, AtomicUsize, OnceLock, Ordering},
     write::ChangeContext,

@@ -16,8 +16,8 @@
 //! back; so every run begins by reading until the hot set is whole, and is short. `--decided lin`
 //! is the other way round: each mix runs until the hot set is what the nodes make of it.
 
-mod decided;
 mod fitted_costs;
+mod hot_keys_or_none;
 mod nodes;
 mod other_programs_cpu;
 mod plan;
@@ -93,8 +93,8 @@ fn decided(asked: &Asked, binary: &Path) -> Result<Outcome> {
         for &system in &asked.decided {
             let sharing = driver.start(asked, nodes, system)?;
             let pair = (&sharing, &without);
-            let runs = decided::runs(&driver, pair, &asked.writes, asked.rounds)?;
-            let part = decided::table(nodes, &runs);
+            let runs = hot_keys_or_none::runs(&driver, pair, &asked.writes, asked.rounds)?;
+            let part = hot_keys_or_none::table(nodes, &runs);
             print!("{part}");
             text += &part;
             fs::write(asked.folder.join("cluster-decided.md"), &text)?;

@@ -57,12 +57,12 @@ mod tests {
         let breach = |line| Violation {
             path: "a.rs".into(),
             line,
-            rule: "rooms",
+            rule: "modules",
             message: "breach".into(),
         };
         let found = Found::from([("old".into(), breach(1)), ("new".into(), breach(2))]);
         let listed = BTreeSet::from(["old".to_string(), "gone".to_string()]);
-        let violations = compare("rooms", "list.toml", &listed, found);
+        let violations = compare("modules", "list.toml", &listed, found);
         let places: Vec<_> = violations
             .iter()
             .map(|v| (v.path.as_str(), v.line))

@@ -178,11 +178,11 @@ impl TierSetup {
     /// Its bounds, as a person reads them.
     pub fn bound(&self) -> String {
         let faults = &self.faults;
-        let mut parts = vec![format!("{} cache nodes", self.caches)];
+        let mut parts = vec![format!("cache nodes {}", self.caches)];
         let kinds = self.operations.iter();
         parts.extend(kinds.map(|(kind, key)| format!("{kind} key {key}")));
         if self.entries_max < self.keys.len() {
-            parts.push(format!("{} keys cached", self.entries_max));
+            parts.push(format!("cached keys {}", self.entries_max));
         }
         let counts = [
             (faults.losses, "losses"),

@@ -49,7 +49,7 @@ pub(super) fn ask(folder: &Folder, request: &Request) -> anyhow::Result<String> 
     let path = folder.control();
     let stream = UnixStream::connect(&path).with_context(|| {
         let path = folder.path().display();
-        format!("no trial cluster runs in {path}; start one with `curtail cluster up`")
+        format!("no trial cluster runs in {path} (`curtail cluster up` starts one)")
     })?;
     let answer = exchange(stream, request).with_context(|| path.display().to_string())?;
     answer.map_err(anyhow::Error::msg)

@@ -20,7 +20,7 @@ pub(super) struct Report {
     replicas: usize,
     lease_ms: u64,
     view: u32,
-    /// Whether slices are not where they shall be yet.
+    /// Whether slices are not at their planned nodes yet.
     moving: bool,
     slices: Slices,
     nodes: Vec<Line>,
@@ -119,12 +119,12 @@ impl Report {
         } = self.slices;
         match all {
             0 => return "the cluster is not formed yet".to_owned(),
-            _ if !self.moving => return format!("{all} slices, all where they shall be"),
+            _ if !self.moving => return format!("{all} slices, all at their planned nodes"),
             _ => {}
         }
         format!(
-            "{all} slices, on their way to an even placement: {under_replicated} have fewer copies \
-             than they shall, {catching_up} copies are being made"
+            "{all} slices; slices move: {under_replicated} have fewer copies than `replicas` says, \
+             {catching_up} are being copied"
         )
     }
 }
@@ -140,7 +140,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{:<4}{:<12}{:<24}{:<12}{:>8}{:>9}{:>9}  process",
-            "id", "name", "clients", "membership", "primary", "in sync", "coming"
+            "id", "name", "clients", "membership", "primary", "in sync", "catch up"
         )?;
         for line in &self.nodes {
             let process = line.process.as_deref().unwrap_or("-");

@@ -1,6 +1,6 @@
-//! `curtail cluster up --tiered`: a trial cache tier of processes: back ends whose rate is limited,
-//! a cache node, and the switch. With the switch in user space all are on loopback, and it needs no
-//! privilege; with XDP or Open vSwitch each is in a network namespace.
+//! `curtail cluster up --tiered`: starts a trial cache tier of processes: back ends with a limited
+//! rate, a cache node, and the switch. With the switch in user space all processes are on loopback
+//! and need no privileges; with XDP or Open vSwitch each is in a network namespace.
 
 use std::{
     io::{Read as _, Write as _},
@@ -23,7 +23,7 @@ use super::{
     up::{Event, listen, wait_for_signal},
 };
 
-/// What tier to start.
+/// The flags of a trial tier.
 #[derive(Args, Debug)]
 pub(super) struct TieredOptions {
     /// Start a cache tier instead: back ends, a cache node in front of them, and a switch in user
@@ -51,8 +51,9 @@ pub(super) struct TieredOptions {
     /// Keep the items of a tier's back ends on disk, in the folder of --dir, until the tier ends
     #[arg(long, requires = "tiered")]
     on_disk: bool,
-    /// How reads of a tier go instead of by the switch's rules, for comparison: the client asks the
-    /// cache node first (look-aside), or the cache node asks the back end (look-through)
+    /// Do not route reads of a tier by the switch's rules, for comparison: the client sends each
+    /// read to the cache node; after a miss the client sends it to the back end (look-aside), or
+    /// the cache node does (look-through)
     #[arg(long, value_name = "NAME", requires = "tiered")]
     baseline: Option<BaselineName>,
     /// Forward in the kernel (XDP) between network namespaces, one for each node of a tier; needs
@@ -84,7 +85,7 @@ impl TieredOptions {
         self.xdp || self.ovs
     }
 
-    /// What is missing is said before anything is started.
+    /// Checks what the flags need, before the command starts a process.
     fn check(&self) -> anyhow::Result<()> {
         let flag = if self.ovs { "--ovs" } else { "--xdp" };
         ensure!(
@@ -390,7 +391,7 @@ impl TieredTrial<'_> {
         // Nobody may be looking.
         let _ = writeln!(
             std::io::stdout().lock(),
-            "the tier is up: {} back ends {limit}, {} keys in the cache, clients {at}.\n\
+            "the tier is up: {} back ends {limit}, a cache for at most {} keys, clients {at}.\n\
              Look at it with `{inside}curtail tier status --file {path}`. Stop with Ctrl-C.",
             self.file.back_ends.len(),
             self.options.cached_keys,

@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use curtail_membership::{ClusterFile, Incarnation, Node, Roster};
 use curtail_types::NodeId;
 
-/// Waits until every slice is where it shall be; says what is awaited whenever that changes.
+/// Waits until every slice is at its planned nodes; prints what is missing whenever that changes.
 pub(super) fn wait(cluster: &ClusterFile, patience: Duration) -> anyhow::Result<()> {
     until(cluster, patience, missing)?;
     println!("every slice has its replicas, spread evenly over the nodes");
@@ -70,7 +70,7 @@ fn missing(roster: &Roster) -> Option<String> {
     let told: Vec<String> = told.into_iter().filter_map(waits).collect();
     Some(match told.is_empty() {
         true => "slices are about to move".to_owned(),
-        false => format!("of {} slices {}", slices.slices(), told.join(", ")),
+        false => format!("of {} slices: {}", slices.slices(), told.join(", ")),
     })
 }
 
@@ -155,14 +155,14 @@ mod tests {
         roster = after(&roster, &RecordChange::Form, 0);
         assert_eq!(says(&roster), "", "one node holds what there is");
         roster = after(&roster, &RecordChange::Join(Incarnation(2)), 1);
-        let all = "of 256 slices 256 have fewer copies than `replicas` says";
+        let all = "of 256 slices: 256 have fewer copies than `replicas` says";
         assert_eq!(says(&roster), all);
         roster = with_steps(&roster);
         let moves = PlacementGoal::MOVES_MAX;
         assert_eq!(says(&roster), format!("{all}, {moves} are being copied"));
         let leaving = after(&roster, &RecordChange::Drain(NodeId(0)), 0);
         let told = "256 are still on nodes that leave";
-        let told = format!("of 256 slices {moves} are being copied, {told}");
+        let told = format!("of 256 slices: {moves} are being copied, {told}");
         assert_eq!(says(&leaving), told);
         for _ in 0..200 {
             if !roster.is_settled() {

@@ -56,7 +56,7 @@ pub(super) struct LoadOptions {
     rate: Option<u32>,
     /// What changes during the measurement, and how often: hot-in@N/TIME (the N coldest keys become
     /// the hottest), hot-out@N/TIME (the N hottest become the coldest) or random@NofK/TIME (N of
-    /// the K hottest are replaced by cold ones), as hot-in@10/10s
+    /// the K hottest are replaced by cold ones), for example hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
     /// Do not store the keys first, because they are stored already

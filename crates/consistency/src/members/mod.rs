@@ -1,14 +1,15 @@
-//! Who is a member, and who may serve: views with leases (Hermes, Katsarakis et al., ASPLOS 2020,
-//! section 3.1; ccKVS requirements CC-62, CC-64; clock rules of SwitchKV requirement SW-32).
+//! Membership: views with leases, which say which nodes are members and which may serve (Hermes,
+//! Katsarakis et al., ASPLOS 2020, section 3.1; ccKVS requirements CC-62, CC-64; clock rules of
+//! SwitchKV requirement SW-32).
 //!
-//! The store of the view (a file, etcd) decides who is a member; this machine decides what one node
-//! makes of it. A node serves while it holds the lease of the store (it reads the store three times
-//! in a lease, and counts from the *start* of the reading), and one of each other member (it counts
-//! from when it sent the last heartbeat that was answered). Whoever sees a view that somebody was
-//! taken out of waits until that one has stopped by itself before the view is in force: a lease
-//! from the last heartbeat of it that was received. So a dead node is missed for a lease.
-//! [`pair_leases`] has the rule and why it is safe. Everything else that two nodes may disagree on
-//! while they follow different views is fenced by the view's number in each message.
+//! The store of the view (a file, etcd) decides which nodes are members; this state machine decides
+//! what one node does. A node serves while it holds the lease of the store (it reads the store
+//! three times in a lease, and counts from the *start* of the read) and a lease from each other
+//! member (it counts from when it sent the last heartbeat that was answered). Before a node follows
+//! a view that removed a member, it waits until the lease of that member has ended: one lease from
+//! the last heartbeat that it received from it. So the keys of a dead node are unavailable for one
+//! lease. [`pair_leases`] has the rule and why it is safe. Messages carry the number of their view,
+//! so that nodes with different views cannot mix them up.
 //!
 //! ```text
 //!   outside --Join--> member without slices --> with slices --Drain--> leaving --Depart--> outside
@@ -16,11 +17,12 @@
 //!      +---- Removed -----------+--------------------+--------------------+
 //! ```
 //!
-//! A node reads the store, or has one proposal there, or both: a proposal that a busy store takes
-//! long for must not keep a node from renewing its lease. The lowest node that holds something and
-//! hears enough of the others removes the silent; the lowest member writes the changes of rows that
-//! the slices' primaries want ([`encode_changes`]). That two believe to be it is harmless: the
-//! store takes one proposal, and the loser reads again.
+//! A node may read the store while a proposal of its own is in progress there, so that a slow
+//! proposal does not keep the node from renewing its lease. The node with the lowest number among
+//! those that are in sync for a slice and receive enough heartbeats removes silent nodes. The
+//! member with the lowest number writes the changes of rows that the primaries of slices propose
+//! ([`encode_changes`]). If two nodes act as that member, the store accepts one proposal, and the
+//! other node reads the view again.
 
 mod decide;
 mod interface;
@@ -53,62 +55,61 @@ pub struct MemberMachine {
     /// For how long it has served and all have answered.
     steady_ns: u64,
     join_at: Instant,
-    /// The newest content of the store that was seen, and its revision.
+    /// The newest view that was read in the store, and its revision.
     known: ClusterRecord,
     revision: u64,
-    /// Whether a reading has ended since the last proposal; a first one is needed too.
+    /// Whether a read has ended since the last proposal, or since the start.
     read_since_proposal: bool,
-    /// Those in the known view that hold something in sync.
+    /// The members of the known view that are in sync for a slice.
     keepers: NodeSet,
-    /// The view in force here; it has no members if this node has none.
+    /// The view that this node follows; it has no members if the node follows none.
     adopted: ClusterRecord,
-    /// Since when it may depart.
+    /// Since when no slice names this node, so that it may depart.
     empty_since: Option<Instant>,
-    /// When the known view comes into force.
+    /// When this node begins to follow the known view.
     adopt_at: Option<Instant>,
-    /// When what is known is too old to act on.
+    /// When the lease of the store ends.
     lease_end: Instant,
-    /// The leases between this node and each other.
+    /// The leases between this node and each other member.
     pairs: Pairs,
     serving: bool,
     told_until: Instant,
     fenced: bool,
     reading: bool,
-    /// A proposal was written while a reading was under way, which may not have seen it.
+    /// A proposal was written during a read, which may not have seen it.
     overtaken: bool,
     read_at: Instant,
     proposed: Option<RecordChange>,
     proposals: Proposals,
     heartbeat_at: Instant,
     silent_ns: [u64; NodeSet::NODES_MAX],
-    /// For how long this node has not even heard itself, if it ever did.
+    /// Time since this node received its own heartbeat, if it ever received one.
     own_silent_ns: Option<u64>,
     suspected: NodeSet,
-    /// Whom each node hears, as it says.
+    /// The nodes from which each node receives heartbeats, by its own heartbeats.
     heard_by: [NodeSet; NodeSet::NODES_MAX],
-    /// The last heartbeats of lives that this node does not know yet.
+    /// The last heartbeats of members that the known view does not have yet.
     early: Vec<(NodeId, Heartbeat)>,
-    /// Since when nodes wait for a cluster to be formed.
+    /// For how long nodes have waited until the first view with slices is written.
     unformed_ns: u64,
     stepped: Instant,
 }
 
-/// Where a node wants to be.
+/// What a node tries to become.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Aim {
-    /// Not a member, and content with it.
+    /// Not a member.
     Outside,
     /// A member.
     Inside,
-    /// Out, without loss.
+    /// Not a member, after its slices have moved to other nodes.
     Leaving,
-    /// Out, having stopped to serve for good.
+    /// Not a member; it has stopped serving for good.
     Departing,
 }
 
 impl MemberMachine {
-    /// A node that is no member yet and knows nothing; [`MemberInput::Join`] makes it want to be
-    /// one.
+    /// A node that is not a member and has read no view; [`MemberInput::Join`] makes it join.
     pub fn new(config: MemberConfig) -> Self {
         Self {
             config,
@@ -145,22 +146,22 @@ impl MemberMachine {
         }
     }
 
-    /// The newest members that it knows of, in force here or not.
+    /// The newest view that this node knows, whether it follows that view yet or not.
     pub fn known(&self) -> &ClusterRecord {
         &self.known
     }
 
-    /// The view in force here.
+    /// The view that this node follows.
     pub fn adopted(&self) -> &ClusterRecord {
         &self.adopted
     }
 
-    /// Whether it serves, as far as it has been told the time.
+    /// Whether the node serves at the time of the last step.
     pub fn serves(&self) -> bool {
         self.serving
     }
 
-    /// What a heartbeat to `node` says, if it goes now.
+    /// The contents of a heartbeat to `node` that is sent now.
     pub fn heartbeat_to(&self, node: NodeId) -> Heartbeat {
         Heartbeat {
             life: self.incarnation,
@@ -173,14 +174,14 @@ impl MemberMachine {
         }
     }
 
-    /// The members that it has heard of late: half as late as for a suspicion, so that all have
-    /// said so of a dead node when one suspects it.
+    /// The members from which this node received heartbeats recently. The limit is half of the time
+    /// for a suspicion, so that all nodes report a dead node as silent before one suspects it.
     fn hears(&self) -> NodeSet {
         let silent = self.silent_for(self.config.suspicion_ns / 2);
         self.known.members().difference(silent)
     }
 
-    /// When it has to be told the time next.
+    /// The latest time of the next step.
     pub fn deadline(&self) -> Instant {
         let mut next = self.heartbeat_at;
         if !self.reading {
@@ -203,7 +204,7 @@ impl MemberMachine {
         next
     }
 
-    /// Takes note of `input` and says what to do. `now` never goes back.
+    /// Processes `input` and emits what the node has to do. `now` never decreases.
     pub fn step(
         &mut self,
         now: Instant,
@@ -233,8 +234,9 @@ impl MemberMachine {
         }
         self.adopt(now, emit);
         if numbers(self) != before {
-            // Whoever hears of a newer view reads it, so a change is everywhere in a round trip;
-            // and what is in force here others need not wait for.
+            // A node that receives the number of a newer view reads that view, so a change reaches
+            // all nodes in a round trip. And other nodes need not wait for a removal that this node
+            // follows already.
             self.heartbeat_at = now;
         }
         self.serve(now, emit);
@@ -261,8 +263,8 @@ impl MemberMachine {
         }
     }
 
-    /// Counts everybody's silence: only while this node could have heard them, and hears itself if
-    /// it ever did.
+    /// Adds to the silence of each node, but only the time in which this node could have received a
+    /// heartbeat: it ran, and received its own heartbeats if it ever received one.
     fn listen(&mut self, now: Instant) {
         let passed = now.ns.saturating_sub(self.stepped.ns);
         let passed = passed.min(2 * self.config.heartbeat_ns);
@@ -271,7 +273,7 @@ impl MemberMachine {
             true => self.pairs.well_ns.saturating_add(passed),
             false => 0,
         };
-        // It serves before the others have answered: that does not say that they do.
+        // A node serves before the other members have answered, so this is no sign of an answer.
         self.steady_ns = match self.serving && self.pairs.well_ns > 0 {
             true => self.steady_ns.saturating_add(passed),
             false => 0,
@@ -332,7 +334,7 @@ impl MemberMachine {
         self.read_at = after(now, self.config.lease_ns / RETRIES_PER_LEASE);
     }
 
-    /// Takes in what the store holds.
+    /// Processes a view that was read in the store.
     fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
         let before = core::mem::replace(&mut self.known, record.clone());
         if record.number == before.number {
@@ -350,8 +352,8 @@ impl MemberMachine {
         }
     }
 
-    /// Who is cut off from the others, but not from the store, does not come back at once: a member
-    /// that does not answer is waited for. Each time it stays away for longer.
+    /// A node that reaches the store but not the other nodes does not join again at once, because
+    /// the others wait for a member that does not answer. Each time it waits for longer.
     fn stay_away(&mut self, now: Instant, others: NodeSet) {
         let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
         let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
@@ -367,7 +369,7 @@ impl MemberMachine {
         self.join_at = after(now, leases * self.config.lease_ns);
     }
 
-    /// Begins to count with those who are new.
+    /// Begins the leases and the silence of new members.
     fn meet(&mut self, now: Instant, before: &ClusterRecord) {
         let me = self.config.me;
         for node in self.known.members() {
@@ -389,9 +391,10 @@ impl MemberMachine {
         }
     }
 
-    /// A view that took nobody out is in force at once; else when all those have stopped.
-    /// `waited_for` is the last removal that was known before, `stopped_at` when those of the newer
-    /// ones have stopped.
+    /// Decides when this node follows the known view: at once if that view removed no member, else
+    /// when the leases of all removed members have ended. `waited_for` is the view of the last
+    /// removal that was known before; at `stopped_at` the leases of the members that were removed
+    /// since have ended.
     fn schedule_adoption(&mut self, now: Instant, waited_for: ViewNumber, stopped_at: Instant) {
         let removal = self.known.removal;
         let earlier = match waited_for <= self.adopted.number {
@@ -406,7 +409,7 @@ impl MemberMachine {
         });
     }
 
-    /// This life is not a member any more.
+    /// This life of the node is no longer a member.
     fn taken_out(&mut self, emit: &mut impl FnMut(MemberOutput)) {
         self.stop(emit);
         self.pairs = Pairs::NONE;
@@ -431,7 +434,7 @@ impl MemberMachine {
         };
         emit(MemberOutput::Event(MemberNotice::Proposed(change.clone())));
         if revision <= self.revision {
-            // A reading has shown it already, or what came after it.
+            // A read has already shown this change, or a later view.
             return;
         }
         self.overtaken = self.reading;
@@ -469,7 +472,7 @@ impl MemberMachine {
             }
             self.take_in(now, from, heartbeat);
         } else if heartbeat.view > self.known.number {
-            // It is ahead: what it says counts once this node knows it.
+            // The sender knows a newer view: its heartbeat is processed when this node has read it.
             self.early.retain(|(node, _)| *node != from);
             self.early.push((from, *heartbeat));
         }
@@ -493,8 +496,8 @@ impl MemberMachine {
         if self.aim == Aim::Outside {
             self.aim = Aim::Inside;
             self.incarnation = incarnation;
-            // The others remove a silent node that joins sooner than it may remove them: of two
-            // sides that do not hear each other the one that serves goes on.
+            // The other nodes may remove a silent node that joins sooner than it may remove them.
+            // So if links are broken, the nodes that serve continue.
             self.silent_ns.fill(0);
         }
     }
@@ -507,7 +510,7 @@ impl MemberMachine {
     }
 
     fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
-        // What others have waited for is over.
+        // Another node follows this removal already, so the leases of removed members have ended.
         let is_over = self.known.removal <= self.pairs.adopted;
         if self.adopt_at.is_some_and(|at| now >= at || is_over) {
             self.adopt_at = None;
@@ -517,8 +520,8 @@ impl MemberMachine {
         }
     }
 
-    /// Tells what became of slices of nodes that were taken out since the view that was in force
-    /// before, or since this node joined.
+    /// Emits which slices of removed nodes this node took over, and which are lost, since the view
+    /// that it followed before, or since it joined.
     fn tell_of_heirs(&self, before: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
         let Some(now) = self.adopted.slices() else {
             return;
@@ -552,7 +555,8 @@ impl MemberMachine {
         }
     }
 
-    /// Serves while the newest view and the one in force both have it live, and the leases hold.
+    /// Serves while this node is live in the newest view and in the view that it follows, and has
+    /// its leases.
     fn serve(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
         let me = self.config.me;
         let live = self.adopted.serving().contains(me)
@@ -611,7 +615,7 @@ impl MemberMachine {
         emit(MemberOutput::Propose { expected, change });
     }
 
-    /// One proposal at a time, of what was read.
+    /// Proposes one change at a time, of the view that was read.
     fn may_propose(&self, now: Instant) -> bool {
         let idle = self.proposed.is_none() && !self.reading;
         idle && self.read_since_proposal && now < self.lease_end
@@ -624,7 +628,7 @@ impl MemberMachine {
         }
     }
 
-    /// A node whose lease has ended keeps silent, so that the others can do without it.
+    /// A node whose lease has ended sends no heartbeats, so that the others remove it.
     fn beat(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
         if now < self.heartbeat_at {
             return;
@@ -636,7 +640,7 @@ impl MemberMachine {
         }
     }
 
-    /// The other members, if this node is one.
+    /// The other members, if this node is a member.
     fn others(&self) -> NodeSet {
         if self.known.has(self.config.me, self.incarnation) {
             self.known.members().without(self.config.me)
@@ -655,12 +659,12 @@ impl MemberMachine {
     }
 }
 
-/// A node that is cut off stays away for four leases, then 8, 16 and 32: each time that it comes
-/// back, hot keys wait for it until it is removed.
+/// A node that other nodes do not hear waits for 4 leases before it joins again, then 8, 16 and 32:
+/// each time that it joins, requests for hot keys wait for it until it is removed.
 const PARTED_MAX: u32 = 4;
-/// The store is read at a third of the lease, so that two readings may be lost.
+/// A node reads the store three times in a lease, so that two reads may fail.
 const READS_PER_LEASE: u64 = 3;
-/// And soon again if it could not be.
+/// After a failed read the node reads again after this share of the lease.
 const RETRIES_PER_LEASE: u64 = 12;
 
 fn after(instant: Instant, ns: u64) -> Instant {

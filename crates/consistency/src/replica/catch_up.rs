@@ -100,7 +100,7 @@ impl Primary {
             catch_up.scan = Scan::Runs;
         }
         // The other half of the window is for writes, which wait while it is full: the node is
-        // never further behind than that, and so are answers that wait for it once it enters.
+        // never further behind than that, nor are answers that wait for it once it enters.
         let scan_max = cx.config.window_max.div_ceil(2);
         while let Some(&(key, bytes)) = catch_up.keys.front() {
             let is_full = self.streams.unacknowledged(node) >= scan_max;

@@ -176,12 +176,12 @@ impl Opening {
             Some(kept) => kept,
             None => Secrets {
                 seed,
-                tokens: random_seed().map_err(StartError::System)?,
+                tokens: random_seed().map_err(StartError::no_random)?,
             },
         };
         self.memory.adopt(secrets);
         let beginning = self.note.clone();
-        let [drawn, _] = random_seed().map_err(StartError::System)?.0;
+        let [drawn, _] = random_seed().map_err(StartError::no_random)?.0;
         let is_anywhere = |address: &SocketAddr| address.ip().is_unspecified();
         let locals = match self.addresses.iter().any(is_anywhere) {
             true => Locals::new(self.config.sessions),
@@ -423,7 +423,8 @@ fn bind_datagrams(
     if let (Some(by), true) = (native.choice.steer(), receivers > 1) {
         let steering = reply_sender::steering(by, receivers);
         for socket in sockets.iter().take(addresses.len()) {
-            socket.steer(&steering).map_err(StartError::System)?;
+            let steered = socket.steer(&steering);
+            steered.map_err(StartError::system("distribute datagrams to workers"))?;
         }
     }
     Ok((sockets, addresses))

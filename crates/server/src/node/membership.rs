@@ -138,7 +138,7 @@ impl Opening {
         let thread = thread::Builder::new().name("connector".to_owned());
         let thread = thread
             .spawn(move || self.connector.run())
-            .map_err(StartError::System)?;
+            .map_err(StartError::no_thread)?;
         Ok(Membership {
             member,
             connector,

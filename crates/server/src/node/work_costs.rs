@@ -121,6 +121,11 @@ impl TurnCosts {
         }
     }
 
+    /// The processor time of this thread.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.cpu.ns()
+    }
+
     /// The processor time, if this turn is measured.
     #[inline]
     pub(super) fn look(&self) -> Option<u64> {

@@ -175,7 +175,10 @@ impl NodeWorker {
 
     /// Whether there is something to do at once.
     pub(crate) fn wants_turn(&self) -> bool {
-        self.links.wants_turn() || self.woken != 0 || !self.done.is_empty() || self.scans.is_ready()
+        self.links.wants_turn()
+            || self.woken != 0
+            || !self.done.is_empty()
+            || self.scans.is_ready(self.now_ns)
     }
 
     /// When there will be something to do.
@@ -189,7 +192,8 @@ impl NodeWorker {
             || self.scans.waits()
             || self.cluster.is_forgetting();
         let again = waits.then_some(self.now_ns + AGAIN_NS);
-        let again = [again, self.plan_due_ns()].into_iter().flatten().min();
+        let again = [again, self.plan_due_ns(), self.scans.due_ns()];
+        let again = again.into_iter().flatten().min();
         let again = again.map(|ns| Instant { ns });
         [stages, again, self.links.due()]
             .into_iter()
@@ -284,7 +288,11 @@ impl NodeWorker {
             }
         }
         self.scans.collect(&mut self.stages);
-        self.scans.step(&mut self.stages, &mut stage_cx);
+        if self.scans.is_awake(self.now_ns) {
+            let since = self.costs.cpu_ns();
+            self.scans.step(&mut self.stages, &mut stage_cx);
+            self.scans.rest(self.now_ns, self.costs.cpu_ns() - since);
+        }
     }
 
     // ---- answers ----

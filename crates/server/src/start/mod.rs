@@ -130,12 +130,12 @@ impl Server {
         let gateways = open_gateways(&config, started)?;
         let (store, restored) = open_store(&config, started, seed, cas_floor)?;
         let logins = read_logins(&config)?;
-        let (acceptor_poller, worker_pollers) =
-            open_pollers(threads(&config)).map_err(StartError::System)?;
+        let (acceptor_poller, worker_pollers) = open_pollers(threads(&config))?;
         let io_poller = watch_datagrams(opening.as_mut(), &worker_pollers, &config);
-        let io_poller = io_poller.map_err(StartError::System)?;
-        let streams = open_streams(opening.as_mut()).map_err(StartError::System)?;
+        let io_poller = io_poller.map_err(StartError::no_epoll)?;
+        let streams = open_streams(opening.as_mut()).map_err(StartError::no_epoll)?;
         let wake_acceptor = acceptor_poller.waker(acceptor::WAKER);
+        let wake_acceptor = wake_acceptor.map_err(StartError::no_epoll)?;
         store.account(bytes_of_writers(config.workers).cast_signed());
         let native_threads = threads(&config) + NATIVE_THREADS;
         let finished = opening.map(|opening| opening.finish(&config, &store, native_threads));
@@ -146,11 +146,11 @@ impl Server {
             clock,
             started,
             registry: Registry::default(),
-            workers: handles_of(&worker_pollers).map_err(StartError::System)?,
+            workers: handles_of(&worker_pollers).map_err(StartError::no_epoll)?,
             writers: Writers::over(curtail_memory::zeros(), Writers::WRITES_MAX),
             snapshots: snapshots_of(&config),
             control: ControlHandle::default(),
-            doors: AcceptorHandle::new(wake_acceptor.map_err(StartError::System)?, node.is_none()),
+            doors: AcceptorHandle::new(wake_acceptor, node.is_none()),
             pages: PagesThread::default(),
             prefixes: Prefixes::new(config.detail, config.prefix_delimiter),
             logins: Mutex::new(logins.map(Arc::new)),
@@ -182,9 +182,9 @@ impl Server {
         };
         let pollers = (acceptor_poller, worker_pollers);
         let spawned = server.spawn(pollers, gateways, (io_poller, streams), listeners);
-        spawned.map_err(StartError::System)?;
-        server.spawn_admin(admin).map_err(StartError::System)?;
-        server.spawn_udp(udp).map_err(StartError::System)?;
+        let spawned = spawned.and_then(|()| server.spawn_admin(admin));
+        let spawned = spawned.and_then(|()| server.spawn_udp(udp));
+        spawned.map_err(StartError::no_thread)?;
         server.join_cluster(node)?;
         Ok(server)
     }
@@ -608,9 +608,10 @@ fn watch_datagrams(
 /// Large workers at most.
 const LARGE_WORKERS_MAX: usize = 16;
 
-fn open_pollers(workers: usize) -> io::Result<(Poller, Vec<Poller>)> {
+fn open_pollers(workers: usize) -> Result<(Poller, Vec<Poller>), StartError> {
     let workers: io::Result<_> = (0..workers).map(|_| Poller::new()).collect();
-    Ok((Poller::new()?, workers?))
+    let acceptor = Poller::new().map_err(StartError::no_epoll)?;
+    Ok((acceptor, workers.map_err(StartError::no_epoll)?))
 }
 
 /// Restores what was saved, or starts empty. The file is removed once it is read: contents that
@@ -621,7 +622,7 @@ fn open_store(
     seed: Option<HashSeed>,
     cas_floor: Cas,
 ) -> Result<(Store, Restored), StartError> {
-    let drawn = random_seed().map_err(StartError::System)?;
+    let drawn = random_seed().map_err(StartError::no_random)?;
     let store_config = StoreConfig {
         memory_bytes_max: config.memory_bytes_max,
         item_bytes_max: config.item_bytes_max,
@@ -726,7 +727,7 @@ fn open_gateways(config: &Config, now: Now) -> Result<Vec<GatewayWorker>, StartE
     let Some(target) = config.cache_tier else {
         return Ok(Vec::new());
     };
-    let HashSeed([random, _]) = random_seed().map_err(StartError::System)?;
+    let HashSeed([random, _]) = random_seed().map_err(StartError::no_random)?;
     (0..config.workers as u64)
         .map(|worker| {
             GatewayWorker::open(target, random.wrapping_add(worker), (now, config.faults))

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   the control thread, 20 times a second while a large worker has connections:
-//!     the worker's thread could run, but ended no turn for five looks ──> forward
-//!     at the next look ──> aside
+//!     the worker's thread was runnable at five checks in a row, but ended no turn ──> boost
+//!     at the next check ──> SCHED_IDLE again
 //! ```
 //!
-//! So a large request never waits for longer than a quarter of a second because others want every
-//! processor all the time. Small requests meet large workers only inside a system call, and where
-//! the server itself wants more than there is, in every sixth window of a look at most. The price
-//! is up to 20 wake-ups a second of the control thread while large requests are under way.
+//! So other threads that keep all processors busy delay a large request by at most a quarter of a
+//! second. A large worker delays small requests only during a system call or, if the server's own
+//! threads need more processor time than there is, during a boost, which is at most every sixth
+//! interval between two checks. The cost is up to 20 wake-ups of the control thread per second
+//! while there are large requests.
 
 use std::time::Instant;
 

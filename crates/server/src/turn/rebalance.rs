@@ -1,17 +1,20 @@
 //! Moves connections from the busiest worker to the least busy one.
 //!
 //! ```text
-//!   control, once an epoch        worker with most                         worker with least
-//!   loads uneven: ask it to give  1st time: marks what connections did
-//!   half of the difference    ->  2nd time in a row: those that did    ->  takes them as its own
-//!                                 no more than that, and rest just now
+//!   control thread, once an epoch      busiest worker                     least busy worker
+//!   loads differ: orders it to move -> 1st order: notes the requests of
+//!   half of the difference             its connections
+//!                                      2nd order in a row: moves       -> owns these connections
+//!                                      connections with no more requests
+//!                                      than that, if they are idle
 //! ```
 //!
-//! Connections are placed when nobody knows what they will do, so loads drift apart. What is moved
-//! did at most half of the difference in the epoch before, so the difference shrinks with every
-//! move and nothing goes back and forth; one client that is heavier than that stays alone where it
-//! is, and the light ones leave it. A connection moves only while it rests: nothing received,
-//! nothing queued, nothing with others. So no reply and no order can be lost.
+//! A worker gets a connection before its load is known, so loads become uneven. Together the
+//! connections that move had at most half of the difference in requests in the last epoch. So each
+//! move reduces the difference, and connections do not move back and forth. A connection with more
+//! requests than that stays, and connections with fewer requests leave its worker. A connection
+//! moves only while it is idle: it has no unprocessed input, no queued output, and no request at
+//! another thread. So no reply is lost, and replies keep their order.
 
 use crate::{
     connection::Connection,

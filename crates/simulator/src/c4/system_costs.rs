@@ -54,9 +54,9 @@ pub struct FullSystem {
 /// Whose costs.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, ValueEnum)]
 pub enum Calibration {
-    /// Those of the paper's cycle-accurate simulation.
+    /// The costs of the paper's cycle-accurate simulation.
     Paper,
-    /// Those of a file, measured on our own store.
+    /// The costs of a file, measured on curtail's store.
     Measured,
 }
 

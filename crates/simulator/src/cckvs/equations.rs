@@ -10,7 +10,7 @@
 use curtail_consistency::replica::Model;
 use curtail_workload::zipf_sums::top_share;
 
-use super::{Count, MessageBytes, bytes};
+use super::{Count, MessageBytes, message_lengths};
 
 /// A cluster under a load, as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +73,7 @@ impl HotCopies {
     /// Equations 1, 2, 4 and 6; each message a packet of its own.
     pub fn traffic(&self, bytes: &MessageBytes, model: Model) -> Traffic {
         Traffic {
-            packets: self.remote() * 2.0 + self.copies() * bytes::kinds(model),
+            packets: self.remote() * 2.0 + self.copies() * message_lengths::kinds(model),
             bytes: self.remote() * bytes.remote() + self.copies() * bytes.hot_write(model),
         }
     }
@@ -110,7 +110,7 @@ impl HotCopies {
             updates: copies * bytes.update,
             invalidations: one * bytes.invalidation,
             acknowledgements: one * bytes.acknowledgement,
-            credits: copies * bytes::kinds(model) * bytes.header / messages_per_credit,
+            credits: copies * message_lengths::kinds(model) * bytes.header / messages_per_credit,
         }
     }
 }

@@ -24,7 +24,7 @@
 //! their arrival costs nothing.
 
 mod hardware_costs;
-mod hot;
+mod hot_keys;
 mod port;
 mod run;
 mod thread;

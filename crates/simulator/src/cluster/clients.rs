@@ -4,8 +4,8 @@ use curtail_types::{Cas, NodeId};
 use curtail_workload::Random;
 
 use super::{
+    histories::Asked,
     packet::{Command, Demand, Done, Effect, VALUE_BITS},
-    record::Asked,
 };
 
 /// A client's session.

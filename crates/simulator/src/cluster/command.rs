@@ -23,8 +23,9 @@ pub struct ClusterArgs {
     /// Cluster: consistency of hot keys.
     #[arg(long, value_enum)]
     pub model: Option<ModelArg>,
-    /// Cluster: faults: all, none, or a list of loss, duplicate, reorder, partition, slow, crash,
-    /// pause, drift, churn, leave, flush and room; a name after a minus is excluded.
+    /// Cluster: faults: all, none, or a list of loss, duplicate and reorder (messages), partition
+    /// and slow (links), crash, pause and leave (nodes), drift (clocks), churn (keys become hot and
+    /// cold), flush (slices) and room (too little memory); a name after a minus is excluded.
     #[arg(long, allow_hyphen_values = true)]
     pub faults: Option<Faults>,
     /// Cluster: number of keys.

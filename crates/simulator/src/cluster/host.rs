@@ -14,15 +14,15 @@ use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHas
 
 use super::{
     MemoryFull, Mutant,
-    env::{Env, What},
     node::{FLUSH, Local, Origin},
     packet::{Command, Demand, Done, Effect, Item, Packet, Stamp, bytes_of},
+    run_state::{RunState, What},
 };
 
 /// The host of one node's machine during a step.
 pub(super) struct SimHost<'a, 'r> {
     pub(super) local: &'a mut Local,
-    pub(super) env: &'a mut Env<'r>,
+    pub(super) env: &'a mut RunState<'r>,
     pub(super) stage: u16,
     /// What came with the message of this step.
     pub(super) incoming: Option<Item>,

@@ -14,8 +14,8 @@ use curtail_types::{Access, Cas, HybridClock, NodeId, RouteHash, ViewNumber, Wri
 use super::{
     ClusterRun, MemoryFull, Mutant, STAGES,
     clock::Clock,
-    env::Env,
     packet::{Demand, Done, Effect, Item},
+    run_state::RunState,
     store::Store,
 };
 
@@ -232,7 +232,7 @@ fn made(machine: Replica, _: Option<Mutant>) -> Replica {
 
 impl Local {
     /// Whether it may answer for what it has.
-    pub(super) fn serves(&self, env: &Env) -> bool {
+    pub(super) fn serves(&self, env: &RunState) -> bool {
         let has_view = env.views[usize::from(self.me.0)].is_some();
         let is_wrong = env.run.mutant == Some(Mutant::Unfenced);
         has_view && (env.now < self.serve_until || is_wrong)
@@ -283,7 +283,7 @@ impl Local {
     }
 
     /// What a client's request does beside the machine, if it may.
-    pub(super) fn beside(&mut self, env: &Env, demand: &Demand) -> Option<BesideKind> {
+    pub(super) fn beside(&mut self, env: &RunState, demand: &Demand) -> Option<BesideKind> {
         let slice = env.keys.slice(demand.key);
         let reads = demand.access() == Access::Read;
         let view = env.views[usize::from(self.me.0)].as_ref();

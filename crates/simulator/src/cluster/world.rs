@@ -1,8 +1,8 @@
 //! The world of a run: what happens, in order of time.
 
-mod absences;
 mod healing;
 mod random_faults;
+mod unavailability;
 mod views;
 
 use std::sync::Arc;
@@ -15,24 +15,24 @@ use curtail_history::Verdict;
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 use curtail_workload::Random;
 
-use self::absences::Troubles;
+use self::unavailability::Troubles;
 use super::{
     ClusterOutcome, ClusterRun, Fault, MemoryFull, STAGES,
     clients::Session,
     clock::Clock,
-    env::{Env, Event, What},
+    histories::{Asked, Record},
     host::{SimHost, request_of},
     keys::Keys,
     network::Network,
     node::{Beside, BesideKind, Made, Node, Origin},
     packet::{Answer, Demand, Effect, Item, Packet},
-    record::{Asked, Record},
+    run_state::{Event, RunState, What},
 };
 use crate::event_queue::EventQueue;
 
 /// Everything there is.
 pub(super) struct World<'a> {
-    env: Env<'a>,
+    env: RunState<'a>,
     nodes: Vec<Node>,
     made: Vec<Made>,
     /// What the store of views holds.
@@ -89,7 +89,7 @@ impl<'a> World<'a> {
             healed: false,
             is_ruthless: random.one_in(8),
             troubles: Troubles::default(),
-            env: Env {
+            env: RunState {
                 run,
                 keys,
                 now: 1,

@@ -10,8 +10,8 @@
 //! where the paper states another, its own stands beside in a chart of its own.
 
 mod latency;
+mod load_hits_break_even;
 pub(super) mod paper_text_numbers;
-mod sums;
 mod throughput;
 
 use curtail_consistency::replica::Model;
@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub(super) use latency::FIG13C;
-pub(super) use sums::{COPIES, CORES, FIG1, FIG3, FIG15};
+pub(super) use load_hits_break_even::{COPIES, CORES, FIG1, FIG3, FIG15};
 pub(super) use throughput::{FIG8, FIG9, FIG10, FIG11, FIG12, FIG13, FIG14};
 
 /// What a series is about.

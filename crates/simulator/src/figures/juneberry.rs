@@ -6,9 +6,9 @@
 mod curves;
 mod overload;
 mod read_after_write;
-mod sizes;
+mod requests_after_sets;
 mod transport_only;
-mod write_gaps;
+mod value_sizes;
 
 use curtail_ordered_queue::TURN_MAX;
 use curtail_workload::{Mix, Popularity, Sizes, Workload};
@@ -26,9 +26,9 @@ use crate::{
 pub(super) use curves::{FIG7, FIG9};
 pub(super) use overload::OVERLOAD;
 pub(super) use read_after_write::PATTERN;
-pub(super) use sizes::FIG11;
+pub(super) use requests_after_sets::FIG2;
 pub(super) use transport_only::FIG6;
-pub(super) use write_gaps::FIG2;
+pub(super) use value_sizes::FIG11;
 
 /// One curve of one setting, of which the load is still open.
 #[derive(Clone, Debug)]

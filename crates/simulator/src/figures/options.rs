@@ -81,7 +81,7 @@ options! {
     /// Offered load as a share of the capacity: 0.5, or several such as 0.1,0.5,0.9.
     #[arg(value_delimiter = ',')]
     Load "load" "load" load: Vec<f64>,
-    /// Share of writes in per cent.
+    /// Share of writes, in percent.
     #[arg(value_delimiter = ',')]
     Writes "writes" "writes" writes: Vec<f64>,
     /// Exponent of the keys' popularity by Zipf's law; 0 is uniform.
@@ -101,7 +101,7 @@ options! {
     /// Number of requests for each point: 200000, 200k or 5m.
     #[arg(value_parser = count)]
     Requests "requests" "requests" requests: Option<u64>,
-    /// Seed of every random choice; 1 by default.
+    /// Seed of every random choice (default: 1).
     Seed "seed" "seed" seed: Option<u64>,
     /// C-4: whether to follow the authors' simulator (reference) or the paper, where they differ.
     #[arg(value_enum)]

@@ -15,8 +15,8 @@ use crate::{
     Durability, ItemImage, StorageConfig,
     directory::DataDirectory,
     engine::Engine,
+    pending_keys::{self, KeyLock},
     planted_fault::{PlantedFault, plant},
-    stripes::{self, KeyLock},
     tests::simulated_disk::SimulatedDisk,
 };
 
@@ -76,7 +76,7 @@ impl Round {
         let random = &mut self.random;
         match random.below(20) {
             0 => {
-                let place = stripes::flush_all(&self.engine, 0, || ());
+                let place = pending_keys::flush_all(&self.engine, 0, || ());
                 self.note(place, None, None);
             }
             1 => _ = self.engine.sync(),

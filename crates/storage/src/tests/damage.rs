@@ -8,9 +8,9 @@ use curtail_workload::Random;
 use crate::{
     ItemImage, StorageConfig, StorageError,
     engine::Engine,
+    export_import,
+    pending_keys::KeyLock,
     planted_fault::{PlantedFault, plant},
-    stripes::KeyLock,
-    transfer,
 };
 
 const ITEMS: u32 = 400;
@@ -180,20 +180,20 @@ fn an_export_is_imported_whole_or_refused() {
     let from = folder.path().join("from");
     filled(&from);
     let mut text = Vec::new();
-    let exported = transfer::export(&from, 0, &mut text).unwrap();
+    let exported = export_import::export(&from, 0, &mut text).unwrap();
     assert_eq!(exported, u64::from(ITEMS));
     let to = folder.path().join("to");
-    let imported = transfer::import(&to, &mut BufReader::new(&text[..])).unwrap();
+    let imported = export_import::import(&to, &mut BufReader::new(&text[..])).unwrap();
     assert_eq!(imported, exported);
     assert!(is_whole(&to).unwrap());
     let mut again = Vec::new();
-    transfer::export(&to, 0, &mut again).unwrap();
+    export_import::export(&to, 0, &mut again).unwrap();
     assert!(text == again);
     let third = folder.path().join("third");
     let torn = &text[..text.len() - 30];
-    let error = transfer::import(&third, &mut BufReader::new(torn)).unwrap_err();
+    let error = export_import::import(&third, &mut BufReader::new(torn)).unwrap_err();
     assert!(error.to_string().contains("items"), "{error}");
     let mut changed = text.clone();
     changed[40] = if changed[40] == b'B' { b'C' } else { b'B' };
-    assert!(transfer::import(&third, &mut BufReader::new(&changed[..])).is_err());
+    assert!(export_import::import(&third, &mut BufReader::new(&changed[..])).is_err());
 }

@@ -87,7 +87,8 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_member_items "Items of each member, as it last reported.":
         found("cluster_member:*", member_items);
     Gauge curtail_cluster_member_round_trip_seconds in Microseconds
-        "Round-trip time over the link to each member: a moving mean of about eight.":
+        "Round-trip time over the link to each member: a moving average of about eight \
+         measurements.":
         found("cluster_member:*", member_round_trips);
     Counter curtail_cluster_items_lost_total
         "Approximate number of items lost with members that died, as known to this node.":
@@ -107,7 +108,7 @@ pub(super) const TABLE: &[Family] = families! {
         {of="forwarded"} number("cluster_cost_forwarded_ns"),
         {of="message"} number("cluster_cost_message_ns");
     Gauge curtail_cluster_clock_error_seconds in Microseconds
-        "Maximum error of the cluster's time at this node.":
+        "Maximum error with which this node knows the cluster's time.":
         number("cluster_clock_error_us");
     Gauge curtail_cluster_clock_offset_seconds in Microseconds
         "Distance of this node's own clock from the cluster's time.":
@@ -127,7 +128,8 @@ pub(super) const TABLE: &[Family] = families! {
         "Requests relayed by other nodes and answered by this one.":
         of(ClusterAnswered);
     Counter curtail_cluster_protocol_requests_total
-        "Requests for which this node had to send messages to other nodes with the key.":
+        "Requests that this node gave to the state machine of the replication protocol; the others \
+         it executed directly or relayed.":
         of(ClusterProtocol);
     Counter curtail_cluster_keys_sent_total
         "Keys sent to nodes that become holders of their slices.":

@@ -46,8 +46,8 @@ pub(super) const TABLE: &[Family] = families! {
         "Time for which the oldest write that is not on stable storage has waited.":
         by("disk:unsynced_us", |disk| disk.unsynced_us);
     Counter curtail_disk_stalls_total
-        "Times that writes to the write log waited until a memtable was flushed or tables were \
-         compacted.":
+        "Times that writes to the write log waited until a memtable (writes in memory that are in \
+         no table yet) was flushed or tables were compacted.":
         by("disk:stalls", |disk| disk.stalls);
     Counter curtail_disk_stalled_seconds_total in Microseconds
         "Time that writes to the write log waited until a memtable was flushed or tables were \
@@ -65,8 +65,7 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_disk_log_files "Number of files of the write log.":
         by("disk:log_files", |disk| disk.log_files);
     Gauge curtail_disk_memtables_waiting
-        "Full memtables (writes in memory that are in no table yet) that wait to be flushed to \
-         tables.":
+        "Full memtables that wait to be flushed to tables.":
         by("disk:memtables_waiting", |disk| disk.memtables_waiting);
     Gauge curtail_disk_runs_waiting "Sorted runs of tables that wait to be compacted.":
         by("disk:runs_waiting", |disk| disk.runs_waiting);

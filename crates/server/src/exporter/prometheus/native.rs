@@ -51,8 +51,8 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_native_queue_depth "Native writes waiting to be executed, by queue.":
         found("native:queue:*:depth native:backlog native:backlog_max", depths);
     Gauge curtail_native_early_limit
-        "Number of waiting native writes from which on further ones are acknowledged only after \
-         execution, by queue.":
+        "If this many native writes wait in a queue, further ones are acknowledged only after \
+         execution; by queue.":
         found("native:early_limit", limits);
     Gauge curtail_native_execution_seconds in Nanoseconds
         "Time to execute one native write, a moving average, by queue.":

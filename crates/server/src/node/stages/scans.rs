@@ -1,8 +1,9 @@
 //! The walk through the store by which holders of slices catch up.
 //!
 //! One walk serves all slices that ask for it before it begins; who asks later waits for the next.
-//! A walk goes on while every slice of it can take more keys, and a few buckets at a turn. What
-//! catches up no more is left behind.
+//! A walk goes on while every slice of it can take more keys, and a few buckets at a turn. Between
+//! two steps it rests, so that it takes a small share of the worker's time: else a node that was
+//! added has the others serve their clients late. What catches up no more is left behind.
 
 use curtail_consistency::slice_view::SliceId;
 use curtail_store::ScanCursor;
@@ -22,7 +23,12 @@ pub(in crate::node) struct SliceScans {
     members: Vec<ScanMember>,
     /// Slices that wait for the next.
     next: Vec<SliceId>,
+    /// No step is made earlier.
+    rests_until_ns: u64,
 }
+
+/// How long a walk rests after a step, in times of the step.
+const REST: u64 = 19;
 
 #[derive(Debug)]
 struct ScanMember {
@@ -35,7 +41,17 @@ struct ScanMember {
 
 impl SliceScans {
     /// Whether a step would do something.
-    pub(in crate::node) fn is_ready(&self) -> bool {
+    pub(in crate::node) fn is_ready(&self, now_ns: u64) -> bool {
+        now_ns >= self.rests_until_ns && self.can_step()
+    }
+
+    /// Whether there is a walk, or one to begin, that does not rest.
+    pub(in crate::node) fn is_awake(&self, now_ns: u64) -> bool {
+        let is_there = self.cursor.is_some() || !self.next.is_empty();
+        is_there && now_ns >= self.rests_until_ns
+    }
+
+    fn can_step(&self) -> bool {
         match &self.cursor {
             Some(_) => self.members.iter().all(|member| member.is_ready),
             None => !self.next.is_empty(),
@@ -44,7 +60,17 @@ impl SliceScans {
 
     /// Whether a walk waits for a slice of it.
     pub(in crate::node) fn waits(&self) -> bool {
-        self.cursor.is_some() && !self.is_ready()
+        self.cursor.is_some() && !self.can_step()
+    }
+
+    /// When the next step is made, if nothing else is waited for.
+    pub(in crate::node) fn due_ns(&self) -> Option<u64> {
+        self.can_step().then_some(self.rests_until_ns)
+    }
+
+    /// A step that took so long ended now.
+    pub(in crate::node) const fn rest(&mut self, now_ns: u64, took_ns: u64) {
+        self.rests_until_ns = now_ns + REST * took_ns;
     }
 
     /// A machine wants a scan of a slice, or more of it.
@@ -83,7 +109,7 @@ impl SliceScans {
             self.members = self.next.drain(..).map(ScanMember::new).collect();
             self.cursor = Some(ScanCursor::default());
         }
-        if !self.is_ready() {
+        if !self.can_step() {
             return;
         }
         let Some(cursor) = self.cursor.take() else {
@@ -149,15 +175,18 @@ mod tests {
     #[test]
     fn a_walk_goes_on_when_all_its_slices_can_take_more() {
         let mut scans = SliceScans::default();
-        assert!(!scans.is_ready());
+        assert!(!scans.is_ready(0));
         scans.ask(SliceId(1), true);
-        assert!(scans.is_ready() && !scans.waits());
+        assert!(scans.is_ready(0) && !scans.waits());
+        scans.rest(1_000, 10);
+        assert!(!scans.is_ready(1_189) && scans.is_ready(1_190));
+        assert_eq!((scans.waits(), scans.due_ns()), (false, Some(1_190)));
         scans.cursor = Some(ScanCursor::default());
         scans.members = [SliceId(1), SliceId(2)].map(ScanMember::new).into();
         scans.members[0].is_ready = false;
         assert!(scans.waits());
         scans.ask(SliceId(1), false);
-        assert!(scans.is_ready());
+        assert!(scans.is_ready(1_190));
         scans.ask(SliceId(2), true);
         assert_eq!((scans.members.len(), scans.next.len()), (1, 2));
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use curtail_consistency::replica::{CopyKind, CopyMessage};
 
-use super::{Count, WholeCluster, hot::Answer, thread::Place};
+use super::{Count, WholeCluster, hot_keys::Answer, thread::Place};
 use crate::cckvs::{MessageBytes, TrafficShares};
 
 /// Something that one thread tells another.

@@ -5,7 +5,7 @@ use curtail_workload::{Popularity, Random, Ranks, mix};
 
 use super::{
     Count, WholeCluster, WholeOutcome,
-    hot::Hot,
+    hot_keys::Hot,
     port::{Packet, Port, pass_ps},
     thread::{Place, Thread, Work},
 };

@@ -7,7 +7,7 @@ use curtail_types::NodeSet;
 
 use super::{
     Hardware, WholeCluster,
-    hot::Effect,
+    hot_keys::Effect,
     port::{CLASSES, Load, Packet, class},
     run::{Ask, World},
 };

@@ -16,7 +16,7 @@ use super::{PLACING_NS, PROPOSING_NS, World, stage_of};
 use crate::cluster::{
     Mutant, STAGES,
     clock::{Clock, LEASE_NS, READING_NS, SUSPICION_NS},
-    env::{Event, StoreChange, What},
+    run_state::{Event, StoreChange, What},
 };
 
 impl World<'_> {

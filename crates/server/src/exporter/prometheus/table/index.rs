@@ -10,10 +10,11 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          were full.":
         by("index_paths", |look| look.index.paths.iter().sum());
     Counter curtail_index_paths_invalid_total
-        "Planned moves of items that another worker's write made invalid.":
+        "Planned moves of items that were not executed, because another worker had changed a \
+         bucket.":
         by("index_paths_invalid", |look| look.index.paths_invalid);
     Counter curtail_index_restarts_total
-        "Searches for items to move that were repeated because of a concurrent write.":
+        "Repeated searches for an item to move, each because of a concurrent write.":
         by("index_restarts", |look| look.index.restarts);
     Counter curtail_index_lock_alls_total
         "Writes that locked the whole index after 16 restarts; should stay 0.":

@@ -135,7 +135,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
         "For each connection that was served in a turn: requests of other connections that its \
-         worker took first, counted from when the connection was ready.":
+         worker received after the connection was ready and before it was served.":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when another connection was handed to it.":
@@ -150,8 +150,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes of values that a worker received and sent after it last looked for requests and \
-         before it came to a request, by the size of that request, in whole KiB; measured in one \
+        "Bytes of values that a worker received and sent between its last poll for requests and \
+         the execution of a request, by the size of that request, in whole KiB; measured in one \
          turn of 64.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);

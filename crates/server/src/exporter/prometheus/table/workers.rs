@@ -58,7 +58,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_plan_standby "1 if the active plan reserves no core for large requests.":
         by("standby", |look| u64::from(look.snapshot.plan.standby().is_some()));
     Gauge curtail_plan_large_from_bytes in Bytes
-        "Value size from which each large core of the active plan serves requests.":
+        "Value size from which each large worker serves requests under the active plan.":
         found("large:*:from_bytes", sources::large_ranges);
     Gauge curtail_spinning "1 if workers may poll for a moment before they sleep.":
         by("spinning", |look| u64::from(look.shared.spins));
@@ -77,7 +77,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          not begun them in time.":
         of(DelegatedBatchesTakenBack);
     Counter curtail_late_releases_total
-        "Claims on a slice of keys that were released later than at the end of the request.":
+        "Releases of a claim on a slice of keys after the claim had ended: an error in curtail; \
+         must stay 0.":
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
         "Connections handed to another large worker than the plan chose, because connections \

@@ -1,5 +1,5 @@
-//! Figures 1, 3 and 15, the last beside a simulation, and beyond the paper nodes that share the
-//! cores of one machine, and copies for each key.
+//! ccKVS's figures 1 (load of servers), 3 (hits of a cache) and 15 (break-even, also simulated).
+//! Beyond the paper: nodes that share the cores of one machine, and copies of each key.
 
 use curtail_consistency::replica::Model;
 

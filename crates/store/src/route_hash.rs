@@ -1,8 +1,8 @@
-//! Items found by their route hash alone: between nodes a key is named by that.
+//! The route hash of a key: nodes name keys by it, and the store of a node finds items by it.
 //!
-//! On a node the hash of a key is that of its route hash, under the store's secret: so nobody can
-//! aim at a bucket, and whoever knows the route hash finds the item. Keys with the same route hash
-//! are one key to the nodes.
+//! On a node the table's hash of a key is a keyed hash of its route hash, with the store's secret.
+//! So no client can choose keys that share a bucket, and an item can be found by its route hash
+//! alone. Nodes treat keys with the same route hash as one key.
 
 use curtail_types::{HashSeed, KeyHash, Now, RouteHash};
 use twox_hash::XxHash3_64;

@@ -1,4 +1,5 @@
-//! All items as text, and back: for another machine, another version, another program.
+//! Exports all items as text, and imports them: for another machine, another version, another
+//! program.
 //!
 //! ```text
 //!  curtail-export 1
@@ -23,7 +24,7 @@ use crate::{
     error::StorageError,
     inspect::each_item,
     item_record::ItemImage,
-    stripes::KeyLock,
+    pending_keys::KeyLock,
 };
 
 /// Why items could not be exported or imported.

@@ -1,9 +1,9 @@
-//! What is known of keys beside the tree: writes that the tree does not have yet, and reads of the
-//! disk that are under way.
+//! Keys with pending writes or reads: writes that the tree does not have yet, and disk reads that
+//! are in progress.
 //!
-//! A stripe's lock is held while a write changes memory and enters the queue, so the log has the
-//! writes of a key in the order in which memory saw them. A read that was begun when nothing was
-//! pending is void if the key was written before it ended.
+//! A write holds the lock of its key's stripe while it changes memory and enters the queue, so the
+//! log has the writes of a key in the order in which they changed memory. If the key was written
+//! during a disk read, the result of the read is dropped.
 
 use std::{
     collections::HashMap,

@@ -1,5 +1,5 @@
-//! Runs operations for the machine of a node: under a version that it gives, without evicting, and
-//! with word of what became of the item.
+//! Executes operations for the state machine of a node: with a version that it chose, without
+//! evicting, and with a report of what happened to the item.
 
 use curtail_types::{
     Arithmetic, ArithmeticOutcome, Cas, Delete, DeleteOutcome, Get, ItemStatus, Key, KeyHash, Now,

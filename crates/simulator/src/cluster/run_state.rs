@@ -1,4 +1,4 @@
-//! What the nodes of a run share: time, what is planned, the network, and the record.
+//! The state of a run that all nodes share: time, scheduled events, the network, and the histories.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use curtail_workload::Random;
 
 use super::{
     ClusterOutcome, ClusterRun, Fault, MemoryFull,
+    histories::{Asked, Record},
     keys::Keys,
     network::Network,
     node::Beside,
     packet::{Answer, Packet},
-    record::{Asked, Record},
 };
 use crate::event_queue::EventQueue;
 
 /// Everything but the nodes.
-pub(super) struct Env<'a> {
+pub(super) struct RunState<'a> {
     pub(super) run: &'a ClusterRun,
     pub(super) keys: &'a Keys,
     pub(super) now: u64,
@@ -103,7 +103,7 @@ pub(super) enum StoreChange {
     Remove(usize, u32),
 }
 
-impl Env<'_> {
+impl RunState<'_> {
     /// Plans something for a node as it is now.
     pub(super) fn plan_for(&mut self, node: usize, delay: u64, what: What) {
         let life = self.lives[node];

@@ -1,8 +1,8 @@
-//! Rules about the rooms of the server: which room may use which, and where a type's `impl` stands.
+//! Rules about the modules of the server: which may use which, and where a type's `impl` stands.
 //!
-//! A room is a folder or a file at the top of `crates/server/src`, or a folder within that has a
-//! line of its own in [`TABLE`]. The table has no circle, so a circle of imports goes through an
-//! arrow that it lists as an exception.
+//! A module is here a folder or a file at the top of `crates/server/src`, or a folder within that
+//! has a line of its own in [`TABLE`]. The table has no circle, so a circle of imports goes through
+//! an arrow that it lists as an exception.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,40 +13,40 @@ use super::ratchet::{self, Found};
 use super::source::Source;
 use super::{Violation, rust_path_parser, text_files::TextFile};
 
-/// Which room may use which, and where that is not so yet.
-pub(super) const TABLE: &str = "xtask/tidy/rooms.toml";
+/// Which module may use which, and where that is not so yet.
+pub(super) const TABLE: &str = "xtask/tidy/server_modules.toml";
 const ROOT: &str = "crates/server/src/";
 
 struct Table {
-    /// Rooms that every room may use but themselves, who have lines for that.
+    /// Modules that all others may use. What these modules use has lines in `arrows`.
     everywhere: BTreeSet<String>,
     arrows: BTreeMap<String, BTreeSet<String>>,
     exceptions: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A production file of the server.
-struct Room<'a> {
+struct Module<'a> {
     source: Source<'a>,
     /// Its path below [`ROOT`].
     file: &'a str,
-    room: String,
+    module: String,
 }
 
-/// Room to room, and what in which file leads there.
+/// Module to module, and what in which file leads there.
 type Arrows<'a> = BTreeMap<(String, String), Vec<(&'a str, usize)>>;
 
 pub(super) fn check(files: &[TextFile]) -> Result<Vec<Violation>> {
     let table = Table::read(files)?;
-    let rooms = rooms(files, &table);
+    let modules = modules(files, &table);
     let mut violations = table.mistakes();
-    violations.extend(strays(&rooms, &table));
-    let arrows = arrows(&rooms, &table);
+    violations.extend(strays(&modules, &table));
+    let arrows = arrows(&modules, &table);
     for (rule, found) in [
         ("arrows", forbidden_arrows(&arrows, &table)),
         ("circles", circles_found(&arrows)),
-        ("impls", impls_elsewhere(&rooms)),
-        ("memcached", memcached_codec(&rooms)),
-        ("server_error", error_texts(&rooms)),
+        ("impls", impls_elsewhere(&modules)),
+        ("memcached", memcached_codec(&modules)),
+        ("server_error", error_texts(&modules)),
     ] {
         let nothing = BTreeSet::new();
         let listed = table.exceptions.get(rule).unwrap_or(&nothing);
@@ -64,23 +64,23 @@ pub(super) fn shrunk(files: &[TextFile]) -> Result<String> {
     Ok(ratchet::without_idle(&table.text, &check(files)?))
 }
 
-/// The arrows between the rooms, for a person.
+/// The arrows between the modules, for a person.
 pub(super) fn drawing(files: &[TextFile]) -> Result<String> {
     let table = Table::read(files)?;
-    let rooms = rooms(files, &table);
-    let arrows = arrows(&rooms, &table);
+    let modules = modules(files, &table);
+    let arrows = arrows(&modules, &table);
     let mut text =
-        String::from("room -> the rooms that it uses (files that do); ! is an exception\n\n");
-    for room in table.arrows.keys() {
-        let own = rooms.iter().filter(|file| file.room == *room);
+        String::from("module -> the modules that it uses (files that do); ! is an exception\n\n");
+    for module in table.arrows.keys() {
+        let own = modules.iter().filter(|file| file.module == *module);
         let lines: usize = own
             .clone()
             .map(|file| file.source.production().count())
             .sum();
-        write!(text, "{room} ({} files, {lines} lines) ->", own.count())?;
-        for ((_, to), places) in arrows.iter().filter(|((from, _), _)| from == room) {
+        write!(text, "{module} ({} files, {lines} lines) ->", own.count())?;
+        for ((_, to), places) in arrows.iter().filter(|((from, _), _)| from == module) {
             let users: BTreeSet<&str> = places.iter().map(|(file, _)| *file).collect();
-            let mark = if table.allows(room, to) { "" } else { "!" };
+            let mark = if table.allows(module, to) { "" } else { "!" };
             write!(text, " {mark}{to}({})", users.len())?;
         }
         text.push('\n');
@@ -114,13 +114,13 @@ impl Table {
         })
     }
 
-    /// The room of a path within the crate: the longest line of the table that it begins with.
-    fn room_of(&self, path: &[String]) -> Option<&str> {
+    /// The module of a path within the crate: the longest line of the table that it begins with.
+    fn module_of(&self, path: &[String]) -> Option<&str> {
         (1..=path.len()).rev().find_map(|length| {
             let name = path[..length].join("/");
             self.arrows
                 .get_key_value(&name)
-                .map(|(room, _)| room.as_str())
+                .map(|(module, _)| module.as_str())
         })
     }
 
@@ -133,54 +133,63 @@ impl Table {
     /// What the table says wrongly of itself.
     fn mistakes(&self) -> Vec<Violation> {
         let named = self.arrows.values().flatten().chain(&self.everywhere);
-        let unknown = named.filter(|room| !self.arrows.contains_key(*room));
-        let unknown = unknown.map(|room| format!("`{room}` has no line in [arrows]"));
-        let rooms = || self.arrows.keys();
-        let arrows = rooms().flat_map(|from| rooms().map(move |to| (from.clone(), to.clone())));
+        let unknown = named.filter(|module| !self.arrows.contains_key(*module));
+        let unknown = unknown.map(|module| format!("`{module}` has no line in [arrows]"));
+        let modules = || self.arrows.keys();
+        let arrows = modules().flat_map(|from| modules().map(move |to| (from.clone(), to.clone())));
         let arrows = arrows.filter(|(from, to)| self.allows(from, to));
         let around = circles(&arrows.map(|arrow| (arrow, Vec::new())).collect()).into_iter();
         let around = around.map(|circle| format!("the table has a circle: {circle:?}"));
         let messages = unknown.chain(around);
         messages
-            .map(|message| violation(TABLE, 0, "rooms", message))
+            .map(|message| violation(TABLE, 0, "modules", message))
             .collect()
     }
 }
 
-fn rooms<'a>(files: &'a [TextFile], table: &Table) -> Vec<Room<'a>> {
+fn modules<'a>(files: &'a [TextFile], table: &Table) -> Vec<Module<'a>> {
     let of_the_server = files.iter().filter_map(|text| {
         let file = text.path.strip_prefix(ROOT)?.strip_suffix(".rs")?;
         let source = Source::new(text);
-        let room = table.room_of(&module(file)).unwrap_or_default().to_string();
-        (file != "lib" && !source.all_tests).then_some(Room { source, file, room })
+        let module = table
+            .module_of(&path_below(file))
+            .unwrap_or_default()
+            .to_string();
+        (file != "lib" && !source.all_tests).then_some(Module {
+            source,
+            file,
+            module,
+        })
     });
     of_the_server.collect()
 }
 
-/// `worker/context` and `worker/mod` as modules.
-fn module(file: &str) -> Vec<String> {
+/// The names of the folders and of the file, without `mod`.
+fn path_below(file: &str) -> Vec<String> {
     let parts = file.split('/').filter(|part| *part != "mod");
     parts.map(str::to_string).collect()
 }
 
-fn strays(rooms: &[Room<'_>], table: &Table) -> Vec<Violation> {
-    let strays = rooms.iter().filter(|file| file.room.is_empty());
-    let message = format!("its room has no line in {TABLE}");
-    let strays = strays.map(|file| violation(file.source.path, 0, "rooms", message.clone()));
-    let is_empty = |name: &&String| !rooms.iter().any(|file| file.room == **name);
+fn strays(modules: &[Module<'_>], table: &Table) -> Vec<Violation> {
+    let strays = modules.iter().filter(|file| file.module.is_empty());
+    let message = format!("its module has no line in {TABLE}");
+    let strays = strays.map(|file| violation(file.source.path, 0, "modules", message.clone()));
+    let is_empty = |name: &&String| !modules.iter().any(|file| file.module == **name);
     let empty = table.arrows.keys().filter(is_empty);
-    let empty = empty.map(|name| violation(TABLE, 0, "rooms", format!("`{name}` has no file")));
+    let empty = empty.map(|name| violation(TABLE, 0, "modules", format!("`{name}` has no file")));
     strays.chain(empty).collect()
 }
 
-fn arrows<'a>(rooms: &[Room<'a>], table: &Table) -> Arrows<'a> {
+fn arrows<'a>(modules: &[Module<'a>], table: &Table) -> Arrows<'a> {
     let mut arrows = Arrows::new();
-    for file in rooms {
-        for (line, path) in rust_path_parser::named(file.source.production(), &module(file.file)) {
+    for file in modules {
+        for (line, path) in
+            rust_path_parser::named(file.source.production(), &path_below(file.file))
+        {
             let inside = path.first().is_some_and(|part| part == "crate");
-            let to = inside.then(|| table.room_of(&path[1..])).flatten();
-            if let Some(to) = to.filter(|to| *to != file.room) {
-                let arrow = (file.room.clone(), to.to_string());
+            let to = inside.then(|| table.module_of(&path[1..])).flatten();
+            if let Some(to) = to.filter(|to| *to != file.module) {
+                let arrow = (file.module.clone(), to.to_string());
                 arrows.entry(arrow).or_default().push((file.file, line));
             }
         }
@@ -195,7 +204,7 @@ fn forbidden_arrows(arrows: &Arrows<'_>, table: &Table) -> Found {
         .filter(|((from, to), _)| !table.allows(from, to))
     {
         for (file, line) in places {
-            let message = format!("room `{from}` may not use `{to}`");
+            let message = format!("module `{from}` may not use `{to}`");
             found
                 .entry(format!("{file} -> {to}"))
                 .or_insert_with(|| violation(&path_of(file), *line, "arrows", message));
@@ -204,16 +213,16 @@ fn forbidden_arrows(arrows: &Arrows<'_>, table: &Table) -> Found {
     found
 }
 
-/// Rooms that can be reached from themselves, grouped by who reaches whom.
+/// Modules that can be reached from themselves, grouped by who reaches whom.
 fn circles(arrows: &Arrows<'_>) -> BTreeSet<BTreeSet<String>> {
     let mut reached: BTreeSet<(String, String)> = arrows.keys().cloned().collect();
-    let rooms: BTreeSet<String> = arrows
+    let modules: BTreeSet<String> = arrows
         .keys()
         .flat_map(|(a, b)| [a.clone(), b.clone()])
         .collect();
-    for through in &rooms {
-        for from in &rooms {
-            for to in &rooms {
+    for through in &modules {
+        for from in &modules {
+            for to in &modules {
                 let has = |a: &String, b: &String| reached.contains(&(a.clone(), b.clone()));
                 if has(from, through) && has(through, to) {
                     reached.insert((from.clone(), to.clone()));
@@ -224,14 +233,14 @@ fn circles(arrows: &Arrows<'_>) -> BTreeSet<BTreeSet<String>> {
     let both = |a: &String, b: &String| {
         reached.contains(&(a.clone(), b.clone())) && reached.contains(&(b.clone(), a.clone()))
     };
-    let circle_of = |room: &String| {
-        rooms
+    let circle_of = |module: &String| {
+        modules
             .iter()
-            .filter(|other| both(room, other))
+            .filter(|other| both(module, other))
             .cloned()
             .collect()
     };
-    rooms
+    modules
         .iter()
         .map(circle_of)
         .filter(|circle: &BTreeSet<String>| !circle.is_empty())
@@ -239,30 +248,30 @@ fn circles(arrows: &Arrows<'_>) -> BTreeSet<BTreeSet<String>> {
 }
 
 fn circles_found(arrows: &Arrows<'_>) -> Found {
-    let rooms = circles(arrows).into_iter().flatten();
-    let found = rooms.map(|room| {
-        let message = format!("`{room}` has come into a circle: `cargo xtask tidy --rooms`");
-        (room, violation(TABLE, 0, "circles", message))
+    let modules = circles(arrows).into_iter().flatten();
+    let found = modules.map(|module| {
+        let message = format!("`{module}` has come into a circle: `cargo xtask tidy --modules`");
+        (module, violation(TABLE, 0, "circles", message))
     });
     found.collect()
 }
 
-/// A type's inherent `impl` stands in the room that declares the type.
-fn impls_elsewhere(rooms: &[Room<'_>]) -> Found {
+/// A type's inherent `impl` stands in the module that declares the type.
+fn impls_elsewhere(modules: &[Module<'_>]) -> Found {
     let mut homes: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for file in rooms {
+    for file in modules {
         for (_, name) in file.source.types(false) {
-            homes.entry(name).or_default().insert(&file.room);
+            homes.entry(name).or_default().insert(&file.module);
         }
     }
     let mut found = Found::new();
-    for file in rooms {
+    for file in modules {
         for (line, name) in file.source.inherent_impls() {
             let is_away = homes
                 .get(name)
-                .is_some_and(|at| !at.contains(file.room.as_str()));
+                .is_some_and(|at| !at.contains(file.module.as_str()));
             if is_away {
-                let message = format!("`{name}` is declared in another room: {:?}", homes[name]);
+                let message = format!("`{name}` is declared in another module: {:?}", homes[name]);
                 let at = violation(file.source.path, line, "impls", message);
                 found
                     .entry(format!("{name} in {}", file.file))
@@ -274,14 +283,16 @@ fn impls_elsewhere(rooms: &[Room<'_>]) -> Found {
 }
 
 /// Only the memcached front end spells and reads memcached's text.
-fn memcached_codec(rooms: &[Room<'_>]) -> Found {
+fn memcached_codec(modules: &[Module<'_>]) -> Found {
     let away = ["node", "native"];
     let mut found = Found::new();
-    for file in rooms
+    for file in modules
         .iter()
-        .filter(|file| away.iter().any(|room| file.file.starts_with(room)))
+        .filter(|file| away.iter().any(|module| file.file.starts_with(module)))
     {
-        for (line, path) in rust_path_parser::named(file.source.production(), &module(file.file)) {
+        for (line, path) in
+            rust_path_parser::named(file.source.production(), &path_below(file.file))
+        {
             if path.starts_with(&["curtail_codec".into(), "memcached".into()]) {
                 let message = "what is memcached's text belongs to the memcached front end".into();
                 let at = violation(file.source.path, line, "memcached", message);
@@ -293,9 +304,9 @@ fn memcached_codec(rooms: &[Room<'_>]) -> Found {
 }
 
 /// Texts of errors are the codec's.
-fn error_texts(rooms: &[Room<'_>]) -> Found {
+fn error_texts(modules: &[Module<'_>]) -> Found {
     let mut found = Found::new();
-    for file in rooms {
+    for file in modules {
         let lines = file.source.production();
         for (number, _) in lines.filter(|(_, line)| line.contains("SERVER_ERROR")) {
             let message = "texts of errors are the codec's".into();
@@ -329,15 +340,15 @@ mod tests {
     /// The rules that these files of the server break under a table, with the entry that would
     /// excuse each.
     fn broken(table: &str, sources: &[(&str, &str)]) -> Vec<String> {
-        // Every room of the table has a file.
-        let rooms = [
+        // Every module of the table has a file.
+        let modules = [
             "log",
             "memcached/mod",
             "worker/context/mod",
             "node/mod",
             "worker/mod",
         ];
-        let mut files: Vec<TextFile> = rooms
+        let mut files: Vec<TextFile> = modules
             .iter()
             .map(|at| TextFile::new(path_of(at), "//! A.\n"))
             .collect();
@@ -394,26 +405,26 @@ mod tests {
         let found = broken(&listed, &[]);
         is_found(
             &found,
-            "arrows xtask/tidy/rooms.toml",
+            "arrows xtask/tidy/server_modules.toml",
             "\"node/a -> memcached\" is listed",
         );
     }
 
     #[test]
-    fn circles_and_rooms_without_a_line_are_found() {
+    fn circles_and_modules_without_a_line_are_found() {
         let up = ("node/a", "//! A.\nuse crate::worker::Worker;\n");
         let down = ("worker/a", "//! A.\nuse crate::node::Node;\n");
         is_found(&broken(ALLOWED, &[up, down]), "circles", "(\"node\")");
         is_found(
             &broken(ALLOWED, &[("attic", "//! A.\n")]),
-            "rooms",
+            "modules",
             "no line",
         );
         let around = ALLOWED.replace("memcached = []", "memcached = [\"worker\"]");
         let around = around.replace("node = [", "node = [\"memcached\", ");
-        is_found(&broken(&around, &[]), "rooms", "the table has a circle");
+        is_found(&broken(&around, &[]), "modules", "the table has a circle");
         let unknown = ALLOWED.replace("memcached = []", "memcached = [\"cellar\"]");
-        is_found(&broken(&unknown, &[]), "rooms", "`cellar` has no line");
+        is_found(&broken(&unknown, &[]), "modules", "`cellar` has no line");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! The keys that several nodes share, as readers on every thread see them.
+//! The states of keys that several nodes share: a word for each key says whether readers on any
+//! thread may show this node's copy.
 //!
-//! What may be read of a shared key is decided by a protocol, under a lock; whether a copy may be
-//! shown *now* must be known without one (ccKVS, EuroSys 2018, section 6.2: reads take none). So
-//! whoever runs the protocol writes the answer here, a word for each key, and a reader looks at it
-//! before and after it copies the item:
+//! A protocol decides under a lock what may be read of a shared key, but a reader must know without
+//! a lock whether it may show a copy *now* (ccKVS, EuroSys 2018, section 6.2: reads take none). So
+//! the thread that runs the protocol writes the word, and a reader checks it before and after it
+//! copies the item:
 //!
 //! ```text
 //!   reader                              protocol, for a write that begins
@@ -12,16 +13,17 @@
 //!   is_as(seen)?  no: ask the protocol  tell the others that this copy is invalid
 //! ```
 //!
-//! A key that is not here at all is nobody else's business. Keys lie in buckets of a cache line
-//! each for keys and words; what finds no place in its bucket is counted there, and as long as it
-//! is, every key of that bucket looks unsettled: slower, never wrong.
+//! A key without a word is not shared. Keys lie in buckets of two cache lines, one for keys and one
+//! for words. A key that finds no place in its bucket is counted there; until it is removed, every
+//! key of that bucket counts as unsettled, which is slower but never wrong.
 //!
-//! Most requests are for keys that are not here. So that these touch no bucket, which is seldom in
-//! a near cache, the keys of some buckets together are counted in a table of a few KiB that is
-//! (measured: 9 % of a node's processor time went into waiting for empty buckets).
+//! Most requests are for keys that are not shared. Their lookups should not access buckets, which
+//! are rarely in a near cache, so a table of a few KiB counts the keys of several buckets together
+//! (measured: without it a node spent 9 % of its processor time on waiting for empty buckets).
 //!
-//! Invariants: a word changes only in the hands of whoever holds the lock of its key; its version
-//! never goes back while the place is used again, so a word that is the same has not changed.
+//! Invariants: only the thread that holds the lock of a key changes its word; the version of a word
+//! never decreases, even if another key gets its place, so a word with an equal value has not
+//! changed.
 
 use alloc::boxed::Box;
 

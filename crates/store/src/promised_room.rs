@@ -1,4 +1,5 @@
-//! Room that other nodes were promised: what they send is never refused for want of it.
+//! Room that the store has promised to other nodes: it never refuses their changes for lack of
+//! room.
 //!
 //! Promises are counted in the bytes of [`Store::item_bytes`], which are the same on every node,
 //! whatever the sizes of their segments. For their sum whole segments are *kept*: local writes

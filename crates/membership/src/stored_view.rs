@@ -1,5 +1,5 @@
-//! What the nodes of a cluster agree on, and how the store holds it: JSON, so that an operator can
-//! read it, with a number for its form.
+//! The view as the view store holds it: members with their addresses, settings, and the holders of
+//! each slice, in JSON, so that an operator can read it, with a version of the format.
 //!
 //! A row of a slice is one line: `primary | in sync | catching up | term | born`.
 

@@ -1,10 +1,10 @@
-//! How often a client waits for what it wrote: the share of the requests that are a set after which
-//! the same client sends another kind of request within two seconds (Juneberry, NSDI 2025, Fig. 2).
+//! The share of the requests that are a set after which the same client sends another kind of
+//! request within two seconds (Juneberry, NSDI 2025, Fig. 2).
 //!
 //! A set needs no result, so that a server may acknowledge it before it is executed; a request that
-//! needs one, sent at once behind it, waits for both. A recorded trace tells how often that
-//! happens. The table of clusters does not record clients; there the share follows from the rate
-//! of a client if clients are alike and independent.
+//! needs a result and follows at once waits for the execution of both. A recorded trace shows how
+//! often that happens. The table of clusters does not record clients; there the share follows from
+//! the rate of a client if clients are alike and independent.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! How often the pattern occurs that the Ordered Queue does not like: Fig. 2.
+//! Fig. 2: how often a client sends another kind of request soon after a set, which then waits in
+//! the Ordered Queue until the set is executed.
 
 use curtail_workload::WriteGaps;
 

@@ -13,6 +13,8 @@ Python alone, no package needed; one thread, plain sockets:
 
 *Accepted* means: ordered, held once in the memory of the server's kernel, executed once if that
 kernel keeps running. It never means stable storage; a server that promises that says *durable*.
+A node of a cluster acknowledges a write when it is *executed*, or *replicated*: at every node in
+sync, which are several.
 
 A request that gets no answer in time raises `TimedOut` if nothing can have happened, and
 `Indeterminate` if a write may have been executed, or may still be. Sequence numbers are never used
@@ -29,6 +31,7 @@ from collections import namedtuple
 
 __all__ = [
     "Session", "Command", "Accepted", "Result", "CurtailError", "Indeterminate", "TimedOut",
+    "NotStored",
     "Refused", "NoSession", "Malformed", "set_", "add", "replace", "append", "prepend", "delete",
     "increment", "decrement", "touch", "get", "get_touch", "flush",
 ]
@@ -53,7 +56,8 @@ FLAGGED = {8, 9, 10}
 ARGUED = {1, 2, 4, 14, 15}
 
 COOKIE, GRANT, ACK, NACK, PONG, RESULT, ERROR = range(129, 136)
-PROMISES = {1: "accepted", 2: "durable"}
+PROMISES = {1: "accepted", 2: "durable", 3: "executed", 4: "replicated"}
+NO_QUEUE = 0xFFFF
 NACKS = {1: "Full", 2: "NotReady", 3: "Busy"}
 STATUSES = {
     1: "Done", 2: "Value", 3: "NotFound", 4: "NotStored", 5: "Exists", 6: "NotANumber",
@@ -68,7 +72,7 @@ HEAD = struct.Struct("<2sBBHBBQIIQQIIIIQ")
 REPLY = struct.Struct("<2sBBBBHQIIQQIIQQ")
 TAIL = struct.Struct("<QQII")
 
-Accepted = namedtuple("Accepted", "promise queue pos incarnation durable_pos credits")
+Accepted = namedtuple("Accepted", "promise queue pos incarnation durable_pos credits copies")
 Result = namedtuple("Result", "status version number item_flags value queue pos")
 Grant = namedtuple(
     "Grant", "index generation token incarnation slots queues credits lease_ms datagram_bytes_max"
@@ -89,6 +93,10 @@ class TimedOut(CurtailError):
 
 class Refused(CurtailError):
     """The server refused the request, and nothing was done."""
+
+
+class NotStored(CurtailError):
+    """The server executed a marked write and could not store it, for lack of room for example."""
 
 
 class NoSession(CurtailError):
@@ -320,9 +328,14 @@ class Reply:
         return reply
 
     def accepted(self):
+        """What the acknowledgement of a write says, or a result that comes in its place."""
+        copies = max(1, self.pos) if self.queue == NO_QUEUE else 1
+        promise = PROMISES.get(self.status, "?")
+        if self.kind == RESULT:
+            promise = "replicated" if copies > 1 else "executed"
         return Accepted(
-            PROMISES.get(self.status, "?"), self.queue, self.pos, self.incarnation,
-            self.durable_pos, self.credits,
+            promise, self.queue, self.pos, self.incarnation, self.durable_pos, self.credits,
+            copies,
         )
 
     def result(self):
@@ -417,20 +430,33 @@ class Session:
         """The first position of a queue that is not executed yet, as the result's number."""
         return self.call(Command("ping", argument=queue))
 
+    def executed(self, accepted, within=5.0):
+        """Waits until an accepted write is executed; False if it is not within that time. A node
+        of a cluster acknowledges no write before that; `accepted.promise` and `accepted.copies`
+        say whether several nodes have it ("replicated")."""
+        if accepted.promise in ("executed", "replicated"):
+            return True
+        return self._ask_until(accepted, within, lambda told: accepted.pos < told.pos)
+
     def durable(self, accepted, within=5.0):
         """Waits until an accepted write is durable; False if it is not within that time."""
+        if accepted.promise == "durable":
+            return True
+        return self._ask_until(accepted, within, lambda told: accepted.pos < told.durable_pos)
+
+    def _ask_until(self, accepted, within, is_right):
+        """Asks a write's queue until its answer is right. Without a queue no more will be told."""
         end = time.monotonic() + within
-        while accepted.promise != "durable":
+        while accepted.queue != NO_QUEUE:
             self.ping(accepted.queue)
-            told = self._told
-            if told.incarnation != accepted.incarnation:
+            if self._told.incarnation != accepted.incarnation:
                 raise Indeterminate("the server has new queues: the write may be lost")
-            if accepted.pos < told.durable_pos:
+            if is_right(self._told):
                 return True
             if time.monotonic() >= end:
-                return False
+                break
             time.sleep(0.01)
-        return True
+        return False
 
     def close(self):
         """Gives the session back."""
@@ -565,7 +591,13 @@ class Session:
         if reply.kind == ACK and job.command.is_marked:
             self._end(job, reply.accepted(), jobs, outcomes)
         elif reply.kind == RESULT:
-            outcome = reply.accepted() if job.command.is_marked else reply.result()
+            name = STATUSES.get(reply.status)
+            if not job.command.is_marked:
+                outcome = reply.result()
+            elif name in ("OutOfMemory", "TooLarge"):
+                outcome = NotStored("the server could not store it: %s" % name)
+            else:
+                outcome = reply.accepted()
             self._end(job, outcome, jobs, outcomes)
         elif reply.kind == PONG:
             result = Result("Done", 0, reply.pos, 0, b"", reply.queue, reply.pos)

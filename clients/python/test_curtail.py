@@ -77,7 +77,10 @@ class Packets(unittest.TestCase):
         self.assertGreater(len(golden), 8)
         kinds = {name: Reply.decode(frame) for name, frame in golden.items()}
         ack = kinds["ack_accepted"].accepted()
-        self.assertEqual(ack, curtail.Accepted("accepted", 15, 70000, 0x1234, 69000, 4000))
+        self.assertEqual(ack, curtail.Accepted("accepted", 15, 70000, 0x1234, 69000, 4000, 1))
+        replicated = kinds["ack_replicated"].accepted()
+        self.assertEqual((replicated.promise, replicated.copies), ("replicated", 3))
+        self.assertEqual(kinds["ack_executed"].accepted().promise, "executed")
         self.assertEqual(kinds["ack_durable"].accepted().promise, "durable")
         found = kinds["result_value"].result()
         self.assertEqual((found.status, found.value, found.item_flags), ("Value", b"value", 7))

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use curtail_codec::native::{ErrorCode, Malformed, NackReason};
+use curtail_codec::native::{ErrorCode, Malformed, NackReason, Status};
 use thiserror::Error;
 
 /// Why a request has no answer.
@@ -40,6 +40,17 @@ pub enum ClientError {
     /// A position's queues are gone: the accepted write may be lost.
     #[error("the server has new queues: the write may be lost")]
     Incarnation,
+    /// The server executed a marked write and could not store it, for lack of room for example:
+    /// its key may have lost its older value.
+    #[error("the server could not store it ({0:?})")]
+    NotStored(Status),
+    /// It is accepted, and it was not executed in time.
+    #[error("accepted, but not executed in time")]
+    NotExecuted,
+    /// It has no second copy, as far as the server says: so many nodes in sync have it. It stays
+    /// accepted, or executed.
+    #[error("not replicated; copies: {0}")]
+    NotReplicated(u8),
     /// It is accepted, and it did not become durable in time.
     #[error("accepted, but not durable in time")]
     NotDurable,

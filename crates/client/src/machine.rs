@@ -552,6 +552,12 @@ impl Machine {
         ticket
     }
 
+    /// The window of a queue; the last of one that is not known, or where there are no queues.
+    fn window_at(&mut self, queue: u16) -> Option<&mut Window> {
+        let unknown = self.windows.len().saturating_sub(1);
+        self.windows.get_mut(usize::from(queue).min(unknown))
+    }
+
     /// The window for a key: its queue's as far as that is known, else the last.
     fn window_of(&self, key_hash: u64) -> u16 {
         let unknown = self.windows.len().saturating_sub(1) as u16;

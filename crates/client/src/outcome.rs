@@ -1,7 +1,8 @@
 //! The parts of a reply: accepted, the result, or how far a queue has been executed.
 //!
-//! Two words are never mixed (JB-52): an *accepted* write is ordered and held once in the memory of
-//! the server's kernel; a *durable* one is on stable storage.
+//! Words are never mixed (JB-52): an *accepted* write is ordered and held once in the memory of the
+//! server's kernel; an *executed* one has taken effect; a *replicated* one is at every node of a
+//! cluster that is in sync, which are several; a *durable* one is on stable storage.
 
 use curtail_codec::native::{Place, Promise, Status};
 
@@ -10,7 +11,7 @@ use crate::error::ClientError;
 /// A write's place in the order, which is its acknowledgement.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Accepted {
-    /// What it promises: accepted, or durable at once.
+    /// What it promises: accepted, or more at once.
     pub promise: Promise,
     /// Where it stands: queue, position, and the life of the queues that the position counts in.
     pub place: Place,
@@ -96,12 +97,37 @@ impl Event<'_> {
 }
 
 impl Accepted {
+    /// How many nodes of a cluster had it when it was acknowledged; 1 at a server that is alone.
+    pub const fn copies(&self) -> u8 {
+        at_least_one(self.place.copies())
+    }
+
     /// Whether an answer that came from `place` later says that this write is durable: every
     /// position below the told one is.
     pub const fn is_durable_at(&self, place: &Place) -> bool {
         self.place.incarnation == place.incarnation
             && self.place.queue == place.queue
             && self.place.pos < place.durable_pos
+    }
+}
+
+impl Answer {
+    /// What the answer to a write promises: that it was executed, or replicated as well.
+    pub const fn promise(&self) -> Promise {
+        self.place.promise_of_executed()
+    }
+
+    /// How many nodes of a cluster had what it says of a write; 1 at a server that is alone.
+    pub const fn copies(&self) -> u8 {
+        at_least_one(self.place.copies())
+    }
+}
+
+/// Who does not count copies has one.
+const fn at_least_one(copies: u8) -> u8 {
+    match copies {
+        0 => 1,
+        copies => copies,
     }
 }
 

@@ -18,6 +18,8 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
+use curtail_codec::native::{Promise, Status};
+
 use crate::{
     error::ClientError,
     outcome::{Accepted, Answer},
@@ -56,6 +58,31 @@ impl Write {
     /// The same if it is known by now; ask no more once it is.
     pub fn try_accepted(&mut self) -> Option<Result<Accepted, ClientError>> {
         self.0.attempt().map(accepted)
+    }
+
+    /// Waits until the write is accepted, and then until it has been executed. A node of a cluster
+    /// acknowledges nothing before that; a server that is alone is asked until it has.
+    ///
+    /// # Errors
+    /// [`ClientError::NotExecuted`] if it is not within that time; it stays accepted.
+    pub fn executed(self, session: &Session, within: Duration) -> Result<Accepted, ClientError> {
+        let start = Clock::now();
+        let accepted = self.accepted()?;
+        session.executed(accepted, within.saturating_sub(start.elapsed()))
+    }
+
+    /// Waits until the write is acknowledged as replicated: every node in sync has it, which are
+    /// several, so that it survives one of them.
+    ///
+    /// # Errors
+    /// [`ClientError::NotReplicated`] if it was acknowledged with less, because no other node was
+    /// in sync for example. It stays as it is; written again later it may be replicated.
+    pub fn replicated(self) -> Result<Accepted, ClientError> {
+        let accepted = self.accepted()?;
+        match accepted.promise {
+            Promise::Replicated => Ok(accepted),
+            _ => Err(ClientError::NotReplicated(accepted.copies())),
+        }
     }
 
     /// Waits until the write is accepted, and then until it is durable: on stable storage.
@@ -158,14 +185,17 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// A marked write may be answered by a result; that it was executed says that it was accepted.
+/// A marked write may be answered by a result: if it could not be stored.
 fn accepted(end: CallEnd) -> Result<Accepted, ClientError> {
     match end {
         CallEnd::Accepted(accepted) => Ok(accepted),
-        CallEnd::Answered(answer) => Ok(Accepted {
-            promise: curtail_codec::native::Promise::Accepted,
-            place: answer.place,
-        }),
+        CallEnd::Answered(answer) => match answer.status {
+            Status::OutOfMemory | Status::TooLarge => Err(ClientError::NotStored(answer.status)),
+            _ => Ok(Accepted {
+                promise: answer.promise(),
+                place: answer.place,
+            }),
+        },
         CallEnd::Failed(error) => Err(error),
     }
 }

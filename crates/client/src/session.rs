@@ -26,7 +26,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 
-use curtail_codec::native::{Class, Promise};
+use curtail_codec::native::{Class, Place, Promise};
 use curtail_types::HashSeed;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -49,7 +49,7 @@ use crate::{
 /// # fn main() -> Result<(), curtail_client::ClientError> {
 /// let session = Session::connect("127.0.0.1:11400")?;
 ///
-/// // A set tells only that it is accepted: the server executes it later, in order, once.
+/// // A set may tell only that it is accepted: the server executes it later, in order, once.
 /// let first = session.set(b"greeting", b"hello")?;
 /// let second = session.set(b"other", b"value")?; // both are under way
 /// first.accepted()?;
@@ -195,28 +195,67 @@ impl Session {
         self.call(&Command::ping(queue))?.result()
     }
 
+    /// Waits until an accepted write has been executed, by asking its queue again and again; it
+    /// promises that then.
+    ///
+    /// # Errors
+    /// [`ClientError::NotExecuted`] if it is not within that time; [`ClientError::Incarnation`] if
+    /// the queues were lost meanwhile, and with them perhaps the write.
+    pub fn executed(&self, accepted: Accepted, within: Duration) -> Result<Accepted, ClientError> {
+        if matches!(accepted.promise, Promise::Executed | Promise::Replicated) {
+            return Ok(accepted);
+        }
+        let place = accepted.place;
+        let is_executed = |told: &Answer| told.number > place.pos;
+        match self.ask_until(&place, within, is_executed)? {
+            true => Ok(Accepted {
+                promise: Promise::Executed,
+                place,
+            }),
+            false => Err(ClientError::NotExecuted),
+        }
+    }
+
     /// Waits until an accepted write is durable, by asking its queue again and again.
     ///
     /// # Errors
     /// [`ClientError::NotDurable`] if it is not within that time; [`ClientError::Incarnation`] if
     /// the queues were lost meanwhile, and with them perhaps the write.
     pub fn durable(&self, accepted: Accepted, within: Duration) -> Result<(), ClientError> {
-        let start = Clock::now();
-        let mut pause = Duration::from_millis(1);
         if accepted.promise == Promise::Durable {
             return Ok(());
         }
+        let is_durable = |told: &Answer| accepted.is_durable_at(&told.place);
+        match self.ask_until(&accepted.place, within, is_durable)? {
+            true => Ok(()),
+            false => Err(ClientError::NotDurable),
+        }
+    }
+
+    /// Asks a write's queue again and again until its answer is right; whether that was in time.
+    fn ask_until(
+        &self,
+        place: &Place,
+        within: Duration,
+        is_right: impl Fn(&Answer) -> bool,
+    ) -> Result<bool, ClientError> {
+        if place.queue == Place::NO_QUEUE {
+            // Nothing more will be told.
+            return Ok(false);
+        }
+        let start = Clock::now();
+        let mut pause = Duration::from_millis(1);
         loop {
-            let told = self.queue(accepted.place.queue)?.place;
-            if accepted.is_durable_at(&told) {
-                return Ok(());
-            }
-            if told.incarnation != accepted.place.incarnation {
+            let told = self.queue(place.queue)?;
+            if told.place.incarnation != place.incarnation {
                 return Err(ClientError::Incarnation);
+            }
+            if is_right(&told) {
+                return Ok(true);
             }
             let left = within.saturating_sub(start.elapsed());
             if left.is_zero() {
-                return Err(ClientError::NotDurable);
+                return Ok(false);
             }
             thread::sleep(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(100));

@@ -47,7 +47,10 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"CNOD");
 pub const VERSION_MIN: u8 = 3;
 
 /// The newest version that is spoken here.
-pub const VERSION_MAX: u8 = 3;
+pub const VERSION_MAX: u8 = 4;
+
+/// From this version on a node says how many nodes have what it answers.
+pub const VERSION_COPIES: u8 = 4;
 
 /// Length of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 24;
@@ -55,4 +58,4 @@ pub const HEADER_BYTES: usize = 24;
 /// Length of what stands before the items of most kinds: the number of the batch and the view.
 pub const BATCH_HEAD_BYTES: usize = 16;
 
-const _: () = assert!(VERSION_MIN <= VERSION_MAX);
+const _: () = assert!(VERSION_MIN <= VERSION_COPIES && VERSION_COPIES <= VERSION_MAX);

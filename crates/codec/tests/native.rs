@@ -133,6 +133,19 @@ fn replies() -> Vec<(&'static str, Reply<'static>)> {
             promise,
         })
     };
+    let at_nodes = |promise, nodes| {
+        let place = Place {
+            queue: Place::NO_QUEUE,
+            pos: nodes,
+            durable_pos: 0,
+            ..place
+        };
+        Reply::Ack(Ack {
+            echo,
+            place,
+            promise,
+        })
+    };
     let full = Place {
         credits: 0,
         pos: 0,
@@ -161,6 +174,8 @@ fn replies() -> Vec<(&'static str, Reply<'static>)> {
         ("grant", Reply::Grant(grant)),
         ("ack_accepted", ack(Promise::Accepted)),
         ("ack_durable", ack(Promise::Durable)),
+        ("ack_executed", at_nodes(Promise::Executed, 1)),
+        ("ack_replicated", at_nodes(Promise::Replicated, 3)),
         (
             "nack_full",
             Reply::Nack(Nack {

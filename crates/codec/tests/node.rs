@@ -74,6 +74,7 @@ fn batches() -> Vec<(&'static str, Class, Vec<Part<'static>>)> {
         let item = NodeAnswer {
             number,
             status,
+            copies: number as u8 * 2,
             bytes,
         };
         Part::Answer(HEAD, item)

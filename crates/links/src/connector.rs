@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use crate::{
     PeerNode,
-    handshake::{Established, Handshake, Identity, VERSIONS},
+    handshake::{Established, Handshake, Identity},
     log_once::Complaints,
     peer_list::PeerList,
     pending_handshake::{HandshakeEnd, PendingHandshake},
@@ -71,6 +71,8 @@ pub struct ConnectorConfig {
     pub workers: u16,
     /// What connections are secured with, if they are to be.
     pub tls: Option<Tls>,
+    /// The oldest and the newest version of the protocol that it speaks.
+    pub versions: (u8, u8),
     /// Hands a connection to a worker, by its index.
     pub deliver: Box<dyn Fn(usize, NewLink) + Send>,
     /// Tells the operator.
@@ -173,7 +175,7 @@ impl Connector {
             workers: config.workers.max(1),
             cluster: cluster_hash(&config.cluster),
             secret: config.secret,
-            versions: VERSIONS,
+            versions: config.versions,
         };
         let shared = ConnectorShared {
             roster: PeerList::default(),

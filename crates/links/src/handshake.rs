@@ -13,8 +13,7 @@
 //! answer.
 
 use curtail_codec::node::{
-    Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason, VERSION_MAX,
-    VERSION_MIN,
+    Greeting, HandshakeKind, HandshakeProof, HandshakeRefusal, Nonce, RefusalReason,
 };
 use curtail_types::NodeId;
 use hmac::{Hmac, KeyInit, Mac};
@@ -75,6 +74,8 @@ pub(crate) struct Established {
     pub(crate) large: bool,
     /// Workers that the other node has.
     pub(crate) workers: u16,
+    /// The newest version that both speak.
+    pub(crate) version: u8,
 }
 
 /// Why a proof is wanted: `Hmac` takes keys of any length, so making one cannot fail.
@@ -278,7 +279,7 @@ impl Handshake {
         let welcome = me.prove(HandshakeKind::Welcome, &hello, &challenge)?;
         Some(HandshakeStep::Done(
             welcome.encode().into(),
-            Established::of(&hello),
+            Established::of(&hello, &challenge),
         ))
     }
 
@@ -290,22 +291,21 @@ impl Handshake {
         if !me.believes(welcome, &hello, &challenge) {
             return Some(me.refuse(RefusalReason::Secret));
         }
-        Some(HandshakeStep::Done(Vec::new(), Established::of(&challenge)))
+        let established = Established::of(&challenge, &challenge);
+        Some(HandshakeStep::Done(Vec::new(), established))
     }
 }
 
 impl Established {
-    /// What the peer's greeting contains.
-    fn of(greeting: &Greeting) -> Self {
+    /// What the peer's greeting contains, and the version that the challenge chose.
+    fn of(greeting: &Greeting, challenge: &Greeting) -> Self {
         Self {
             node: greeting.node,
             incarnation: greeting.incarnation,
             pair: greeting.pair,
             large: greeting.large,
             workers: greeting.workers,
+            version: challenge.version_max,
         }
     }
 }
-
-/// The versions that are spoken here.
-pub(crate) const VERSIONS: (u8, u8) = (VERSION_MIN, VERSION_MAX);

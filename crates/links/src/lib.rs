@@ -250,6 +250,13 @@ impl Links {
         Some(Endpoint { node, pair })
     }
 
+    /// Whether the peer speaks this version. Not known before its first connection.
+    pub fn speaks(&self, to: Endpoint, version: u8) -> bool {
+        let number = self.number_of(to, false);
+        let link = number.and_then(|number| self.links.get(number)?.as_ref());
+        link.is_some_and(|link| link.version >= version)
+    }
+
     /// Bytes of a class on their way to `to`: sent or waiting, and not known to have arrived.
     pub fn under_way(&self, to: Endpoint, class: Class) -> usize {
         let number = self.number_of(to, class.is_large());

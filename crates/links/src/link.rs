@@ -25,6 +25,8 @@ pub(crate) struct PeerLink {
     pub(crate) session: LinkSession,
     /// Which connection of the link this is, as the connector counts.
     pub(crate) attempt: u64,
+    /// The version that the peer spoke last; 0 before its first connection.
+    pub(crate) version: u8,
     stream: Option<Transport>,
     /// The longest frame that is taken here.
     frame_bytes_max: usize,
@@ -111,6 +113,7 @@ impl PeerLink {
             large,
             session,
             attempt: 0,
+            version: 0,
             stream: None,
             frame_bytes_max: max,
             partial: Vec::new(),
@@ -128,9 +131,9 @@ impl PeerLink {
     }
 
     /// Goes on with another connection; the one before has been ended.
-    pub(crate) fn connect(&mut self, stream: Transport, attempt: u64) {
+    pub(crate) fn connect(&mut self, stream: Transport, (attempt, version): (u64, u8)) {
         self.stream = Some(stream);
-        self.attempt = attempt;
+        (self.attempt, self.version) = (attempt, version);
         let resume = self.session.resume(self.frame_bytes_max);
         self.control(resume);
         (self.readable, self.writable) = (true, true);

@@ -52,6 +52,7 @@ struct Kind {
     secret: &'static [u8],
     workers: u16,
     demand_bytes_max: usize,
+    versions: (u8, u8),
 }
 
 const KIND: Kind = Kind {
@@ -61,6 +62,7 @@ const KIND: Kind = Kind {
     secret: b"an open secret of thirty-two byte",
     workers: 1,
     demand_bytes_max: 1 << 20,
+    versions: (VERSION_MIN, VERSION_MAX),
 };
 
 impl Node {
@@ -79,6 +81,7 @@ impl Node {
             listen: "127.0.0.1:0".parse().unwrap(),
             workers: kind.workers,
             tls,
+            versions: kind.versions,
             deliver: Box::new(move |worker, link| {
                 box_of_arrivals.lock().unwrap().push((worker, link));
             }),
@@ -507,6 +510,24 @@ fn answer(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     answer
+}
+
+/// Goal: two nodes speak the newest version that both know, whichever of them connects, so that a
+/// cluster can be upgraded node by node. Method: all pairs of an old and a new node.
+#[test]
+fn nodes_speak_the_newest_version_that_both_know() {
+    let (old, new) = ((VERSION_MIN, VERSION_MIN), (VERSION_MIN, VERSION_MAX));
+    for (own, others) in [(old, old), (old, new), (new, old), (new, new)] {
+        let at = |kind: Kind, versions| Kind { versions, ..kind };
+        let (a, b) = two(at(KIND, own), at(other(), others));
+        let common = own.1.min(others.1);
+        for (from, to) in [(&a, NodeId(2)), (&b, NodeId(1))] {
+            let links = &from.workers[0].links;
+            let to = links.endpoint(to).unwrap();
+            assert!(links.speaks(to, common), "{own:?} {others:?}");
+            assert!(!links.speaks(to, common + 1), "{own:?} {others:?}");
+        }
+    }
 }
 
 /// Goal: each mistake in a greeting is refused with its reason, before anything is said about the

@@ -61,7 +61,7 @@ impl Links {
             return;
         }
         if let Some(Some(link)) = self.links.get_mut(number) {
-            link.connect(stream, attempt);
+            link.connect(stream, (attempt, established.version));
             self.line_up(number);
         }
         self.look = self.now;

@@ -62,7 +62,7 @@ pub(crate) enum Awaited {
 pub(crate) enum Answer<'a> {
     /// An operation on `key` ended so; `value` is what a read found.
     Outcome {
-        outcome: &'a Outcome,
+        outcome: Outcome,
         key: &'a [u8],
         value: &'a [u8],
     },
@@ -70,6 +70,31 @@ pub(crate) enum Answer<'a> {
     Nothing,
     /// It has no outcome.
     Failed(Failure),
+}
+
+impl<'a> Answer<'a> {
+    /// What a client is told: how its request on `key` ended, and what it shows of a value.
+    /// Without a key there is nothing to tell but a failure.
+    pub(crate) fn of(
+        told: Result<Option<(Outcome, &'a [u8])>, Failure>,
+        key: Option<&'a [u8]>,
+        shows_versions: bool,
+    ) -> Self {
+        match (told, key) {
+            (Err(failure), _) => Self::Failed(failure),
+            (Ok(Some((mut outcome, value))), Some(key)) => {
+                if !shows_versions {
+                    outcome.hide_version();
+                }
+                Self::Outcome {
+                    outcome,
+                    key,
+                    value,
+                }
+            }
+            (Ok(_), _) => Self::Nothing,
+        }
+    }
 }
 
 /// An answer as a place's client is to see it.
@@ -119,7 +144,7 @@ impl Place {
                 },
             ) => {
                 if let Some(form) = &self.form {
-                    spelt.spell(form, outcome, key, value);
+                    spelt.spell(form, &outcome, key, value);
                 }
             }
         }

@@ -97,6 +97,12 @@ pub enum Fault {
     NumbersAgain,
     /// No bug: the last worker of a node loses its processor for a while before each turn.
     Dozes,
+    /// No bug: a node speaks the oldest version of the protocol between nodes, as one does that is
+    /// not upgraded yet.
+    SpeaksOldVersion,
+    /// No bug: a node executes what other nodes ask for, and its answers are lost, as when it ends
+    /// then.
+    LosesAnswers,
     /// No bug: a node finds that its lease has ended whenever replies are to leave.
     LeaseEndsInTurn,
 }

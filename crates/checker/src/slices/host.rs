@@ -175,7 +175,7 @@ impl ReplicaHost for ModelHost<'_> {
         }
     }
 
-    fn respond(&mut self, ticket: Ticket) {
+    fn respond(&mut self, ticket: Ticket, _: u8) {
         let label = Label(ticket.0 as u8);
         let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {
             let slice = SliceId((ticket.0 - SliceSetup::FLUSHES) as u16);

@@ -200,8 +200,9 @@ impl Machine {
         self.counts.full += 1;
         let key_hash = self.slots.get(index).map_or(0, |slot| slot.key_hash);
         self.routes.learn(key_hash, place.queue);
-        if let Some(window) = self.windows.get_mut(usize::from(place.queue)) {
-            match self.config.when_full {
+        let when_full = self.config.when_full;
+        if let Some(window) = self.window_at(place.queue) {
+            match when_full {
                 WhenFull::Credits => {
                     window.refused(now_ns, round_trip_ns, pause_ns, place.credits);
                 }
@@ -312,9 +313,10 @@ impl Machine {
         }
         if slot.is_queued {
             self.routes.learn(slot.key_hash, place.queue);
-            if let Some(window) = self.windows.get_mut(usize::from(place.queue)) {
+            let forgets = self.config.when_full != WhenFull::Credits;
+            if let Some(window) = self.window_at(place.queue) {
                 window.accepted(place.credits);
-                if self.config.when_full != WhenFull::Credits {
+                if forgets {
                     window.forget_credits();
                 }
             }

@@ -68,6 +68,33 @@ fn number_at(session: &Session, key: &[u8]) -> u64 {
     }
 }
 
+/// Goal: a program can wait until an accepted write is executed, and is told that it is not
+/// replicated where there is one copy. Method: every mode; the queue has executed the write then.
+#[test]
+fn an_accepted_write_can_be_waited_for_until_it_is_executed() {
+    for mode in MODES {
+        let (_server, address) = start(mode, |_| ());
+        let session = Session::open(address, patient()).unwrap();
+        for number in 0..50 {
+            let key = format!("key{number}");
+            let write = session.set(key.as_bytes(), b"value").unwrap();
+            let executed = write.executed(&session, patient().patience).unwrap();
+            assert_eq!(
+                (executed.promise, executed.copies()),
+                (Promise::Executed, 1)
+            );
+            let queue = session.queue(executed.place.queue).unwrap();
+            assert!(queue.number > executed.place.pos, "{mode:?}");
+            let again = session.executed(executed, Duration::ZERO);
+            assert_eq!(again, Ok(executed));
+        }
+        let alone = session.set(b"key", b"value").unwrap().replicated();
+        assert_eq!(alone, Err(ClientError::NotReplicated(1)));
+        let answer = session.delete(b"key").unwrap().result().unwrap();
+        assert_eq!((answer.promise(), answer.copies()), (Promise::Executed, 1));
+    }
+}
+
 /// One of each command, with answers and marked, each as it should be.
 fn every_command(session: &Session) {
     let call = |command: Command<'_>| session.call(&command).unwrap().result().unwrap();

@@ -20,8 +20,10 @@
 //!    88 | value                                                                 |
 //! ```
 //!
-//! Two words are never mixed (JB-52): [`Promise::Accepted`] says that a write is ordered and held
-//! once in this machine's memory; [`Promise::Durable`] says that it is on stable storage.
+//! Words are never mixed (JB-52): [`Promise::Accepted`] says that a write is ordered and held once
+//! in this machine's memory; [`Promise::Durable`] says that it is on stable storage. A node of a
+//! cluster says [`Promise::Executed`] or [`Promise::Replicated`], and at how many nodes the write
+//! is, in place of a position: it has no queues ([`Place::NO_QUEUE`]).
 
 use curtail_types::numbered_enum;
 
@@ -103,13 +105,14 @@ pub struct Grant {
 /// Where a request stood, and how its queue is.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Place {
-    /// Which queue.
+    /// Which queue; [`Self::NO_QUEUE`] at a node of a cluster.
     pub queue: u16,
     /// Free slots in it.
     pub credits: u32,
     /// The life of the queues.
     pub incarnation: u64,
-    /// The position; 64 bits, never used again within an incarnation.
+    /// The position; 64 bits, never used again within an incarnation. Without a queue the number
+    /// of nodes in sync that have what the reply shows; 0 if that is not known.
     pub pos: u64,
     /// Every position below this one is durable.
     pub durable_pos: u64,
@@ -126,6 +129,28 @@ pub struct Ack {
     pub promise: Promise,
 }
 
+impl Place {
+    /// In place of a queue's number: the request went through none.
+    pub const NO_QUEUE: u16 = u16::MAX;
+
+    /// How many nodes in sync have what the reply shows; 0 if that is not known.
+    pub const fn copies(&self) -> u8 {
+        match self.queue {
+            Self::NO_QUEUE if self.pos <= u8::MAX as u64 => self.pos as u8,
+            _ => 0,
+        }
+    }
+
+    /// What a reply after execution promises: at a server that is alone, and at a node that does
+    /// not know of copies, that the request was executed.
+    pub const fn promise_of_executed(&self) -> Promise {
+        match self.copies() {
+            0 | 1 => Promise::Executed,
+            _ => Promise::Replicated,
+        }
+    }
+}
+
 numbered_enum! {
     /// How much an acknowledgement promises.
     pub enum Promise: u8 {
@@ -134,6 +159,11 @@ numbered_enum! {
         Accepted = 1,
         /// On stable storage as well.
         Durable = 2,
+        /// Executed by the key's primary; how many nodes have it, if that is known, stands in
+        /// place of a position.
+        Executed = 3,
+        /// Executed, and every node in sync has it, which are several.
+        Replicated = 4,
     }
 }
 

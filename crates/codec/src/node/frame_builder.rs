@@ -167,10 +167,12 @@ impl<'a> Part<'a> {
         let mut writer = Writer::new(room);
         match self {
             Self::Request(_, item) => {
-                write_numbered(&mut writer, (item.number, item.options), payload_bytes)?;
+                let bytes = [item.options, 0];
+                write_numbered(&mut writer, (item.number, bytes), payload_bytes)?;
             }
             Self::Answer(_, item) => {
-                write_numbered(&mut writer, (item.number, item.status as u8), payload_bytes)?;
+                let bytes = [item.status as u8, item.copies];
+                write_numbered(&mut writer, (item.number, bytes), payload_bytes)?;
             }
             Self::Replica(item) => item.write_head(&mut writer, payload_bytes)?,
             Self::Report(_) => {}

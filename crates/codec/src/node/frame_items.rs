@@ -43,6 +43,8 @@ pub struct NodeAnswer<'a> {
     pub number: u32,
     /// How it ended.
     pub status: AnswerStatus,
+    /// How many nodes in sync have what it shows; 0 if the answering node does not say.
+    pub copies: u8,
     /// An [`ItemAnswer`](super::ItemAnswer), or why there is none.
     pub bytes: &'a [u8],
 }
@@ -111,7 +113,9 @@ impl<'a, T: BodyItem<'a>> Iterator for BodyItems<'a, T> {
 impl<'a> BodyItem<'a> for NodeRequest<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (number, options, bytes, rest) = take_numbered(bytes)?;
+        let (number, [options, 0], (bytes, rest)) = take_numbered(bytes)? else {
+            return None;
+        };
         let item = Self {
             number,
             options,
@@ -124,11 +128,12 @@ impl<'a> BodyItem<'a> for NodeRequest<'a> {
 impl<'a> BodyItem<'a> for NodeAnswer<'a> {
     #[inline]
     fn take(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (number, status, bytes, rest) = take_numbered(bytes)?;
+        let (number, [status, copies], (bytes, rest)) = take_numbered(bytes)?;
         let status = AnswerStatus::from_number(status)?;
         let item = Self {
             number,
             status,
+            copies,
             bytes,
         };
         Some((item, rest))
@@ -152,21 +157,25 @@ impl BatchHead {
 /// The head of a [`NodeRequest`] or a [`NodeAnswer`].
 pub(super) const NUMBERED_HEAD_BYTES: usize = 12;
 
+/// A payload, and what follows it.
+type Payload<'a> = (&'a [u8], &'a [u8]);
+
 #[inline]
-fn take_numbered(bytes: &[u8]) -> Option<(u32, u8, &[u8], &[u8])> {
+fn take_numbered(bytes: &[u8]) -> Option<(u32, [u8; 2], Payload<'_>)> {
     let mut reader = Reader::new(bytes);
-    let (number, length, byte) = (reader.u32()?, reader.length()?, reader.byte()?);
-    reader.zero::<3>()?;
+    let (number, length) = (reader.u32()?, reader.length()?);
+    let words = [reader.byte()?, reader.byte()?];
+    reader.zero::<2>()?;
     let payload = reader.bytes(length)?;
-    Some((number, byte, payload, reader.rest()))
+    Some((number, words, (payload, reader.rest())))
 }
 
 pub(super) fn write_numbered(
     writer: &mut Writer<'_>,
-    (number, byte): (u32, u8),
+    (number, [first, second]): (u32, [u8; 2]),
     payload_bytes: usize,
 ) -> Option<()> {
     writer.u32(number)?;
     writer.length(payload_bytes)?;
-    writer.bytes(&[byte, 0, 0, 0])
+    writer.bytes(&[first, second, 0, 0])
 }

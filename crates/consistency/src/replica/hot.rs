@@ -114,6 +114,8 @@ struct WriterRound {
     primary: NodeId,
     /// Who has not acknowledged it.
     missing: NodeSet,
+    /// How many nodes in sync have it, as the primary has said.
+    copies: u8,
 }
 
 /// What is to become of a request for a hot key.
@@ -154,6 +156,7 @@ impl HotKeys {
             key,
             version,
             kind,
+            copies: 0,
         })
     }
 
@@ -196,7 +199,7 @@ impl HotKeys {
             _ if request.is_forwarded => HotWay::Ordinary,
             (Access::Read, CopyState::Valid) => {
                 host.read_copy(request);
-                host.respond(request.ticket);
+                host.respond(request.ticket, 0);
                 HotWay::Taken
             }
             (Access::Read, _) => self.wait(cx, host, *request, since),
@@ -214,6 +217,7 @@ impl HotKeys {
                     view: self.view,
                     primary,
                     missing,
+                    copies: 0,
                 };
                 self.rounds.insert((key, version), round);
                 let message = self.message(key, version, CopyKind::Invalidate);
@@ -284,7 +288,7 @@ impl HotKeys {
         self.answers.retain(|&(ticket, key, version)| {
             let is_behind = copies.get(&key).is_some_and(|copy| copy.version < version);
             if !is_behind {
-                host.respond(ticket);
+                host.respond(ticket, 0);
             }
             is_behind
         });
@@ -399,12 +403,15 @@ impl HotKeys {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        from: NodeId,
+        (from, copies): (NodeId, u8),
         of: (RouteHash, Cas),
     ) {
         let Some(round) = self.rounds.get_mut(&of) else {
             return;
         };
+        if from == round.primary {
+            round.copies = copies;
+        }
         round.missing = round.missing.without(from);
         if round.missing.is_empty() {
             self.end_round(cx, host, of);
@@ -421,7 +428,7 @@ impl HotKeys {
             let message = self.message(of.0, of.1, CopyKind::Validate);
             host.send(self.others(cx), &message);
         }
-        host.respond(round.request.ticket);
+        host.respond(round.request.ticket, round.copies);
     }
 
     /// The primary does not take a write of this node: it is to be sent there as a request.
@@ -553,22 +560,23 @@ impl HotKeys {
         }
     }
 
-    /// Goes on with a round; `is_committed` if all nodes in sync have its change, and nothing
-    /// later of its key is unfinished.
+    /// Goes on with a round. It is `committed`, at so many nodes, if all nodes in sync have its
+    /// change, and nothing later of its key is unfinished.
     pub(super) fn go_on(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
         key: RouteHash,
-        is_committed: bool,
+        committed: Option<u8>,
     ) {
-        let view = self.view;
+        let (view, is_committed) = (self.view, committed.is_some());
         let message = |version, kind| {
             ReplicaMessage::Copy(CopyMessage {
                 view,
                 key,
                 version,
                 kind,
+                copies: 0,
             })
         };
         let Some(owned) = self.owned.get_mut(&key) else {
@@ -593,10 +601,10 @@ impl HotKeys {
             host.send(round.missing, &message(round.version, kind));
         }
         if kind == CopyKind::Update
-            && is_committed
+            && let Some(copies) = committed
             && let Some(ticket) = round.ticket.take()
         {
-            host.respond(ticket);
+            host.respond(ticket, copies);
         }
         let is_acknowledged = round.missing.is_empty() || cx.has(ReplicaMutant::ValidatesEarly);
         if !round.is_sent || !is_committed || !is_acknowledged {
@@ -612,7 +620,7 @@ impl HotKeys {
             host.send(self.others(cx), &message(version, CopyKind::Validate));
         }
         if let Some(ticket) = ticket {
-            host.respond(ticket);
+            host.respond(ticket, committed.unwrap_or(0));
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
     ReplicaHost, ReplicaMutant, ReplicaRefusal, Ticket,
     machine::{Context, Replica, Role, primary_of},
     message::{CopyKind, CopyMessage, ReplicaMessage},
+    primary::Primary,
 };
 use crate::slice_view::{SliceId, SliceView};
 
@@ -182,35 +183,40 @@ impl Replica {
                 Asker::Writer(from, view) if acks => {
                     let kind = CopyKind::Ack;
                     let (key, version) = (taken.key, taken.version);
+                    let copies = primary.map_or(0, |primary| primary.copies());
                     let message = CopyMessage {
                         view,
                         key,
                         version,
                         kind,
+                        copies,
                     };
                     host.send(NodeSet::only(from), &ReplicaMessage::Copy(message));
                 }
-                Asker::Request(ticket) if acks => host.respond(ticket),
+                Asker::Request(ticket) if acks => {
+                    host.respond(ticket, primary.map_or(0, |primary| primary.copies()));
+                }
                 _ => {}
             }
             !acks
         });
+        // Of a round whose change is committed: how many nodes have it.
+        let committed = |primary: &Primary, key, seq| {
+            let is_committed = primary.has_committed(seq) && primary.is_finished(key);
+            is_committed.then(|| primary.copies())
+        };
         for key in hot.busy_keys() {
             if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
-                let is_committed = primary.has_committed(seq) && primary.is_finished(key);
-                hot.go_on(cx, host, key, is_committed);
+                hot.go_on(cx, host, key, committed(primary, key, seq));
             }
             hot.drop_copies(cx, host, key);
             if hot.takes_refresh(cx, key) {
                 let stamp = host.next_version();
                 host.saw(stamp);
                 hot.begin_round(cx, host, key, (0, stamp, None));
-                hot.go_on(
-                    cx,
-                    host,
-                    key,
-                    primary(key).is_some_and(|one| one.is_finished(key)),
-                );
+                let primary = primary(key);
+                let committed = primary.and_then(|primary| committed(primary, key, 0));
+                hot.go_on(cx, host, key, committed);
             }
         }
         for (request, since) in self.hot.take_waiting() {
@@ -250,7 +256,10 @@ impl Replica {
         let is_late = message.view < self.hot.view();
         match kind {
             _ if message.view > self.hot.view() => {}
-            CopyKind::Ack if !is_primary => self.hot.note_ack(cx, host, from, (key, version)),
+            CopyKind::Ack if !is_primary => {
+                let of = (key, version);
+                self.hot.note_ack(cx, host, (from, message.copies), of);
+            }
             CopyKind::Invalidate if is_late => self.take_late(cx, host, from, message),
             _ if is_late && (is_primary || kind != CopyKind::Reject) => {}
             CopyKind::Invalidate if is_primary => self.take_copy(cx, host, from, (key, version)),
@@ -317,7 +326,16 @@ impl Replica {
             self.hot.note_rejected(key, version);
             kind = CopyKind::Reject;
         }
-        host.send(NodeSet::only(from), &self.hot.message(key, version, kind));
+        let slice = self.slice_of(key);
+        let primary = primary_of(&mut self.slices, slice);
+        let answer = CopyMessage {
+            view: self.hot.view(),
+            key,
+            version,
+            kind,
+            copies: said_copies(kind, primary),
+        };
+        host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
@@ -340,7 +358,8 @@ impl Replica {
         }
         let mut kind = CopyKind::Ack;
         host.saw(version);
-        if primary_of(&mut self.slices, slice).is_some() {
+        let mut primary = primary_of(&mut self.slices, slice);
+        if primary.is_some() {
             let of = (key, version);
             let is_awaited = self.taken.iter().any(|one| (one.key, one.version) == of);
             let settled = self.hot.settled(key, from);
@@ -351,7 +370,17 @@ impl Replica {
                 kind = CopyKind::Reject;
             }
         }
-        let answer = CopyMessage { kind, ..*message };
+        let answer = CopyMessage {
+            kind,
+            copies: said_copies(kind, primary.take()),
+            ..*message
+        };
         host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
     }
+}
+
+/// What the acknowledgement of a primary says of its copies.
+fn said_copies(kind: CopyKind, primary: Option<&mut Primary>) -> u8 {
+    let primary = primary.filter(|_| kind == CopyKind::Ack);
+    primary.map_or(0, |primary| primary.copies())
 }

@@ -149,8 +149,9 @@ pub trait ReplicaHost {
     /// may have found nothing that has one. The node that it is sent to is told at least this.
     fn stamp(&mut self, ticket: Ticket, version: Cas);
 
-    /// The answer that [`run`](Self::run) or another node left goes to whoever asked.
-    fn respond(&mut self, ticket: Ticket);
+    /// The answer that [`run`](Self::run) or another node left goes to whoever asked. So many nodes
+    /// in sync have what it shows; 0 if another node has said how many, or it is a copy's.
+    fn respond(&mut self, ticket: Ticket, copies: u8);
 
     /// Whoever asked is told why there is no answer.
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal);

@@ -265,7 +265,7 @@ impl Replica {
         host.saw(version);
         let may_answer = cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack);
         if may_answer || self.hot.may_answer(ticket, key, version) {
-            host.respond(ticket);
+            host.respond(ticket, 0);
         }
     }
 

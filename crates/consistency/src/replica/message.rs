@@ -116,6 +116,9 @@ pub struct CopyMessage {
     pub version: Cas,
     /// What is said of it.
     pub kind: CopyKind,
+    /// With the primary's acknowledgement: how many nodes in sync have the write. Else 0, and from
+    /// a node that does not say it.
+    pub copies: u8,
 }
 
 /// What is said of a write of a hot key.

@@ -324,6 +324,11 @@ impl Primary {
         self.set_gate(host, Gate::Closed);
     }
 
+    /// How many nodes in sync have every committed change: this one, and its followers.
+    pub(super) fn copies(&self) -> u8 {
+        1 + self.streams.counted_of(self.row.in_sync)
+    }
+
     /// Whether a change is committed.
     pub(super) fn has_committed(&self, seq: u64) -> bool {
         seq <= self.streams.committed()
@@ -368,7 +373,7 @@ impl Primary {
                 let at = self.withheld.partition_point(|&(of, _)| of <= seq);
                 self.withheld.insert(at, (seq, request.ticket));
             }
-            _ => host.respond(request.ticket),
+            _ => host.respond(request.ticket, self.copies()),
         }
     }
 
@@ -395,7 +400,7 @@ impl Primary {
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
-            false => host.respond(ticket),
+            false => host.respond(ticket, self.copies()),
         }
         self.commit(host);
         true
@@ -497,7 +502,7 @@ impl Primary {
             && seq <= committed
         {
             self.withheld.pop_front();
-            host.respond(ticket);
+            host.respond(ticket, self.copies());
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
         if self.is_guarded {

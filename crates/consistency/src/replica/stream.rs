@@ -65,6 +65,11 @@ impl Streams {
         counted.into_iter()
     }
 
+    /// How many of `nodes` every change waits for.
+    pub(super) fn counted_of(&self, nodes: NodeSet) -> u8 {
+        self.counted().filter(|node| nodes.contains(*node)).count() as u8
+    }
+
     pub(super) fn counts(&self, node: NodeId) -> bool {
         self.of.get(&node).is_some_and(|stream| stream.counts)
     }

@@ -16,6 +16,7 @@ struct Notes {
     proposed: Vec<RowChange>,
     sent: Vec<(NodeSet, ReplicaMessage)>,
     ran: Vec<Ticket>,
+    answered: Vec<(Ticket, u8)>,
     refused: Vec<(Ticket, ReplicaRefusal)>,
     shown: Vec<(RouteHash, CopyState)>,
 }
@@ -46,7 +47,9 @@ impl ReplicaHost for Notes {
         }
     }
     fn stamp(&mut self, _: Ticket, _: Cas) {}
-    fn respond(&mut self, _: Ticket) {}
+    fn respond(&mut self, ticket: Ticket, copies: u8) {
+        self.answered.push((ticket, copies));
+    }
     fn refuse(&mut self, ticket: Ticket, why: ReplicaRefusal) {
         self.refused.push((ticket, why));
     }
@@ -89,11 +92,11 @@ impl ReplicaHost for Notes {
     }
     fn read_copy(&mut self, _: &ReplicaRequest) {}
     fn write_copy(&mut self, _: &ReplicaRequest, _: Cas) -> bool {
-        false
+        true
     }
     fn send_write(&mut self, _: NodeSet, _: &ReplicaMessage, _: Ticket) {}
     fn store_copy(&mut self, _: RouteHash, _: Cas) -> RunResult {
-        RunResult::Unchanged
+        RunResult::Stored(0)
     }
     fn incoming_bytes(&self) -> u32 {
         0
@@ -131,6 +134,7 @@ fn copy(view: u32, version: u64, kind: CopyKind) -> ReplicaMessage {
         key: KEY,
         version: Cas(version),
         kind,
+        copies: 0,
     })
 }
 
@@ -424,4 +428,106 @@ fn a_step_of_the_plan_is_proposed_in_its_view_only() {
     replica.step(ReplicaEvent::View(&next), &mut notes);
     replica.step(wanted(2), &mut notes);
     assert_eq!(notes.proposed[1..], [exit(2, ViewNumber(2))]);
+}
+
+fn applied(seq: u64) -> ReplicaMessage {
+    ReplicaMessage::Applied {
+        slice: SLICE,
+        term: ViewNumber(1),
+        seq,
+    }
+}
+
+/// Goal: an answer says how many nodes in sync have the write, when it goes out. Method: one
+/// follower in sync that applies a write and dies during the next; one that catches up and has all
+/// changes does not count before the view names it.
+#[test]
+fn an_answer_counts_the_nodes_in_sync_that_have_the_write() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    replica.step(request(1, Access::Update), &mut notes);
+    assert_eq!(notes.answered, []);
+    replica.step(ReplicaEvent::Message(NodeId(1), &applied(1)), &mut notes);
+    assert_eq!(notes.answered, [(Ticket(1), 2)]);
+    replica.step(request(2, Access::Update), &mut notes);
+    let alone = view.next(&[], nodes(0b100), nodes(0b10)).unwrap();
+    replica.step(ReplicaEvent::View(&alone), &mut notes);
+    assert_eq!(notes.answered[1..], [(Ticket(2), 1)]);
+    let holds = after(&alone, &[RowStep::Hold(NodeId(2))], NodeSet::NONE);
+    replica.step(ReplicaEvent::View(&holds), &mut notes);
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    replica.step(ReplicaEvent::Scanned(SLICE, &[], true), &mut notes);
+    replica.step(
+        ReplicaEvent::Message(NodeId(2), &applied(u64::MAX)),
+        &mut notes,
+    );
+    let enter = RowStep::Enter(NodeId(2));
+    assert_eq!(notes.proposed.last().map(|one| one.step), Some(enter));
+    replica.step(request(3, Access::Update), &mut notes);
+    assert_eq!(notes.answered.len(), 2, "it waits for the new holder");
+    replica.step(
+        ReplicaEvent::Message(NodeId(2), &applied(u64::MAX)),
+        &mut notes,
+    );
+    assert_eq!(
+        notes.answered[2..],
+        [(Ticket(3), 1)],
+        "which is not in sync yet"
+    );
+    let entered = after(&holds, &[enter], NodeSet::NONE);
+    replica.step(ReplicaEvent::View(&entered), &mut notes);
+    replica.step(request(4, Access::Update), &mut notes);
+    replica.step(
+        ReplicaEvent::Message(NodeId(2), &applied(u64::MAX)),
+        &mut notes,
+    );
+    assert_eq!(notes.answered[3..], [(Ticket(4), 2)]);
+}
+
+/// Goal: of a write to the copy of a hot key, too, the client learns how many nodes in sync have
+/// it. Method: the primary acknowledges such a write when its follower has it, and says how many
+/// there are; the writer answers with what the primary said, not another member.
+#[test]
+fn the_writer_of_a_hot_key_answers_with_the_count_of_the_primary() {
+    let (mut replica, mut notes, view) = primary_of_a_hot_key(0b111, 2);
+    let follower = view.row(SLICE).unwrap().followers().first().unwrap();
+    let writer = nodes(0b110).without(follower).first().unwrap();
+    notes.take_sent();
+    let write = copy(1, 1_000, CopyKind::Invalidate);
+    replica.step(ReplicaEvent::Message(writer, &write), &mut notes);
+    let acks = |notes: &mut Notes| -> Vec<u8> {
+        let sent = notes.take_sent().into_iter();
+        let acks = sent.filter_map(|(_, message)| match message {
+            ReplicaMessage::Copy(one) if one.kind == CopyKind::Ack => Some(one.copies),
+            _ => None,
+        });
+        acks.collect()
+    };
+    assert_eq!(acks(&mut notes), []);
+    replica.step(ReplicaEvent::Message(follower, &applied(1)), &mut notes);
+    assert_eq!(acks(&mut notes), [2]);
+    replica.step(ReplicaEvent::Message(writer, &write), &mut notes);
+    assert_eq!(acks(&mut notes), [2], "again");
+
+    let (mut replica, mut notes) = (machine(writer.0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    for kind in [CopyKind::Install, CopyKind::Validate] {
+        let message = copy(1, 10, kind);
+        replica.step(ReplicaEvent::Message(NodeId(0), &message), &mut notes);
+    }
+    replica.step(request(1, Access::Replace), &mut notes);
+    let version = notes.now;
+    for (node, copies) in [(NodeId(0), 2), (follower, 0)] {
+        let ack = ReplicaMessage::Copy(CopyMessage {
+            view: ViewNumber(1),
+            key: KEY,
+            version: Cas(version),
+            kind: CopyKind::Ack,
+            copies,
+        });
+        replica.step(ReplicaEvent::Message(node, &ack), &mut notes);
+    }
+    assert_eq!(notes.answered, [(Ticket(1), 2)]);
 }

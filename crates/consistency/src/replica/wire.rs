@@ -10,6 +10,7 @@
 //!           | 6 number u64, bytes u64, grows u8                                  Room
 //!           | 7 view u32, key u64, version u64, copy kind u8                     Copy
 //!           | 8 view u32    9 view u32    10 bytes u64           Entered, EnteredWanted, Evict
+//!           | 11 as 7, and copies u8, which is not 0                             Copy
 //! ```
 //!
 //! What is decoded is canonical: encoding it again gives the same bytes. Only the keys of a tail
@@ -64,10 +65,11 @@ impl ReplicaMessage {
                 bytes.push(u8::from(grows));
             }
             Self::Copy(copy) => {
-                bytes.push(COPY);
+                bytes.push(if copy.copies == 0 { COPY } else { COUNTED_COPY });
                 bytes.extend(copy.view.0.to_le_bytes());
                 put(bytes, &[copy.key.0, copy.version.0]);
                 bytes.push(number_in(&COPY_KINDS, copy.kind));
+                bytes.extend((copy.copies != 0).then_some(copy.copies));
             }
             &Self::Entered(view) => {
                 bytes.push(ENTERED);
@@ -109,11 +111,15 @@ impl ReplicaMessage {
                 bytes: reader.u64()?,
                 grows: reader.flag()?,
             },
-            COPY => Self::Copy(CopyMessage {
+            kind @ (COPY | COUNTED_COPY) => Self::Copy(CopyMessage {
                 view: take_view(&mut reader)?,
                 key: RouteHash(reader.u64()?),
                 version: Cas(reader.u64()?),
                 kind: *COPY_KINDS.get(usize::from(reader.byte()?))?,
+                copies: match kind {
+                    COPY => 0,
+                    _ => reader.byte().filter(|copies| *copies != 0)?,
+                },
             }),
             ENTERED => Self::Entered(take_view(&mut reader)?),
             ENTERED_WANTED => Self::EnteredWanted(take_view(&mut reader)?),
@@ -174,6 +180,7 @@ const COPY: u8 = 7;
 const ENTERED: u8 = 8;
 const ENTERED_WANTED: u8 = 9;
 const EVICT: u8 = 10;
+const COUNTED_COPY: u8 = 11;
 
 /// A kind's number is its place here.
 const CHANGE_KINDS: [ChangeKind; 4] = [
@@ -293,6 +300,7 @@ mod tests {
                 key: RouteHash(number),
                 version,
                 kind: COPY_KINDS[word(9) as usize],
+                copies: word(64) as u8,
             }),
             7 => ReplicaMessage::Entered(term),
             8 => ReplicaMessage::EnteredWanted(term),
@@ -314,7 +322,7 @@ mod tests {
             bytes.push(0);
             assert_eq!(ReplicaMessage::decode(&bytes), None);
         }
-        assert_eq!(kinds.len(), 10);
+        assert_eq!(kinds.len(), 11);
         assert_eq!(ReplicaMessage::decode(&[]), None);
     }
 
@@ -327,7 +335,7 @@ mod tests {
             let length = random.below(60) as usize;
             let mut bytes: Vec<u8> = (0..length).map(|_| random.below(256) as u8).collect();
             if let Some(first) = bytes.first_mut() {
-                *first %= 12;
+                *first %= 13;
             }
             let Some(message) = ReplicaMessage::decode(&bytes) else {
                 continue;

@@ -46,7 +46,6 @@ pub(super) struct DatagramsUnderWay {
     /// Of datagrams that are answered.
     spare: Vec<Box<UnderWay>>,
     serial: u64,
-    answered: Vec<Completed>,
     /// One for each socket.
     outboxes: Vec<Outbox>,
 }
@@ -65,8 +64,8 @@ struct UnderWay {
     /// Requests that it had so far.
     requests: usize,
     waits: Option<Waits>,
-    /// Memory for the next request.
-    spare: Vec<u8>,
+    /// Memory for the next request, and what it shows.
+    spare: [Vec<u8>; 2],
 }
 
 /// Answers before they are sent: to all that are under way, or of one receive.
@@ -99,7 +98,6 @@ impl DatagramsUnderWay {
             free: Vec::new(),
             spare: Vec::new(),
             serial: 0,
-            answered: Vec::new(),
             outboxes: (0..sockets).map(|_| Outbox::new(ANSWERS_MAX)).collect(),
         }
     }
@@ -138,17 +136,11 @@ impl DatagramsUnderWay {
 
     /// Goes on with the datagrams of which a request is answered; how many were.
     pub(super) fn take_answers(&mut self, cx: &mut WorkerContext, cluster: &Cluster) -> usize {
-        let mut answered = std::mem::take(&mut self.answered);
-        cluster.take_thread_answers(AskingThread::Memcached, &mut answered);
-        let count = answered.len();
-        for completed in answered.drain(..) {
-            self.take_answer(cx, completed);
-        }
-        self.answered = answered;
-        count
+        let each = &mut |completed| self.take_answer(cx, completed);
+        cluster.take_thread_answers(AskingThread::Memcached, each)
     }
 
-    fn take_answer(&mut self, cx: &mut WorkerContext, mut completed: Completed) {
+    fn take_answer(&mut self, cx: &mut WorkerContext, completed: Completed) {
         let Some((asker, ..)) = completed.of_thread() else {
             return;
         };
@@ -158,7 +150,7 @@ impl DatagramsUnderWay {
             return;
         };
         let next = one.take_answer(cx.shared.config.cas, &completed);
-        one.spare = completed.take_bytes();
+        one.spare = completed.take_memory();
         self.go_on(cx, asker.place, one, next);
     }
 
@@ -207,7 +199,7 @@ impl UnderWay {
             written: 0,
             requests: 0,
             waits: None,
-            spare: Vec::new(),
+            spare: [Vec::new(), Vec::new()],
         })
     }
 
@@ -355,23 +347,8 @@ impl UnderWay {
             }
         };
         self.waits = None;
-        let mut shown;
-        let answer = match (told, &request) {
-            (Err(failure), _) => Answer::Failed(failure),
-            (Ok(Some((outcome, value))), Some(request)) => {
-                shown = outcome;
-                if !shows_versions {
-                    shown.hide_version();
-                }
-                Answer::Outcome {
-                    outcome: &shown,
-                    key: request.key.bytes(),
-                    value,
-                }
-            }
-            (Ok(_), _) => Answer::Nothing,
-        };
-        match place.spell(answer) {
+        let key = request.as_ref().map(|request| request.key.bytes());
+        match place.spell(Answer::of(told, key, shows_versions)) {
             Ok(spelt) => {
                 let pieces = spelt.pieces();
                 let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();

@@ -276,7 +276,10 @@ pub(crate) fn reply_to<'v>(head: &Head, place: Place, done: &Done, value: &'v [u
         return Reply::Ack(Ack {
             echo,
             place,
-            promise: Promise::Accepted,
+            promise: match place.queue {
+                Place::NO_QUEUE => place.promise_of_executed(),
+                _ => Promise::Accepted,
+            },
         });
     }
     if head.opcode == Opcode::GetTouch && done.status == Status::TooLarge {
@@ -437,6 +440,7 @@ fn read(
             number: 0,
             item_flags: status.flags,
             value_bytes: if fits { value_bytes } else { 0 },
+            ..Done::of(Status::Value)
         }
     });
     found.unwrap_or(Done::of(Status::NotFound))

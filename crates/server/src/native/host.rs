@@ -7,8 +7,9 @@ use curtail_types::{Failure, Now, Outcome};
 /// How a request ended that a node of a cluster executed, and what it shows of a value.
 pub(crate) type NodeTold<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
 
-/// Is shown how a request of this name ended, and given its memory.
-pub(crate) type ShowsEnded<'a> = dyn FnMut((u32, u64), NodeTold<'_>, Vec<u8>) + 'a;
+/// Is shown how a request of this name ended, and how many nodes in sync have what that shows (0 if
+/// it is not known).
+pub(crate) type ShowsEnded<'a> = dyn FnMut((u32, u64), NodeTold<'_>, u8) + 'a;
 
 /// The server, as the native path sees it.
 pub(crate) trait Host: Sync {
@@ -33,10 +34,10 @@ pub(crate) trait Host: Sync {
     /// Has `waker` wake the thread that asks the node.
     fn wake_with(&self, waker: Waker);
 
-    /// Has the node execute a request, which `name` will tell from others; `spare` is memory for
-    /// it.
-    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, spare: Vec<u8>);
+    /// Has the node execute a request, which `name` will tell from others, with memory for it and
+    /// for what it shows.
+    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, memory: [Vec<u8>; 2]);
 
-    /// Shows how requests ended: their names, and the memory that was lent to them.
-    fn take_from_node(&self, show: &mut ShowsEnded<'_>);
+    /// Shows how requests ended; the memory that was lent to them goes to `spare`.
+    fn take_from_node(&self, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>);
 }

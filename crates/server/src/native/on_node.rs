@@ -5,18 +5,19 @@
 //! ```text
 //!   datagram --> admitted, its slot claimed --> worker --> answered: kept, committed, reply
 //!                         |                        +--> not executed, for certain: slot open, NACK
-//!                         +-- under way: dropped   +--> unknown: no reply, the slot stays claimed
+//!                         +-- under way: dropped   +--> unknown: committed, never a reply
 //! ```
 //!
 //! A request is given to the node once, however often it is sent: its slot is claimed before. If
-//! its outcome is unknown, its client is not answered and finds it indeterminate.
+//! its outcome is unknown, its client is not answered and finds it indeterminate; the slot is free
+//! for the next request.
 
 use curtail_codec::{
-    native::{Class, ErrorCode, Head, NackReason, Opcode, Request, Status},
+    native::{Class, ErrorCode, Head, NackReason, Opcode, Place, Request, Status},
     node::{ItemRequest, Shows},
 };
 use curtail_ordered_queue::{Claim, ClaimTicket};
-use curtail_types::{Failure, KeyHash, Operation, Outcome};
+use curtail_types::{Failure, Operation, Outcome};
 
 use crate::{
     limits::NATIVE_UNDER_WAY_MAX,
@@ -24,7 +25,7 @@ use crate::{
         Host, NodeTold,
         counters::NativeCount,
         executor::{at_arrival, done, reply_to},
-        receiver::{Receiver, ReceiverContext, place_of},
+        receiver::{Receiver, ReceiverContext},
         reply_cache::Done,
         reply_sender::{Sender, queue_peer, session_name, value_bytes_max},
     },
@@ -35,7 +36,7 @@ pub(super) struct RequestsOnNode {
     places: Vec<Option<UnderWay>>,
     free: Vec<u32>,
     serial: u64,
-    /// Memory of requests that have ended.
+    /// Memory of requests that have ended: two pieces each.
     spare: Vec<Vec<u8>>,
 }
 
@@ -43,7 +44,6 @@ struct UnderWay {
     serial: u64,
     head: Head,
     from: Sender,
-    hash: KeyHash,
     /// Of what changes something.
     ticket: Option<ClaimTicket>,
 }
@@ -70,6 +70,16 @@ impl RequestsOnNode {
             self.places.push(None);
         }
         self.free.pop()
+    }
+
+    /// How many more there may be.
+    fn left(&self) -> u32 {
+        (NATIVE_UNDER_WAY_MAX - (self.places.len() - self.free.len())) as u32
+    }
+
+    fn memory(&mut self) -> [Vec<u8>; 2] {
+        let mut piece = || self.spare.pop().unwrap_or_default();
+        [piece(), piece()]
     }
 
     fn keep(&mut self, place: u32, under_way: UnderWay) {
@@ -106,20 +116,18 @@ impl Receiver<'_> {
         if !self.admits(receiver_cx, head, from) {
             return;
         }
-        let hash = receiver_cx.store_cx.store.hash(key.bytes());
-        let number = self.native.queue_number(hash.0);
         let Some(place) = self.on_node.place() else {
             receiver_cx
                 .executor
                 .state()
                 .counts
                 .add(NativeCount::NackBusy, 1);
-            let place = place_of(self, number, 0);
+            let place = self.node_place(0);
             return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
         };
         let ticket = match head.opcode {
             Opcode::Get => None,
-            _ => match self.claim(receiver_cx, head, hash, from) {
+            _ => match self.claim(receiver_cx, head, from) {
                 Some(ticket) => Some(ticket),
                 None => return self.on_node.free.push(place),
             },
@@ -137,13 +145,12 @@ impl Receiver<'_> {
             };
             self.on_node.serial += 1;
             let serial = self.on_node.serial;
-            let spare = self.on_node.spare.pop().unwrap_or_default();
-            host.ask_node((place, serial), &asked, spare);
+            let memory = self.on_node.memory();
+            host.ask_node((place, serial), &asked, memory);
             let under_way = UnderWay {
                 serial,
                 head: *head,
                 from,
-                hash,
                 ticket,
             };
             self.on_node.keep(place, under_way);
@@ -155,7 +162,6 @@ impl Receiver<'_> {
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
-        hash: KeyHash,
         from: Sender,
     ) -> Option<ClaimTicket> {
         let (native, name) = (self.native, session_name(head.session));
@@ -166,11 +172,14 @@ impl Receiver<'_> {
         let counts = &mut receiver_cx.executor.state().counts;
         match claimed {
             Claim::Granted(ticket) => return Some(ticket),
+            Claim::Repeated { .. } if native.answers.is_unknown(name, head.slot, head.sequence) => {
+                counts.add(NativeCount::DroppedStale, 1);
+            }
             Claim::Repeated { .. } => {
                 counts.add(NativeCount::Replayed, 1);
                 let kept = native.answers.find(name, head.slot, head.sequence);
                 let done = kept.unwrap_or(Done::of(Status::Executed));
-                let place = place_of(self, native.queue_number(hash.0), 0);
+                let place = self.node_place(done.copies);
                 self.reply(receiver_cx, from, &reply_to(head, place, &done, &[]));
             }
             Claim::Stale => counts.add(NativeCount::DroppedStale, 1),
@@ -179,31 +188,40 @@ impl Receiver<'_> {
         None
     }
 
+    /// What a reply says of a queue: there is none, and so many nodes have what it shows.
+    fn node_place(&self, copies: u8) -> Place {
+        Place {
+            queue: Place::NO_QUEUE,
+            credits: self.on_node.left(),
+            incarnation: self.native.incarnation,
+            pos: u64::from(copies),
+            durable_pos: 0,
+        }
+    }
+
     /// Answers what the node has executed.
     pub(super) fn take_from_node(
         &mut self,
         receiver_cx: &mut ReceiverContext<'_>,
         host: &dyn Host,
     ) {
-        host.take_from_node(&mut |name, told, bytes| {
+        let mut spare = std::mem::take(&mut self.on_node.spare);
+        host.take_from_node(&mut spare, &mut |name, told, copies| {
             if let Some(under_way) = self.on_node.take(name) {
-                self.answer(receiver_cx, &under_way, told);
+                self.answer(receiver_cx, &under_way, (told, copies));
             }
-            self.on_node.spare.push(bytes);
         });
+        self.on_node.spare = spare;
     }
 
     fn answer(
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
         under_way: &UnderWay,
-        told: NodeTold<'_>,
+        (told, copies): (NodeTold<'_>, u8),
     ) {
-        let UnderWay {
-            head, from, hash, ..
-        } = under_way;
-        let number = self.native.queue_number(hash.0);
-        let place = place_of(self, number, 0);
+        let UnderWay { head, from, .. } = under_way;
+        let place = self.node_place(copies);
         let (outcome, value) = match told {
             Ok(Some(ended)) => ended,
             Ok(None) => return,
@@ -216,9 +234,20 @@ impl Receiver<'_> {
                 return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
             }
             // The client must not send it again, and waits no longer than for a lost reply.
-            Err(_) => return,
+            Err(_) => {
+                if let Some(ticket) = under_way.ticket {
+                    let name = session_name(head.session);
+                    let answers = &self.native.answers;
+                    answers.keep_unknown(name, head.slot, head.sequence);
+                    self.native.sessions().commit(ticket, 0, false);
+                }
+                return;
+            }
         };
-        let mut done = done(&outcome);
+        let mut done = Done {
+            copies,
+            ..done(&outcome)
+        };
         let room = value_bytes_max(self.native.datagram_bytes_for(from.address));
         if head.opcode == Opcode::Get {
             let hit = match outcome {

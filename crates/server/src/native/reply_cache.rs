@@ -26,6 +26,8 @@ pub(crate) struct Done {
     pub(crate) item_flags: u32,
     /// Length of the value, of a read.
     pub(crate) value_bytes: usize,
+    /// At a node of a cluster: how many nodes in sync have it; 0 if that is not known.
+    pub(crate) copies: u8,
 }
 
 /// The newest answer of every slot.
@@ -40,8 +42,8 @@ struct Kept {
     slots: Option<Box<Slots>>,
 }
 
-/// The newest answer of each slot, and the sequence number it answered.
-type Slots = [Option<(u64, Done)>; SLOTS as usize];
+/// The newest answer of each slot, if its end is known, and the sequence number it answers.
+type Slots = [Option<(u64, Option<Done>)>; SLOTS as usize];
 
 impl Default for Done {
     fn default() -> Self {
@@ -57,6 +59,7 @@ impl Done {
             number: 0,
             item_flags: 0,
             value_bytes: 0,
+            copies: 0,
         }
     }
 
@@ -101,6 +104,16 @@ impl Answers {
 
     /// Keeps what the request in `slot` of a session ended with.
     pub(crate) fn keep(&self, name: SessionName, slot: u8, sequence: u64, done: Done) {
+        self.put(name, slot, (sequence, Some(done)));
+    }
+
+    /// Nobody knows what the request in `slot` of a session ended with, nor whether it was
+    /// executed.
+    pub(crate) fn keep_unknown(&self, name: SessionName, slot: u8, sequence: u64) {
+        self.put(name, slot, (sequence, None));
+    }
+
+    fn put(&self, name: SessionName, slot: u8, kept_for_slot: (u64, Option<Done>)) {
         let Some(kept) = self.sessions.get(name.index as usize) else {
             return;
         };
@@ -113,12 +126,21 @@ impl Answers {
             .as_mut()
             .and_then(|slots| slots.get_mut(usize::from(slot)))
         {
-            *place = Some((sequence, done));
+            *place = Some(kept_for_slot);
         }
     }
 
     /// What it ended with, if that is known.
     pub(crate) fn find(&self, name: SessionName, slot: u8, sequence: u64) -> Option<Done> {
+        self.kept(name, slot, sequence).flatten()
+    }
+
+    /// Whether nobody knows what it ended with.
+    pub(crate) fn is_unknown(&self, name: SessionName, slot: u8, sequence: u64) -> bool {
+        self.kept(name, slot, sequence) == Some(None)
+    }
+
+    fn kept(&self, name: SessionName, slot: u8, sequence: u64) -> Option<Option<Done>> {
         let kept = lock(self.sessions.get(name.index as usize)?);
         let slots = kept.slots.as_ref()?;
         let (kept_sequence, done) = slots.get(usize::from(slot)).copied().flatten()?;
@@ -158,6 +180,10 @@ mod tests {
         assert_eq!(answers.find(name(9, 1), 3, 5), None);
         answers.keep(name(1, 1), 3, 6, Done::default());
         assert_eq!(answers.find(name(1, 1), 3, 5), None, "over");
+        answers.keep_unknown(name(1, 1), 3, 8);
+        assert_eq!(answers.find(name(1, 1), 3, 8), None);
+        assert!(answers.is_unknown(name(1, 1), 3, 8));
+        assert!(!answers.is_unknown(name(1, 1), 3, 6) && !answers.is_unknown(name(1, 1), 4, 8));
         answers.open(name(1, 2));
         answers.keep(name(1, 1), 3, 7, done);
         assert_eq!(answers.find(name(1, 2), 3, 6), None, "another's");

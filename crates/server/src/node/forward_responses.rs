@@ -34,6 +34,7 @@ impl NodeWorker {
             mut end,
             value,
             view,
+            copies,
             ..
         } = answer;
         let Some(out) = self.out_of(number, answer.delegated) else {
@@ -50,6 +51,7 @@ impl NodeWorker {
         }
         let is_flush = out.relayed.kind == RelayedKind::Flush;
         if let Some(mut completed) = self.completed(number, end, value) {
+            completed.copies = copies;
             if is_flush {
                 completed.shown = Cas(u64::from(view.0));
             }
@@ -71,6 +73,7 @@ impl NodeWorker {
             request: relayed.bytes,
             value,
             shown: Cas(0),
+            copies: 0,
         })
     }
 

@@ -49,6 +49,8 @@ pub(super) struct ForwardAnswer {
     pub(super) end: End,
     /// The write that it shows, if that is known; else 0.
     pub(super) shown: Cas,
+    /// How many nodes in sync have that; 0 if the node does not say.
+    pub(super) copies: u8,
     pub(super) value: Vec<u8>,
 }
 
@@ -146,6 +148,7 @@ impl ForwardAnswer {
             view: head.view,
             end,
             shown: Cas(shown),
+            copies: answer.copies,
             value: spare.copied(value),
         }
     }
@@ -161,6 +164,7 @@ impl ForwardAnswer {
                 end => Ok(end),
             },
             shown: self.shown,
+            copies: self.copies,
             value: self.value,
         }
     }

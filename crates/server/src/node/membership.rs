@@ -13,6 +13,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
+use curtail_codec::node::{VERSION_MAX, VERSION_MIN};
 use curtail_consistency::{
     members::{Heartbeat, Incarnation, RecordChange},
     slice_view::RowChange,
@@ -31,6 +32,7 @@ use crate::{
         host::{NodeArrival, NodeHost},
     },
     sync::Relaxed,
+    test_faults::Fault,
 };
 
 /// What a node has before its workers run. Nothing of it runs yet: the server may not start.
@@ -82,6 +84,10 @@ impl Opening {
             listen,
             workers: u16::try_from(config.workers).unwrap_or(u16::MAX),
             tls,
+            versions: match config.faults.has(Fault::SpeaksOldVersion) {
+                true => (VERSION_MIN, VERSION_MIN),
+                false => (VERSION_MIN, VERSION_MAX),
+            },
             deliver: Box::new(deliver),
             say: Box::new(|text: &str| warn!(target: component::CLUSTER, "{text}")),
         })

@@ -10,7 +10,7 @@
 //! frame.
 
 use curtail_codec::node::{
-    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part,
+    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, VERSION_COPIES,
 };
 use curtail_links::{Endpoint, SendError};
 use curtail_types::{Cas, Failure};
@@ -25,6 +25,7 @@ use crate::{
         request_placement::{Way, route_of},
         stages::{Asker, Completed, End, Origin},
     },
+    test_faults::Fault,
 };
 
 impl NodeWorker {
@@ -80,6 +81,9 @@ impl NodeWorker {
         (delegated, number): (u64, u32),
         completed: &Completed,
     ) -> bool {
+        if self.cluster.faults.has(Fault::LosesAnswers) {
+            return true;
+        }
         let mut room = [0; SAID_BYTES_MAX];
         let (status, length) = self
             .say(completed, &mut room)
@@ -102,6 +106,10 @@ impl NodeWorker {
         let answer = NodeAnswer {
             number,
             status,
+            copies: match self.links.speaks(at, VERSION_COPIES) {
+                true => completed.copies,
+                false => 0,
+            },
             bytes: &[],
         };
         let part = Part::Answer(head, answer);

@@ -52,12 +52,16 @@ pub(crate) struct ThreadRequest {
     asker: ThreadAsker,
     /// An [`ItemRequest`].
     bytes: Vec<u8>,
+    /// Memory for what it shows: answers take memory along, so requests bring some.
+    spare: Vec<u8>,
 }
 
 /// Answers to a thread that asks, and how it is woken.
 #[derive(Default)]
 pub(super) struct ThreadAnswers {
     answers: Mutex<Vec<Completed>>,
+    /// Those that the thread has taken, while it looks at them: the two lists keep their memory.
+    taken: Mutex<Vec<Completed>>,
     waker: OnceLock<Waker>,
 }
 
@@ -90,13 +94,15 @@ impl Cluster {
         }
     }
 
-    /// Has a worker execute a request; `bytes` is memory to write it to.
+    /// Has a worker execute a request. It is written to the first piece of memory, and the second
+    /// is for what it shows; they come back with the answer
+    /// ([`take_memory`](Completed::take_memory)).
     pub(crate) fn ask(
         &self,
         host: &dyn NodeHost,
         asker: ThreadAsker,
         request: &ItemRequest<'_>,
-        mut bytes: Vec<u8>,
+        [mut bytes, spare]: [Vec<u8>; 2],
     ) {
         bytes.clear();
         bytes.resize(ItemRequest::HEAD_BYTES_MAX + request.value.len(), 0);
@@ -107,15 +113,28 @@ impl Cluster {
             slices.slice_of(route_of(request.key.bytes()))
         });
         let worker = stage_of(slices.unwrap_or_default()) % self.workers.max(1);
-        let asked = ThreadRequest { asker, bytes };
+        let asked = ThreadRequest {
+            asker,
+            bytes,
+            spare,
+        };
         host.send(worker, NodeArrival::Asked(asked));
     }
 
-    /// Takes the answers that are there; `list` is empty.
-    pub(crate) fn take_thread_answers(&self, thread: AskingThread, list: &mut Vec<Completed>) {
-        if let Some(answers) = self.answers_of(thread) {
-            std::mem::swap(&mut *lock(&answers.answers), list);
-        }
+    /// Shows the thread the answers that are there; how many there are.
+    pub(crate) fn take_thread_answers(
+        &self,
+        thread: AskingThread,
+        each: &mut dyn FnMut(Completed),
+    ) -> usize {
+        let Some(of_thread) = self.answers_of(thread) else {
+            return 0;
+        };
+        let mut taken = lock(&of_thread.taken);
+        std::mem::swap(&mut *lock(&of_thread.answers), &mut *taken);
+        let count = taken.len();
+        taken.drain(..).for_each(each);
+        count
     }
 }
 
@@ -123,7 +142,13 @@ impl NodeWorker {
     /// Has the requests executed that threads left here in this turn.
     pub(super) fn answer_threads(&mut self, cx: &mut NodeContext<'_>) {
         let mut asked = std::mem::take(&mut self.inbox.of_threads);
-        for ThreadRequest { asker, bytes } in asked.drain(..) {
+        for ThreadRequest {
+            asker,
+            bytes,
+            spare,
+        } in asked.drain(..)
+        {
+            self.spare.give(spare);
             let origin = Origin {
                 worker: self.index,
                 asker: Asker::Thread(asker),
@@ -171,6 +196,8 @@ impl NodeWorker {
             Way::Looked(_) => {}
             _ => return Some(bytes),
         }
+        // Beside the machine runs what no other node holds, and reads.
+        let copies = u8::from(!request.operation.is_read());
         let hash = cx.store_cx.store.hash(request.key.bytes());
         let mut value = self.spare.take();
         let end = End::of(execute(cx, &request, hash, &mut value));
@@ -186,6 +213,7 @@ impl NodeWorker {
             request: bytes,
             value,
             shown: Cas(0),
+            copies,
         });
         None
     }

@@ -81,25 +81,12 @@ fn fill(worker: &mut Worker, ended: &Ended, key: &[u8], value: &[u8]) {
     if serial != Some(ended.token.serial) {
         return;
     }
-    let mut shown;
-    let answer = match outcome {
-        Err(failure) => Answer::Failed(failure),
-        Ok(None) => Answer::Nothing,
-        Ok(Some(outcome)) => {
-            shown = outcome;
-            if !worker.cx.shared.config.cas {
-                shown.hide_version();
-            }
-            Answer::Outcome {
-                outcome: &shown,
-                key,
-                value: match outcome {
-                    Outcome::Found(_) => value,
-                    _ => &[],
-                },
-            }
-        }
+    let shown = |outcome| match outcome {
+        Outcome::Found(_) => (outcome, value),
+        _ => (outcome, &[][..]),
     };
+    let told = outcome.map(|outcome| outcome.map(shown));
+    let answer = Answer::of(told, Some(key), worker.cx.shared.config.cas);
     send::publish_counts(worker);
     let Some(connection) = worker.slots.get_mut(ended.token.slot) else {
         return;

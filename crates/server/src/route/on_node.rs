@@ -114,23 +114,11 @@ fn fill(worker: &mut Worker, completed: &Completed) {
     if connection.serial != token.serial {
         return;
     }
-    let mut shown;
-    let answer = match (told, &request) {
-        (Err(failure), _) => Answer::Failed(failure),
-        (Ok(Some((outcome, value))), Some(request)) => {
-            note_latency::note_value_sent(&worker.cx, connection, value.len());
-            shown = outcome;
-            if !worker.cx.shared.config.cas {
-                shown.hide_version();
-            }
-            Answer::Outcome {
-                outcome: &shown,
-                key: request.key.bytes(),
-                value,
-            }
-        }
-        (Ok(_), _) => Answer::Nothing,
-    };
+    if let (Some(_), Ok(Some((_, value)))) = (&request, &told) {
+        note_latency::note_value_sent(&worker.cx, connection, value.len());
+    }
+    let key = request.as_ref().map(|request| request.key.bytes());
+    let answer = Answer::of(told, key, worker.cx.shared.config.cas);
     let output = &mut connection.output;
     output.complete(&mut worker.cx.pool, token.place, answer);
     send_filled(worker, slot);

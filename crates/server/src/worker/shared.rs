@@ -382,29 +382,32 @@ impl Host for Shared {
         }
     }
 
-    fn ask_node(&self, (place, serial): (u32, u64), request: &ItemRequest<'_>, spare: Vec<u8>) {
+    fn ask_node(
+        &self,
+        (place, serial): (u32, u64),
+        request: &ItemRequest<'_>,
+        memory: [Vec<u8>; 2],
+    ) {
         let asker = ThreadAsker {
             thread: AskingThread::Native,
             place,
             serial,
         };
         if let Some(cluster) = &self.cluster {
-            cluster.ask(self, asker, request, spare);
+            cluster.ask(self, asker, request, memory);
         }
     }
 
-    fn take_from_node(&self, show: &mut ShowsEnded<'_>) {
+    fn take_from_node(&self, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>) {
         let Some(cluster) = &self.cluster else {
             return;
         };
-        let mut answered = Vec::new();
-        cluster.take_thread_answers(AskingThread::Native, &mut answered);
-        for mut completed in answered {
-            let request = completed.take_bytes();
+        cluster.take_thread_answers(AskingThread::Native, &mut |completed| {
             if let Some((ThreadAsker { place, serial, .. }, _, told)) = completed.of_thread() {
-                show((place, serial), told, request);
+                show((place, serial), told, completed.copies());
             }
-        }
+            spare.extend(completed.take_memory());
+        });
     }
 
     fn wake_worker(&self, worker: usize) -> bool {

@@ -20,7 +20,7 @@ use crate::{
     processes::Processes,
     recording_clients::{CallFor, Caller, End, Nodes, Plan, Run},
     sequential_clients::{number_the_unanswered, sessions},
-    support::Shape,
+    support::{Protocol, Shape},
     troubles::Trouble,
     unanswered_time::{Gaps, longest},
 };
@@ -87,6 +87,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         pause: PAUSE,
         churns: true,
         nodes: Nodes::Stay,
+        loses: shape.protocol == Protocol::Native,
     };
     let victims = trouble.victims(shape.nodes, number);
     let spared = (0..shape.nodes).find(|id| !victims.contains(id)).unwrap();
@@ -145,7 +146,8 @@ fn heat(cluster: &mut Processes, first_key: u64) {
         // The number is counted about once a second.
         thread::sleep(Duration::from_millis(300));
         let hot = |address| Client::connect_to(address).stat("curtail", "cluster_hot_keys");
-        let counts: Vec<u64> = cluster.addresses().into_iter().flatten().map(hot).collect();
+        let addresses = cluster.stream_addresses().into_iter().flatten();
+        let counts: Vec<u64> = addresses.map(hot).collect();
         if counts.iter().all(|&count| count == PINNED) {
             return;
         }

@@ -96,6 +96,7 @@ pub(crate) const PLAN: Plan = Plan {
     pause: Duration::ZERO,
     churns: true,
     nodes: Nodes::Stay,
+    loses: false,
 };
 
 /// Six clients at all nodes, four keys, a change of the hot set every 5 ms.
@@ -144,6 +145,12 @@ fn keys_are_linearizable_while_nodes_die() {
 fn hot_keys_are_sequentially_consistent() {
     let mut plan = PLAN;
     plan.shape.model = "sc";
+    judge_sessions(plan);
+}
+
+/// Has sessions that keep to a node agree, and each get all of its answers.
+#[track_caller]
+pub(crate) fn judge_sessions(plan: Plan) {
     let mut cluster = Cluster::start(plan.shape);
     let run = Run::new(plan, cluster.addresses());
     let session = |number| {

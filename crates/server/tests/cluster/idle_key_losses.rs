@@ -83,5 +83,5 @@ impl Treasure {
 }
 
 fn client(cluster: &mut Processes, id: usize) -> Client {
-    Client::connect_to(cluster.addresses()[id].unwrap())
+    Client::connect_to(cluster.stream_addresses()[id].unwrap())
 }

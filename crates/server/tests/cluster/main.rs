@@ -16,6 +16,7 @@ mod losses;
 mod memcached_datagrams;
 mod metrics;
 mod native_clients;
+mod native_promises;
 #[path = "../native/support.rs"]
 #[allow(dead_code, reason = "the tests of a server alone use all of it")]
 mod native_support;

@@ -2,6 +2,7 @@
 //! once however often it is sent, and what is acknowledged is at every node in sync.
 
 use std::{
+    io,
     net::SocketAddr,
     time::{Duration, Instant},
 };
@@ -9,10 +10,12 @@ use std::{
 use curtail_codec::native::{ErrorCode, Flags, Opcode, Reply, Session, Status};
 use curtail_server::NativeMode;
 use curtail_testing::native_config;
+use curtail_workload::Random;
 
 use crate::{
-    histories::{PLAN, judge, values_shown_too_early_are_noticed},
-    native_support::{Answer, Ask, Client, Line, nonce, receive, socket},
+    histories::{PLAN, judge, judge_sessions, values_shown_too_early_are_noticed},
+    native_support::{Answer, Ask, Client, Line, nonce, receive, socket_at},
+    network::Network,
     recording_clients::Nodes,
     support::{Cluster, Protocol, await_placement, until},
 };
@@ -23,33 +26,50 @@ pub(crate) struct Native {
     reply: Duration,
     /// Sets are marked, in turn.
     is_marked: bool,
+    /// What becomes of datagrams, if some get lost.
+    fate: Option<Random>,
+    /// An earlier request, which may arrive once more.
+    late: Vec<u8>,
     /// The second line of the last answer.
     rest: Option<String>,
 }
 
 impl Native {
-    pub(crate) fn to(address: SocketAddr, reply: Duration) -> std::io::Result<Self> {
-        let gone = || std::io::ErrorKind::TimedOut;
-        let socket = socket();
+    pub(crate) fn to(address: SocketAddr, reply: Duration, loses: bool) -> io::Result<Self> {
         let nonce = nonce();
-        let hello = Ask::new(Opcode::Hello, b"").argument(nonce);
-        let hello = hello.bytes(Session::default(), 0, 0);
+        let socket = socket_at(source_towards(address, nonce));
+        let mut ask = (Opcode::Hello, Session::default());
         let begun = Instant::now();
         while begun.elapsed() < reply {
-            socket.send_to(&hello, address)?;
+            let (opcode, session) = ask;
+            let bytes = Ask::new(opcode, b"").argument(nonce).bytes(session, 0, 0);
+            socket.send_to(&bytes, address)?;
             let Some(answer) = receive(&socket) else {
                 continue;
             };
-            if let Reply::Cookie { .. } = answer.reply() {
-                return Ok(Self {
-                    client: Client::connect_to(address),
-                    reply,
-                    is_marked: false,
-                    rest: None,
-                });
+            match answer.reply() {
+                Reply::Cookie { cookie, .. } => {
+                    let session = Session {
+                        token: cookie,
+                        ..Session::default()
+                    };
+                    ask = (Opcode::Confirm, session);
+                }
+                Reply::Grant(grant) => {
+                    return Ok(Self {
+                        client: Client::with(socket, address, grant),
+                        reply,
+                        is_marked: false,
+                        fate: loses.then(|| Random::new(nonce)),
+                        late: Vec::new(),
+                        rest: None,
+                    });
+                }
+                // The cookie has become too old.
+                _ => ask = (Opcode::Hello, Session::default()),
             }
         }
-        Err(gone().into())
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// The first line that memcached would answer with; nothing if no answer comes in time.
@@ -60,6 +80,8 @@ impl Native {
         let key = words[1].as_bytes();
         let ask = match words[0] {
             "mg" => Ask::get(key),
+            // With its version.
+            "ms" => Ask::set(key, value),
             "set" => {
                 self.is_marked = !self.is_marked;
                 let set = Ask::set(key, value);
@@ -77,6 +99,8 @@ impl Native {
         let answer = self.exchange(ask)?;
         let (status, value) = match answer.reply() {
             Reply::Ack(_) => return Some("STORED".into()),
+            // The node has been started again.
+            Reply::Error(error) if error.code == ErrorCode::Session => return None,
             Reply::Result {
                 status,
                 value,
@@ -89,6 +113,7 @@ impl Native {
             other => panic!("{command:?}: {other:?}"),
         };
         Some(match (status, ask.opcode) {
+            (Status::Done, _) if words[0] == "ms" => format!("HD c{}", answer.version()),
             (Status::Value, _) => value,
             (Status::NotFound, Opcode::Get) => "EN".into(),
             (Status::NotFound, _) => "NOT_FOUND".into(),
@@ -111,19 +136,62 @@ impl Native {
     fn exchange(&mut self, ask: Ask<'_>) -> Option<Answer> {
         let bytes = self.client.bytes(0, ask);
         let begun = Instant::now();
-        while begun.elapsed() < self.reply {
-            self.client.socket.send_to(&bytes, self.client.to).ok()?;
-            match self.client.receive_for(&bytes) {
-                Some(answer) if answer.nack().is_none() => return Some(answer),
+        let mut answered = None;
+        while answered.is_none() && begun.elapsed() < self.reply {
+            self.send(&bytes);
+            let answer = self.client.receive_for(&bytes);
+            let is_lost = self.draws(4);
+            match answer.filter(|_| !is_lost) {
+                Some(answer) if answer.nack().is_none() => answered = Some(answer),
                 Some(_) => std::thread::sleep(Duration::from_millis(2)),
                 None => {}
             }
         }
-        None
+        self.late = bytes;
+        answered
+    }
+
+    /// Whether the network does something that it does once in so many times.
+    fn draws(&mut self, times: u64) -> bool {
+        self.fate
+            .as_mut()
+            .is_some_and(|fate| fate.below(times) == 0)
+    }
+
+    /// Sends a request as a bad network would: a quarter of all get lost or arrive twice, and
+    /// earlier ones come once more.
+    fn send(&mut self, bytes: &[u8]) {
+        let (is_lost, is_doubled, is_late) = (self.draws(4), self.draws(4), self.draws(8));
+        let Client { socket, to, .. } = &self.client;
+        let late = is_late.then_some(&*self.late);
+        let once = (!is_lost).then_some(bytes);
+        let twice = (!is_lost && is_doubled).then_some(bytes);
+        for bytes in [once, late, twice].into_iter().flatten() {
+            // A network that is out of order is one more loss.
+            let _ = socket.send_to(bytes, to);
+        }
     }
 }
 
-fn nodes_with(replicas: usize) -> Cluster {
+impl Drop for Native {
+    /// Gives the session back: an address may have few.
+    fn drop(&mut self) {
+        let bytes = self.client.bytes(0, Ask::new(Opcode::Close, b""));
+        let _ = self.client.socket.send_to(&bytes, self.client.to);
+    }
+}
+
+/// Where a client is that talks to `to`. A node grants few sessions to one address, so clients have
+/// several.
+fn source_towards(to: SocketAddr, nonce: u64) -> SocketAddr {
+    let [low, high] = [nonce % 200, nonce / 200 % 200].map(|part| part as u8 + 1);
+    match to.ip().is_loopback() {
+        true => SocketAddr::from(([127, 0, high, low], 0)),
+        false => Network::client_at(nonce as usize % 3),
+    }
+}
+
+pub(crate) fn nodes_with(replicas: usize) -> Cluster {
     let cluster = Cluster::with(|shape| {
         (shape.replicas, shape.protocol) = (replicas, Protocol::Native);
     });
@@ -131,7 +199,7 @@ fn nodes_with(replicas: usize) -> Cluster {
     cluster
 }
 
-fn native(cluster: &Cluster, id: usize) -> Client {
+pub(crate) fn native(cluster: &Cluster, id: usize) -> Client {
     Client::connect(cluster.nodes[id].as_ref().unwrap())
 }
 
@@ -299,6 +367,27 @@ fn histories_of_native_clients_are_linearizable() {
         plan.shape.replicas = replicas;
         judge(plan, replicas as u64);
     }
+}
+
+/// Goal: so is what they see when datagrams get lost, arrive twice, or long after their time.
+/// Method: a quarter of all datagrams in either direction gets lost, others are sent once more.
+#[test]
+fn histories_over_a_bad_network_are_linearizable() {
+    let mut plan = PLAN;
+    (plan.shape.protocol, plan.shape.replicas) = (Protocol::Native, 2);
+    (plan.loses, plan.lasts) = (true, Duration::from_secs(6));
+    judge(plan, 4);
+}
+
+/// Goal: with the model `sc` the sessions of native clients that keep to a node agree on the order
+/// of the writes of each key, over a bad network too.
+#[test]
+fn histories_of_native_sessions_are_sequentially_consistent() {
+    let mut plan = PLAN;
+    (plan.shape.protocol, plan.shape.model) = (Protocol::Native, "sc");
+    judge_sessions(plan);
+    (plan.loses, plan.shape.replicas) = (true, 2);
+    judge_sessions(plan);
 }
 
 /// Goal: the judge would notice. Method: nodes that show what is not everywhere yet.

@@ -8,6 +8,7 @@
 
 use std::{
     env, fs,
+    net::SocketAddr,
     os::fd::AsFd,
     process::{Child, Command, Stdio},
     thread,
@@ -69,6 +70,11 @@ impl Network {
         ] {
             self.run_at(id, "ip", words);
         }
+    }
+
+    /// Where a client may be, beside the line of a node.
+    pub(crate) fn client_at(id: usize) -> SocketAddr {
+        format!("10.99.{id}.1:0").parse().unwrap()
     }
 
     /// The address of a node.

@@ -13,7 +13,7 @@ use crate::{
     etcd::Etcd,
     fault_episode::Told,
     process_episodes::{Draw, Series, run_many},
-    support::{Shape, setting},
+    support::{Protocol, Shape, setting},
     troubles::Trouble,
 };
 
@@ -58,6 +58,40 @@ fn two_holders_survive_a_kill_and_a_stop() {
 #[test]
 fn a_partition_shows_nothing_old() {
     judge(&run(SHAPE, true, &[Trouble::PartOne, Trouble::Lossy]));
+}
+
+/// Native clients, of which datagrams get lost and arrive twice, lose no acknowledged write when a
+/// process is killed, and see nothing old when one is stopped.
+#[test]
+fn native_clients_survive_a_kill_and_a_stop() {
+    let shape = Shape {
+        replicas: 2,
+        protocol: Protocol::Native,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop]));
+}
+
+/// The same over a line that drops packets, and when a node is cut off.
+#[test]
+fn native_clients_survive_a_partition() {
+    let shape = Shape {
+        protocol: Protocol::Native,
+        ..SHAPE
+    };
+    judge(&run(shape, true, &[Trouble::PartOne, Trouble::Lossy]));
+}
+
+/// With the model `sc` their sessions agree while a process is killed.
+#[test]
+fn native_sessions_agree_though_a_node_is_killed() {
+    let shape = Shape {
+        model: "sc",
+        replicas: 2,
+        protocol: Protocol::Native,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::Kill]));
 }
 
 /// Sessions agree on the order of a hot key's writes across a long stop and a lost view.

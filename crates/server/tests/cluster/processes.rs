@@ -20,10 +20,10 @@ use std::{
 use curtail_consistency::{placement_plan, slice_view::SliceView};
 use curtail_membership::{ClusterFile, NodeConfig, Roster};
 use curtail_server::{
-    Config, Fault, Listen, Server,
+    Config, Fault, Listen, NativeConfig, NativeMode, Server,
     log::{self, LogOptions},
 };
-use curtail_testing::{PATIENCE, config};
+use curtail_testing::{PATIENCE, config, native_address, native_config};
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ use crate::{
     etcd::Etcd,
     keep_failure_logs::{Log, keep_panics},
     network::Network,
-    support::{Shape, store_in_file, write_secret},
+    support::{Protocol, Shape, store_in_file, write_secret},
     wrong_clocks::WrongClocks,
 };
 
@@ -62,6 +62,9 @@ struct Node {
 
 /// Tells a process which node to be.
 const NODE: &str = "CURTAIL_TEST_NODE";
+
+/// The file in which a node says where it receives datagrams.
+const DATAGRAMS: &str = "datagrams";
 
 impl Processes {
     /// Starts all nodes and waits until every key has its place.
@@ -130,8 +133,10 @@ impl Processes {
         let folder = self.folder_of(id);
         let (host, workers) = (self.host(id), self.shape.workers);
         let (memory, evict) = (self.shape.memory_bytes, self.shape.evict);
+        let protocol = format!("{:?}", self.shape.protocol);
+        let _ = fs::remove_file(folder.join(DATAGRAMS));
         let what = format!(
-            "{id} {host} {workers} {memory} {evict} {fault} {}",
+            "{id} {host} {workers} {memory} {evict} {fault} {protocol} {}",
             folder.display()
         );
         command.args(["processes::node_process", "--exact", "--ignored"]);
@@ -220,8 +225,22 @@ impl Processes {
         members.is_some_and(|members| members.contains(NodeId(id as u8)))
     }
 
-    /// Where clients reach each node that runs: it may be no member at the moment.
+    /// Where clients of the shape's protocol reach each node that runs.
     pub(crate) fn addresses(&mut self) -> Vec<Option<SocketAddr>> {
+        let streams = self.stream_addresses();
+        if self.shape.protocol == Protocol::Streams {
+            return streams;
+        }
+        let told = |(id, stream): (usize, &Option<SocketAddr>)| {
+            (*stream)?;
+            let text = fs::read_to_string(self.folder_of(id).join(DATAGRAMS)).ok()?;
+            text.parse().ok()
+        };
+        streams.iter().enumerate().map(told).collect()
+    }
+
+    /// Where memcached's clients do so over TCP: a node may be no member at the moment.
+    pub(crate) fn stream_addresses(&mut self) -> Vec<Option<SocketAddr>> {
         let roster = self.roster();
         let address = |(id, node): (usize, &mut Option<Node>)| {
             let node = node.as_mut()?;
@@ -283,8 +302,8 @@ fn node_process() {
         return;
     };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    let words: Vec<&str> = text.splitn(7, ' ').collect();
-    let &[id, host, workers, memory, evict, fault, folder] = &*words else {
+    let words: Vec<&str> = text.splitn(8, ' ').collect();
+    let &[id, host, workers, memory, evict, fault, protocol, folder] = &*words else {
         panic!("{NODE}={text}");
     };
     let file = PathBuf::from(folder).join("cluster.toml");
@@ -300,6 +319,15 @@ fn node_process() {
         buffer_bytes_max: 64 << 20,
         huge_pages: false,
         verbosity: 1,
+        udp_port: (protocol == "Datagrams").then_some(0),
+        native: match protocol {
+            // A client whose request has no answer opens another session.
+            "Native" => Some(NativeConfig {
+                sessions: 4096,
+                ..native_config(NativeMode::IoAck).native.unwrap()
+            }),
+            _ => None,
+        },
         // Which keys are hot this test says, and nobody else.
         hot_keys_max: 0,
         faults: match fault {
@@ -316,6 +344,16 @@ fn node_process() {
         ..LogOptions::default()
     });
     let server = Server::start(config, |_| ()).unwrap();
+    let datagrams = match protocol {
+        "Native" => Some(native_address(&server)),
+        _ => server.udp_addresses().first().copied(),
+    };
+    if let Some(address) = datagrams {
+        // In one step: who reads it finds all of it or nothing.
+        let (new, told) = (format!("{folder}/new"), format!("{folder}/{DATAGRAMS}"));
+        fs::write(&new, address.to_string()).unwrap();
+        fs::rename(&new, told).unwrap();
+    }
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         match line.split_once(' ') {
             Some(("hot", key)) => server.change_hot(key.as_bytes(), true),

@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     /// Keys become hot and cease to be.
     pub(crate) churns: bool,
     pub(crate) nodes: Nodes,
+    /// Native datagrams get lost, arrive twice, and long after their time.
+    pub(crate) loses: bool,
 }
 
 /// What becomes of nodes.
@@ -115,7 +117,10 @@ impl Link {
         Ok(match plan.shape.protocol {
             Protocol::Streams => Self::Stream(Connection::to(address, plan.reply)?),
             Protocol::Datagrams => Self::Datagrams(Datagrams::to(address, plan.reply)?),
-            Protocol::Native => Self::Native(Box::new(Native::to(address, plan.reply)?)),
+            Protocol::Native => {
+                let native = Native::to(address, plan.reply, plan.loses)?;
+                Self::Native(Box::new(native))
+            }
         })
     }
 

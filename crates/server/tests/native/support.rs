@@ -220,10 +220,15 @@ impl Client {
 
     fn over(socket: UdpSocket, to: SocketAddr) -> Self {
         let grant = handshake(&socket, to, nonce());
+        Self::with(socket, to, grant.unwrap())
+    }
+
+    /// One whose session was granted to this socket.
+    pub(crate) const fn with(socket: UdpSocket, to: SocketAddr, grant: Grant) -> Self {
         Self {
             socket,
             to,
-            grant: grant.unwrap(),
+            grant,
             sequences: [0; 64],
         }
     }

@@ -66,6 +66,17 @@ impl SimHost<'_, '_> {
             && self.local.shown[key].state != CopyState::Invalid
     }
 
+    /// What a primary says of copies is the number of nodes in sync: all of them, and no other.
+    fn check_copies(&mut self, ticket: Ticket, copies: u8) {
+        let key = self.demand(ticket).map(|demand| demand.key);
+        let slice = key.map(|key| self.env.keys.slice(key));
+        let row = slice.and_then(|slice| self.view()?.row(slice).copied());
+        let of_here = row.filter(|row| copies != 0 && row.primary == self.local.me);
+        if of_here.is_some_and(|row| usize::from(copies) != row.in_sync.len()) {
+            self.env.fail(format!("{copies} copies in {of_here:?}"));
+        }
+    }
+
     /// An item changes that was shown, or was not: no reader may see that before the machine allows
     /// it. (Readers of the simulator come between steps only, those of a server at any moment.)
     fn note_change(&mut self, was_shown: bool) {
@@ -190,7 +201,8 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
     }
 
-    fn respond(&mut self, ticket: Ticket) {
+    fn respond(&mut self, ticket: Ticket, copies: u8) {
+        self.check_copies(ticket, copies);
         self.local.writes.retain(|(of, ..)| *of != ticket);
         let result = self.local.take_result(ticket);
         if ticket.0 & FLUSH != 0 {

@@ -146,6 +146,7 @@ impl HotKeys {
                 key,
                 version,
                 kind: CopyKind::Invalidate,
+                copies: 0,
             });
             if !to.is_empty() {
                 host.send_write(to, &message, round.request.ticket);
@@ -162,6 +163,7 @@ impl HotKeys {
                     key,
                     version,
                     kind,
+                    copies: 0,
                 };
                 host.send(left, &ReplicaMessage::Copy(message));
             }

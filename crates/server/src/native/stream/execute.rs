@@ -193,6 +193,7 @@ impl Line {
                 number: 0,
                 item_flags: view.status().flags,
                 value_bytes: bytes,
+                ..Done::of(status)
             }
         });
         let done = found.unwrap_or(Done::of(Status::NotFound));

@@ -117,6 +117,7 @@ impl<'a> StageHost<'a, '_, '_> {
             request: waiting.bytes,
             value: waiting.value,
             shown: waiting.shown,
+            copies: waiting.copies,
         });
     }
 
@@ -161,10 +162,13 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         }
     }
 
-    fn respond(&mut self, ticket: Ticket) {
+    fn respond(&mut self, ticket: Ticket, copies: u8) {
         let Some(mut waiting) = self.take(ticket) else {
             return;
         };
+        if copies != 0 {
+            waiting.copies = copies;
+        }
         match waiting.next {
             Next::Again => {
                 waiting.next = Next::Answer;

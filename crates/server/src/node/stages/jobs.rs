@@ -67,6 +67,8 @@ pub(in crate::node) struct Answered {
     pub(in crate::node) end: Result<End, ReplicaRefusal>,
     /// The write that it shows.
     pub(in crate::node) shown: Cas,
+    /// How many nodes in sync have that; 0 if the node does not say.
+    pub(in crate::node) copies: u8,
     pub(in crate::node) value: Vec<u8>,
 }
 
@@ -110,6 +112,8 @@ pub(crate) struct Completed {
     pub(in crate::node) value: Vec<u8>,
     /// The write of the key that it shows; 0 for none.
     pub(in crate::node) shown: Cas,
+    /// How many nodes in sync have what it shows; 0 if that is not known.
+    pub(in crate::node) copies: u8,
 }
 
 /// How a request ended here.
@@ -213,6 +217,7 @@ impl Completed {
             request,
             value: Vec::new(),
             shown: Cas(0),
+            copies: 0,
         }
     }
 
@@ -247,9 +252,14 @@ impl Completed {
         }
     }
 
-    /// The memory of a request that nobody needs any more.
-    pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.request)
+    /// How many nodes in sync have what it shows; 0 if that is not known.
+    pub(crate) const fn copies(&self) -> u8 {
+        self.copies
+    }
+
+    /// The memory of a request and its value that nobody needs any more.
+    pub(crate) fn take_memory(self) -> [Vec<u8>; 2] {
+        [self.request, self.value]
     }
 }
 

@@ -278,6 +278,7 @@ impl Stage {
             attempt,
             mut end,
             shown,
+            copies,
             value,
         } = answered;
         let found = self.state.requests.at(index);
@@ -290,7 +291,7 @@ impl Stage {
             if !waiting.is_answered_by(said, &value) {
                 *said = End::Failed(Failure::NodeLost);
             }
-            (waiting.end, waiting.shown) = (*said, shown);
+            (waiting.end, waiting.shown, waiting.copies) = (*said, shown, copies);
             stage_cx
                 .spare
                 .give(std::mem::replace(&mut waiting.value, value));

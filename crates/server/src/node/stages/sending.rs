@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use curtail_codec::node::{
     self, BatchHead, Class, ItemRequest, NodeRequest, Part, ReplicaItem, ReplicaPart,
+    VERSION_COPIES,
 };
-use curtail_consistency::replica::{CopyKind, ReplicaMessage, Ticket};
+use curtail_consistency::replica::{CopyKind, CopyMessage, ReplicaMessage, Ticket};
 use curtail_links::SendError;
 use curtail_types::{Key, NodeId, NodeSet};
 
@@ -107,6 +108,8 @@ impl StageState {
         if to.is_empty() {
             return NodeSet::NONE;
         }
+        let stripped = without_copies(stage_cx, to, message);
+        let message = stripped.as_ref().unwrap_or(message);
         self.message.clear();
         message.encode(&mut self.message);
         let item = match (ticket, message.carries_image()) {
@@ -217,6 +220,23 @@ impl StageState {
         let part = Part::Request(head, request);
         endpoint.is_some_and(|to| stage_cx.links.send(to, class, &part).is_ok())
     }
+}
+
+/// The message for a node of an older version, which says of no write how many nodes have it.
+fn without_copies(
+    stage_cx: &StageContext<'_, '_>,
+    to: NodeSet,
+    message: &ReplicaMessage,
+) -> Option<ReplicaMessage> {
+    let ReplicaMessage::Copy(copy) = message else {
+        return None;
+    };
+    let speaks = |to| {
+        let to = stage_cx.links.endpoint(to);
+        to.is_some_and(|to| stage_cx.links.speaks(to, VERSION_COPIES))
+    };
+    let is_new = copy.copies == 0 || to.into_iter().all(speaks);
+    (!is_new).then_some(ReplicaMessage::Copy(CopyMessage { copies: 0, ..*copy }))
 }
 
 /// On whose credit a message travels: what lets the other node be done with something is never held

@@ -35,6 +35,8 @@ pub(super) struct Waiting {
     pub(super) value: Vec<u8>,
     /// The write that the answer shows.
     pub(super) shown: Cas,
+    /// How many nodes in sync have that.
+    pub(super) copies: u8,
     /// Bytes of the item that it may store at most.
     pub(super) size: u32,
     /// Who was asked last to carry it out, and in which attempt.
@@ -71,6 +73,7 @@ impl Waiting {
             end: End::Elsewhere,
             value,
             shown: Cas(0),
+            copies: 0,
             size: 0,
             sent: None,
             written: None,

@@ -293,7 +293,7 @@ impl ReplicaHost for CopyHost<'_> {
         self.results.insert(ticket, version);
     }
 
-    fn respond(&mut self, ticket: Ticket) {
+    fn respond(&mut self, ticket: Ticket, _: u8) {
         let version = self.results.remove(&ticket).unwrap_or_default();
         self.end(ticket, Ok(version));
     }

@@ -155,7 +155,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     },
     // The primary dies as a node enters that was not shown what the other follower still has.
     SliceSetup {
-        operations: &[(Set, 0), (Set, 0), (Delete, 0)],
+        operations: &[(Set, 0), (Set, 1), (Delete, 0)],
         done_before: 2,
         asked: 1,
         wants: &[hold(2)],

@@ -291,25 +291,24 @@ impl TierBackEnd {
         key: RouteHash,
         held: Held,
     ) {
-        let home = self.home;
         let has = |session: &Session| session.entries.contains_key(&key);
-        let sessions = self.sessions.iter().filter(|(_, session)| has(session));
-        let holders: Vec<CacheId> = sessions.map(|(id, _)| *id).collect();
-        let is_home = |id: &CacheId| Some(*id) == home;
-        let Some(holder) = holders
+        let mut ids = self
+            .sessions
             .iter()
-            .copied()
-            .find(is_home)
-            .or(holders.first().copied())
-        else {
+            .filter(|(_, session)| has(session))
+            .map(|(id, _)| *id);
+        let at_home = self
+            .home
+            .filter(|home| self.sessions.get(home).is_some_and(has));
+        let Some(holder) = at_home.or_else(|| ids.next()) else {
             return;
         };
         let mut wanting = held.wanting;
         let mut others = Vec::new();
-        for id in holders.into_iter().filter(|id| *id != holder) {
-            let Some(session) = self.sessions.get_mut(&id) else {
+        for (&id, session) in &mut self.sessions {
+            if id == holder || !session.entries.contains_key(&key) {
                 continue;
-            };
+            }
             session.sent += 1;
             session.entries.insert(key, session.sent);
             others.push((id, session.sent));

@@ -355,8 +355,7 @@ fn linearizable_while_the_controller_is_away(kind: SwitchKind) {
             shared.wait_for_more(200, 40);
             tier.stop_switch();
             if goes_on {
-                // Perhaps those of keys that the cache has given up.
-                shared.wait_for_more(200, 0);
+                shared.wait_for_more(200, 40);
                 // Its rules outlive the copies.
                 tier.stop_cache();
                 tier.start_cache();

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{RULE_MODELS, RuleSetup};
+use crate::search::tests::assert_right;
 use crate::search::{Limits, search};
 
 /// Goal: every planted error of the controller is found by some model. Method: each is searched for
@@ -29,21 +30,6 @@ fn every_planted_error_of_a_controller_is_found() {
 
 #[test]
 fn every_model_of_rules_is_searched_to_the_end() {
-    let mut failed = Vec::new();
-    for setup in RULE_MODELS {
-        let limits = Limits {
-            states_max: 1_500_000,
-            ..Limits::default()
-        };
-        let outcome = search(setup, limits, |_| ControlFlow::Continue(()));
-        let (states, took) = (outcome.progress.states, outcome.took);
-        println!("{}: {states} states, {took:?}", setup.name);
-        if let Some(fault) = &outcome.fault {
-            let steps = fault.steps.join("\n");
-            failed.push(format!("{}: {}\n{steps}", setup.name, fault.fault));
-        } else if !setup.unseen(&outcome).is_empty() || !outcome.ends {
-            failed.push(format!("{}: {:?}", setup.name, setup.unseen(&outcome)));
-        }
-    }
-    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    let models = RULE_MODELS.iter().map(|setup| (setup.name, setup));
+    assert_right(models, 1_500_000, RuleSetup::unseen);
 }

@@ -10,7 +10,7 @@
 
 mod liveness;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::hash::{BuildHasher, Hash};
 use std::num::NonZeroUsize;

@@ -4,6 +4,32 @@ use std::ops::ControlFlow;
 
 use super::{Limits, Model, Outcome, search};
 
+/// Each of these models is searched to the end, is right, and shows all that it is there for.
+pub(crate) fn assert_right<'a, M: Model + 'a>(
+    models: impl Iterator<Item = (&'static str, &'a M)>,
+    states_max: usize,
+    unseen: impl Fn(&M, &Outcome) -> Vec<String>,
+) {
+    let limits = Limits {
+        states_max,
+        ..Limits::default()
+    };
+    let mut failed = Vec::new();
+    for (name, model) in models {
+        let outcome = search(model, limits, |_| ControlFlow::Continue(()));
+        let (states, took) = (outcome.progress.states, outcome.took);
+        println!("{name}: {states} states, {took:?}");
+        let unseen = unseen(model, &outcome);
+        if let Some(fault) = &outcome.fault {
+            let steps = fault.steps.join("\n");
+            failed.push(format!("{name}: {}\n{steps}", fault.fault));
+        } else if !unseen.is_empty() || !outcome.ends {
+            failed.push(format!("{name}: {unseen:?}"));
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+}
+
 /// Numbers that can be counted up by one or two, up to a hundred.
 #[derive(Clone, Copy, Default)]
 struct Counting {

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{TIER_MODELS, TierModelMutant, TierSetup};
+use crate::search::tests::assert_right;
 use crate::search::{Limits, search};
 
 /// Goal: every planted error of the machines and of their drivers is found by some model. Method:
@@ -60,21 +61,7 @@ fn shown_before(mutant: &str) -> &'static str {
 
 #[test]
 fn every_quick_model_of_tiers_is_searched_to_the_end() {
-    let mut failed = Vec::new();
-    for setup in TIER_MODELS.iter().filter(|setup| !setup.is_deep) {
-        let limits = Limits {
-            states_max: 1_500_000,
-            ..Limits::default()
-        };
-        let outcome = search(setup, limits, |_| ControlFlow::Continue(()));
-        let (states, took) = (outcome.progress.states, outcome.took);
-        println!("{}: {states} states, {took:?}", setup.name);
-        if let Some(fault) = &outcome.fault {
-            let steps = fault.steps.join("\n");
-            failed.push(format!("{}: {}\n{steps}", setup.name, fault.fault));
-        } else if !setup.unseen(&outcome).is_empty() || !outcome.ends {
-            failed.push(format!("{}: {:?}", setup.name, setup.unseen(&outcome)));
-        }
-    }
-    assert!(failed.is_empty(), "{}", failed.join("\n\n"));
+    let quick = TIER_MODELS.iter().filter(|setup| !setup.is_deep);
+    let models = quick.map(|setup| (setup.name, setup));
+    assert_right(models, 1_500_000, TierSetup::unseen);
 }

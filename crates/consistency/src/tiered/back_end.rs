@@ -314,7 +314,7 @@ impl TierBackEnd {
             others.push((id, session.sent));
             wanting.retain(|other| *other != id);
             wanting.push(id);
-            host.send(id, &session.revocation(key));
+            host.send(id, &session.revocation(key, session.sent));
         }
         let is_update = others.is_empty() || cx.has(TierMutant::UpdatesTogether);
         let round = Round {
@@ -345,7 +345,7 @@ impl TierBackEnd {
                 session.entries.insert(key, session.sent);
                 round.holder.1 = session.sent;
                 round.sent = cx.now;
-                host.send(holder, &session.update(key));
+                host.send(holder, &session.update(key, session.sent));
             }
             None => self.finish_round(cx, host, key),
         }
@@ -431,26 +431,14 @@ impl TierBackEnd {
             round.sent = cx.now;
             for &(id, number) in &round.others {
                 if let Some(session) = self.sessions.get(&id) {
-                    let generation = session.generation;
-                    let revocation = TierMessage::Revoke {
-                        generation,
-                        key,
-                        number,
-                    };
-                    host.send(id, &revocation);
+                    host.send(id, &session.revocation(key, number));
                 }
             }
             let (holder, number) = round.holder;
             if let Some(session) = self.sessions.get(&holder)
                 && number > 0
             {
-                let generation = session.generation;
-                let update = TierMessage::Update {
-                    generation,
-                    key,
-                    number,
-                };
-                host.send(holder, &update);
+                host.send(holder, &session.update(key, number));
             }
         }
     }
@@ -599,7 +587,7 @@ impl TierBackEnd {
             return;
         }
         session.sent += 1;
-        host.send(id, &session.revocation(key));
+        host.send(id, &session.revocation(key, session.sent));
     }
 
     fn take_dropped(
@@ -670,21 +658,21 @@ impl TierBackEnd {
 }
 
 impl Session {
-    /// The cache shall have no copy: with the last number.
-    const fn revocation(&self, key: RouteHash) -> TierMessage {
+    /// The cache shall have no copy.
+    const fn revocation(&self, key: RouteHash, number: u64) -> TierMessage {
         TierMessage::Revoke {
             generation: self.generation,
             key,
-            number: self.sent,
+            number,
         }
     }
 
-    /// The item as it is now: with the last number.
-    const fn update(&self, key: RouteHash) -> TierMessage {
+    /// The item as it is now.
+    const fn update(&self, key: RouteHash, number: u64) -> TierMessage {
         TierMessage::Update {
             generation: self.generation,
             key,
-            number: self.sent,
+            number,
         }
     }
 }

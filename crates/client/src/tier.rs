@@ -17,7 +17,7 @@ use curtail_codec::tiered::{
 };
 use curtail_types::{BackEndId, Cas, Key};
 
-pub use curtail_codec::tiered::{GetPath, TierNetwork, TierRequests, TierTarget};
+pub use curtail_codec::tiered::{GetPath, PartitionMap, TierNetwork, TierRequests, TierTarget};
 
 /// An item, as a `get` finds it.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -19,6 +19,7 @@ use std::{
 };
 
 pub use curtail_client::memcached::{Connection, connect};
+use curtail_client::tier::{GetPath, PartitionMap, TierNetwork, TierTarget};
 use curtail_server::{Config, Listen, NativeConfig, NativeMode, Server};
 use tempfile::TempPath;
 
@@ -48,6 +49,20 @@ pub fn config_with(change: impl FnOnce(&mut Config)) -> Config {
     let mut config = config();
     change(&mut config);
     config
+}
+
+/// The configuration of a gateway to a tier of one back end behind this switch.
+pub fn gateway_config(switch: SocketAddr) -> Config {
+    config_with(|config| {
+        config.cache_tier = Some(TierTarget {
+            network: TierNetwork::Forwarder(switch),
+            map: PartitionMap {
+                epoch: 1,
+                back_ends: 1,
+            },
+            gets: GetPath::ByKey,
+        });
+    })
 }
 
 /// A configuration with the native path in this mode, and small queues.

@@ -12,12 +12,11 @@ use std::{
 };
 
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, GetPath, HostId, PartitionMap, TierAddress, TierNetwork, TierTarget,
-    TieredDatagram, TieredOpcode, TieredStatus,
+    DATAGRAM_BYTES_MAX, HostId, TierAddress, TieredDatagram, TieredOpcode, TieredStatus,
 };
 use curtail_runtime::CountingAllocator;
-use curtail_server::{Config, Server};
-use curtail_testing::{config, start};
+use curtail_server::Server;
+use curtail_testing::{config, gateway_config, start};
 use curtail_types::Cas;
 
 #[global_allocator]
@@ -102,17 +101,7 @@ fn a_request_at_a_gateway_allocates_nothing() {
     let tier = UdpSocket::bind("127.0.0.1:0").unwrap();
     tier.set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let server = start(Config {
-        cache_tier: Some(TierTarget {
-            network: TierNetwork::Forwarder(tier.local_addr().unwrap()),
-            map: PartitionMap {
-                epoch: 1,
-                back_ends: 1,
-            },
-            gets: GetPath::ByKey,
-        }),
-        ..config()
-    });
+    let server = start(gateway_config(tier.local_addr().unwrap()));
     let pipeline = pipeline(&[
         ("set a 0 0 4\r\nbody\r\n", "STORED\r\n"),
         ("set b 0 100 4\r\nbody\r\n", "STORED\r\n"),

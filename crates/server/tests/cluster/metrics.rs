@@ -10,9 +10,10 @@ use std::{
     time::Duration,
 };
 
-use curtail_codec::tiered::{GetPath, PartitionMap, TierNetwork, TierTarget};
 use curtail_server::{Config, Durability, NativeMode, Server, StorageConfig};
-use curtail_testing::{Client, config_with, eventually, http, native_config, start};
+use curtail_testing::{
+    Client, config_with, eventually, gateway_config, http, native_config, start,
+};
 
 use crate::support::{Cluster, Shape};
 
@@ -254,17 +255,10 @@ impl Servers {
                 reserve_bytes: 0,
             });
         }));
-        let gateway = start(config_with(|config| {
-            config.admin = admin;
-            config.cache_tier = Some(TierTarget {
-                gets: GetPath::ByKey,
-                network: TierNetwork::Forwarder("127.0.0.1:9".parse().unwrap()),
-                map: PartitionMap {
-                    epoch: 1,
-                    back_ends: 1,
-                },
-            });
-        }));
+        let gateway = start(Config {
+            admin,
+            ..gateway_config("127.0.0.1:9".parse().unwrap())
+        });
         let servers = Self {
             alone: start(config),
             node,

@@ -8,11 +8,11 @@ use std::{
 };
 
 use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, GetPath, HostId, PartitionMap, TierAddress, TierNetwork, TierTarget,
-    TieredDatagram, TieredFlags, TieredOpcode, TieredStatus,
+    DATAGRAM_BYTES_MAX, HostId, TierAddress, TieredDatagram, TieredFlags, TieredOpcode,
+    TieredStatus,
 };
 use curtail_server::{Config, Fault};
-use curtail_testing::{Client, config, start};
+use curtail_testing::{Client, gateway_config, start};
 use curtail_types::Cas;
 
 /// A back end that runs each write with its own number once, and whose first reply is lost: how
@@ -22,16 +22,8 @@ fn runs_of_one_write(fault: Fault) -> usize {
     tier.set_read_timeout(Some(Duration::from_secs(10)))
         .unwrap();
     let server = start(Config {
-        cache_tier: Some(TierTarget {
-            network: TierNetwork::Forwarder(tier.local_addr().unwrap()),
-            map: PartitionMap {
-                epoch: 1,
-                back_ends: 1,
-            },
-            gets: GetPath::ByKey,
-        }),
         faults: fault.into(),
-        ..config()
+        ..gateway_config(tier.local_addr().unwrap())
     });
     let mut client = Client::connect(&server);
     client.send("set key 0 0 1\r\nx\r\n");

@@ -108,7 +108,7 @@ impl TierSocket {
             (TierNetwork::Mac { .. }, SocketAddr::V4(v4)) => {
                 let way = frames(*v4.ip())?;
                 let own = TierEnd::of_client(at, way.mac);
-                (own.ok_or_else(|| no_host(v4.ip()))?, Some(way))
+                (own.map_err(io::Error::other)?, Some(way))
             }
             _ => (at.into(), None),
         };
@@ -146,14 +146,7 @@ impl TierSocket {
     }
 }
 
-fn no_host(ip: &Ipv4Addr) -> io::Error {
-    io::Error::other(format!(
-        "encoding mac: the MAC address of the interface with {ip} must be that of a host of the \
-         tier, as 0a:00:00:00:01:01"
-    ))
-}
-
-/// The way to frames of who has none.
+/// The way to frames of a client that has none.
 fn no_frames(_: Ipv4Addr) -> io::Result<FrameWay> {
     let why = "encoding mac: a client sends frames; open it with `TierSession::with_socket`";
     Err(io::Error::new(io::ErrorKind::Unsupported, why))

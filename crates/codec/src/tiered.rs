@@ -46,7 +46,7 @@ pub use changes::is_tier_change;
 pub use datagram::{MalformedTiered, TieredDatagram, TieredEncodeError, TieredHead};
 pub use frame::{FrameEnds, FrameIp, TierFrame, UdpEnd};
 pub use get_path::GetPath;
-pub use network::{TierEnd, TierNetwork};
+pub use network::{NoTierHost, TierEnd, TierNetwork};
 pub use opcode::{TieredFlags, TieredOpcode, TieredStatus};
 pub use partition_map::PartitionMap;
 pub use replay_window::ReplayWindow;

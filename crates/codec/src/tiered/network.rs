@@ -1,5 +1,6 @@
 //! Where a socket sends what has an address of the tier.
 
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{AddressClass, FrameIp, HostId, MacAddress, TierAddress, TieredHead, UdpEnd};
@@ -92,12 +93,15 @@ impl TierNetwork {
 }
 
 impl TierEnd {
-    /// A client that sends frames from an interface with this MAC address; `None` if that is no
-    /// host's address ([`TierAddress::host`]), so that the network would bring it no reply.
-    pub fn of_client(socket: SocketAddr, mac: MacAddress) -> Option<Self> {
+    /// A client that sends frames from an interface with this MAC address.
+    ///
+    /// # Errors
+    /// That is no host's address ([`TierAddress::host`]): the network would bring it no reply.
+    pub fn of_client(socket: SocketAddr, mac: MacAddress) -> Result<Self, NoTierHost> {
         let is_host = mac[0] == AddressClass::Host as u8;
         let mac = Some(mac);
-        is_host.then_some(Self { socket, mac })
+        let own = is_host.then_some(Self { socket, mac });
+        own.ok_or_else(|| NoTierHost(socket.ip()))
     }
 
     /// One end of a frame; `None` of what is not sent as a frame.
@@ -112,6 +116,23 @@ impl TierEnd {
         }
     }
 }
+
+/// The interface with this address has the MAC address of no host of a tier.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NoTierHost(IpAddr);
+
+impl fmt::Display for NoTierHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "encoding mac: the MAC address of the interface with {} must be that of a host of the \
+             tier, as 0a:00:00:00:01:01",
+            self.0
+        )
+    }
+}
+
+impl core::error::Error for NoTierHost {}
 
 impl From<SocketAddr> for TierEnd {
     fn from(socket: SocketAddr) -> Self {

@@ -309,13 +309,7 @@ impl FrameOutbox {
             io::Error::other(why)
         };
         let socket = FrameSocket::sender_at(*v4.ip()).map_err(with_reason)?;
-        let own = TierEnd::of_client(at, socket.mac()).ok_or_else(|| {
-            let why = "must be that of a host of the tier, as 0a:00:00:00:01:01";
-            io::Error::other(format!(
-                "encoding mac: the MAC address of {} {why}",
-                at.ip()
-            ))
-        })?;
+        let own = TierEnd::of_client(at, socket.mac()).map_err(io::Error::other)?;
         let outbox = Outbox::new(BATCH);
         Ok(Some(Self {
             socket,

@@ -29,7 +29,8 @@ pub use requests::Kind;
 pub use rules::{RULE_MODELS, RuleAction, RuleFaults, RuleSetup, RuleWorld};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use slices::{
-    PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup, SliceWorld,
+    AcceptError, PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup,
+    SliceWorld,
 };
 pub use tiered::{
     TIER_MODELS, TierAction, TierDriverMutant, TierFaults, TierModelMutant, TierPool, TierSetup,

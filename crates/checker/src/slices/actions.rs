@@ -19,6 +19,8 @@ pub enum SliceAction {
     Ask(u8, NodeId),
     /// A request begins beside the machine.
     Begin(u8, NodeId),
+    /// A node accepts a write, and executes it later.
+    Accept(u8, NodeId),
     /// It ends there.
     End(u8),
     /// What is on its way arrives, and may arrive once more.
@@ -56,6 +58,7 @@ impl Stepper<'_> {
         match *action {
             SliceAction::Ask(label, node) => self.ask(Label(label), node),
             SliceAction::Begin(label, node) => self.begin(Label(label), node),
+            SliceAction::Accept(label, node) => self.accept(Label(label), node),
             SliceAction::End(label) => self.end(Label(label)),
             SliceAction::Deliver(index, again) => self.deliver(index, again),
             SliceAction::Lose(index) => {
@@ -181,6 +184,7 @@ impl Stepper<'_> {
                 self.world.answer(node, key, (label, kind), result);
             }
             Stage::Copied(node, _, true) => self.send_to_machine(label, node),
+            Stage::Accepted(node) => self.execute_accepted(node),
             _ => {}
         }
     }
@@ -278,6 +282,9 @@ impl Stepper<'_> {
 
     fn crash(&mut self, id: NodeId) {
         self.world.left.crashes -= 1;
+        for label in std::mem::take(&mut self.world.edit(id).accepted) {
+            self.world.operations[usize::from(label.0)] = Stage::Answered;
+        }
         self.world.edit(id).stop();
         self.world.parcels.retain(|parcel| parcel.to != id);
         for label in 0..self.setup.operations.len() {

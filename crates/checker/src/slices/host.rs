@@ -157,6 +157,20 @@ impl ModelHost<'_> {
     }
 }
 
+impl ModelHost<'_> {
+    /// A write that was accepted, beside the machine. One that finds no room has been stored, and
+    /// evicted at once.
+    pub(super) fn run_accepted(&mut self, label: Label) {
+        let key = self.setup.keys[self.setup.operations[usize::from(label.0)].1];
+        let version = self.next_version();
+        if self.execute(label, key, version) == RunResult::NoRoom {
+            self.edit().items.remove(&key);
+            self.note_evicted(key);
+        }
+        self.edit().results.remove(&Ticket(u64::from(label.0)));
+    }
+}
+
 impl ReplicaHost for ModelHost<'_> {
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult {
         let was_shown = self.shows_item(request.key);

@@ -34,6 +34,13 @@ impl SliceSetup {
                 let node = named(node);
                 format!("a client sends {request} to {node}, which begins it")
             }
+            SliceAction::Accept(label, node) => {
+                let request = self.request_in_words(Ticket(u64::from(label)));
+                format!(
+                    "a client sends {request} to {}, which accepts it",
+                    named(node)
+                )
+            }
             SliceAction::End(label) => end_in_words(before, Label(label)),
             SliceAction::Deliver(index, stays) => {
                 let parcel = self.parcel_in_words(&before.parcels[index]);
@@ -205,7 +212,9 @@ fn end_in_words(before: &SliceWorld, label: Label) -> String {
             let node = named(node);
             format!("{node} begins {label} again: what it read may be out of date")
         }
-        Stage::Beside(node) => format!("{} executes {label}", named(node)),
+        Stage::Beside(node) | Stage::Accepted(node) => {
+            format!("{} executes {label}", named(node))
+        }
         _ => format!("{label} ends"),
     }
 }

@@ -1,5 +1,6 @@
 //! Clusters of slices as models: the replica machine of production, every order of what may happen.
 
+mod accepted;
 mod actions;
 mod host;
 mod in_words;
@@ -16,17 +17,18 @@ use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
+pub use accepted::AcceptError;
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
 pub use packed::{PackedSlices, SlicePool};
 pub use world::SliceWorld;
 
+use self::accepted::AcceptedWrites;
 use self::actions::Stepper;
 use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::requests::Kind;
-use crate::requests::in_words;
+use crate::requests::{Kind, Label, in_words};
 use crate::search::{Model, Outcome};
 use crate::step_notes::StepNotes;
 
@@ -55,6 +57,8 @@ pub struct SliceSetup {
     pub wants: &'static [(SliceId, RowStep)],
     /// Whether a primary soon suspects a follower that does not answer.
     pub suspects: bool,
+    /// Whether nodes accept writes before they execute them.
+    pub accepts: bool,
     /// How copies of hot keys agree.
     pub model: Agreement,
     /// What may go wrong, and how often.
@@ -65,6 +69,8 @@ pub struct SliceSetup {
     pub is_deep: bool,
     /// An error in the machines.
     pub mutant: Option<ReplicaMutant>,
+    /// An error in how nodes treat accepted writes.
+    pub accept_error: Option<AcceptError>,
 }
 
 /// How often something may happen.
@@ -103,6 +109,8 @@ pub(crate) const EXITED: u32 = 32;
 
 /// A copy of a hot key could be read.
 pub(crate) const SHARED: u32 = 64;
+/// A gate that closes waits for an accepted write.
+pub(crate) const DRAINED: u32 = 128;
 
 impl SliceSetup {
     fn config(&self, me: NodeId) -> ReplicaConfig {
@@ -181,6 +189,7 @@ impl SliceSetup {
             (EVICTED, "an item is evicted"),
             (EXITED, "a node that runs leaves an in-sync set"),
             (SHARED, "a copy of a hot key can be read"),
+            (DRAINED, "a gate that closes waits for an accepted write"),
         ];
         let unseen = self.sees & !outcome.witnesses;
         let unseen = names.iter().filter(|(bit, _)| unseen & bit != 0);
@@ -216,6 +225,7 @@ impl SliceSetup {
             promised: BTreeMap::new(),
             clock: 0,
             gates: vec![Gate::Closed; usize::from(self.slices)],
+            accepted: AcceptedWrites::new(),
             scans: BTreeMap::new(),
             results: BTreeMap::new(),
             own: BTreeSet::new(),
@@ -231,7 +241,12 @@ impl SliceSetup {
     fn client_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
         for (label, &(kind, key)) in self.operations.iter().enumerate() {
             let (stage, label) = (world.operations[label], label as u8);
-            if let Stage::Beside(_) | Stage::Copied(..) = stage {
+            let may_end = match stage {
+                Stage::Beside(_) | Stage::Copied(..) => true,
+                Stage::Accepted(at) => world.node(at).accepted.front() == Some(&Label(label)),
+                _ => false,
+            };
+            if may_end {
                 actions.push(SliceAction::End(label));
             }
             // Of requests that are alike the first is asked first.
@@ -249,6 +264,13 @@ impl SliceSetup {
                     _ => false,
                 };
                 if world.sessions.is_some() && world.operations.iter().any(is_busy) {
+                    continue;
+                }
+                if self.may_accept(world, label, node) {
+                    actions.push(SliceAction::Accept(label, node));
+                }
+                let overtakes = self.errs(AcceptError::ClientsOvertake);
+                if self.is_behind(world, node, key) && !overtakes {
                     continue;
                 }
                 let here = world.node(node);
@@ -276,7 +298,9 @@ impl SliceSetup {
             let slices = world.view.rows();
             let serving = slices.filter(|(slice, row)| {
                 let machine = world.node(row.primary).machine.as_ref();
-                machine.is_some_and(|machine| machine.serves(*slice))
+                let waits = self.has_accepted(world, row.primary, *slice)
+                    && !self.errs(AcceptError::FlushOvertakes);
+                machine.is_some_and(|machine| machine.serves(*slice)) && !waits
             });
             actions.extend(serving.map(|(slice, _)| SliceAction::Flush(slice)));
         }
@@ -289,6 +313,11 @@ impl SliceSetup {
             }
             let waits = match parcel.load {
                 Load::Closed(slice) => self.runs_beside(world, parcel.to, slice),
+                Load::Request(request) => {
+                    let key = self.index_of(request.key);
+                    let overtakes = self.errs(AcceptError::PeersOvertake);
+                    self.is_behind(world, parcel.to, key) && !overtakes
+                }
                 _ => false,
             };
             if !waits {
@@ -306,6 +335,10 @@ impl SliceSetup {
     }
 
     fn runs_beside(&self, world: &SliceWorld, node: NodeId, slice: SliceId) -> bool {
+        let is_undrained = self.has_accepted(world, node, slice);
+        if is_undrained && !self.errs(AcceptError::ClosesUndrained) {
+            return true;
+        }
         let mut stages = world.operations.iter().zip(self.operations);
         stages.any(|(stage, (_, key))| {
             *stage == Stage::Beside(node) && slice_of(self.keys[*key], self.slices) == slice
@@ -516,6 +549,13 @@ impl SliceSetup {
         let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
         if copies.any(is_valid) {
             seen |= SHARED;
+        }
+        let waits = |parcel: &world::SliceParcel| match parcel.load {
+            Load::Closed(slice) => self.has_accepted(world, parcel.to, slice),
+            _ => false,
+        };
+        if self.accepts && world.parcels.iter().any(waits) {
+            seen |= DRAINED;
         }
         if world.left.evictions < before.left.evictions {
             seen |= EVICTED;

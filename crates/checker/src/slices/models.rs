@@ -4,7 +4,9 @@ use curtail_consistency::replica::Model;
 use curtail_consistency::slice_view::{RowStep, SliceId};
 use curtail_types::{NodeId, RouteHash};
 
-use super::{ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER};
+use super::{
+    ANSWERED, DRAINED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER,
+};
 use crate::requests::Kind::{self, Append, Delete, Get, Set};
 
 /// A model with nothing that goes wrong.
@@ -21,11 +23,13 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         asked: 3,
         wants: &[],
         suspects: true,
+        accepts: false,
         model: Model::Lin,
         faults: NOTHING,
         sees: ANSWERED,
         is_deep: false,
         mutant: None,
+        accept_error: None,
     }
 }
 
@@ -461,5 +465,61 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         faults: HEATS,
         sees: ANSWERED | SHARED | TOOK_OVER,
         ..model("copies-sc-hand-over", 2, 2)
+    },
+    SliceSetup {
+        operations: UPDATES,
+        accepts: true,
+        wants: &[hold(1)],
+        sees: ANSWERED | ENTERED | DRAINED,
+        ..model("accepted-catch-up", 2, 1)
+    },
+    SliceSetup {
+        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        accepts: true,
+        wants: &[hold(1), hand_over(1), exit(0)],
+        sees: ANSWERED | ENTERED | TOOK_OVER | EXITED | DRAINED,
+        ..model("accepted-move", 2, 1)
+    },
+    SliceSetup {
+        operations: DELETES,
+        accepts: true,
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED | DRAINED,
+        ..model("accepted-hot", 2, 1)
+    },
+    SliceSetup {
+        operations: READS,
+        accepts: true,
+        faults: SliceFaults {
+            crashes: 1,
+            restarts: 1,
+            ..NOTHING
+        },
+        wants: &[hold(1)],
+        sees: ANSWERED | LOST | ENTERED | DRAINED,
+        ..model("accepted-restart", 2, 1)
+    },
+    SliceSetup {
+        operations: READS,
+        accepts: true,
+        faults: SliceFaults {
+            flushes: 1,
+            ..NOTHING
+        },
+        wants: &[hold(1)],
+        sees: ANSWERED | ENTERED | DRAINED,
+        ..model("accepted-flush", 2, 1)
+    },
+    SliceSetup {
+        operations: TWO_KEYS,
+        accepts: true,
+        capacity: 1,
+        faults: SliceFaults {
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | EVICTED,
+        ..model("accepted-full", 2, 1)
     },
 ];

@@ -9,8 +9,8 @@ use curtail_types::{NodeId, RouteHash};
 use curtail_workload::Random;
 
 use super::{
-    ANSWERED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS, SliceFaults, SlicePool,
-    SliceSetup, TOOK_OVER, world::SliceWorld,
+    ANSWERED, AcceptError, DRAINED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS,
+    SliceFaults, SlicePool, SliceSetup, TOOK_OVER, world::SliceWorld,
 };
 use crate::requests::Kind;
 use crate::search::tests::assert_right;
@@ -72,6 +72,34 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
     }
 }
 
+/// Goal: every planted error in how accepted writes are treated is found by a model that has some.
+#[test]
+fn every_planted_error_about_accepted_writes_is_found() {
+    use AcceptError as Error;
+    let finds = |error: AcceptError| {
+        let accepts = SLICE_MODELS.iter().filter(|setup| setup.accepts);
+        accepts.into_iter().find_map(|setup| {
+            let setup = SliceSetup {
+                accept_error: Some(error),
+                ..*setup
+            };
+            let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
+            outcome.fault.map(|fault| (setup.name, fault.fault))
+        })
+    };
+    for error in [
+        Error::ClientsOvertake,
+        Error::PeersOvertake,
+        Error::ClosesUndrained,
+        Error::FlushOvertakes,
+        Error::AcceptsClosed,
+    ] {
+        let found = finds(error);
+        println!("{error:?}: {found:?}");
+        assert!(found.is_some(), "{error:?}");
+    }
+}
+
 #[test]
 fn every_quick_model_of_slices_is_searched_to_the_end() {
     let quick = SLICE_MODELS.iter().filter(|setup| !setup.is_deep);
@@ -106,7 +134,7 @@ fn random_walks_through_larger_clusters_find_nothing() {
         );
     }
     println!("{ended} of {runs} walks came to an end, having seen {seen:#b}");
-    let all = ANSWERED | LOST | ENTERED | TOOK_OVER | EVICTED | EXITED | SHARED;
+    let all = DRAINED | ANSWERED | LOST | ENTERED | TOOK_OVER | EVICTED | EXITED | SHARED;
     assert!(
         seen == all && ended * 10 > runs * 9,
         "{seen:#b}, {ended} of {runs}"
@@ -151,6 +179,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
         asked: u8::MAX,
         wants: wants.leak(),
         suspects: below(2) == 0,
+        accepts: !is_sc && below(2) == 0,
         model: if is_sc { Agreement::Sc } else { Agreement::Lin },
         faults: SliceFaults {
             losses: below(4) as u8,
@@ -165,6 +194,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
         sees: 0,
         is_deep: false,
         mutant: None,
+        accept_error: None,
     }
 }
 

@@ -11,6 +11,7 @@ use curtail_consistency::slice_view::{RowChange, SliceId, SliceView};
 use curtail_types::{Cas, NodeId, RouteHash};
 
 use super::SliceFaults;
+use super::accepted::AcceptedWrites;
 use super::in_words::refusal_in_words;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
@@ -63,6 +64,7 @@ pub(super) struct SliceNode {
     pub(super) promised: BTreeMap<NodeId, u64>,
     pub(super) clock: u64,
     pub(super) gates: Vec<Gate>,
+    pub(super) accepted: AcceptedWrites,
     /// The last key that a scan of a slice showed.
     pub(super) scans: BTreeMap<SliceId, RouteHash>,
     /// What requests that ran are answered with.
@@ -123,6 +125,8 @@ pub(super) enum Stage {
     Asked(NodeId),
     /// It began beside the machine of this node while its gate was open.
     Beside(NodeId),
+    /// This node has accepted it, and has not executed it.
+    Accepted(NodeId),
     /// A reader beside the machine has copied the value; whether the gate was closed since.
     Copied(NodeId, (Cas, Written), bool),
     Answered,
@@ -230,6 +234,20 @@ impl SliceWorld {
         }
         if !self.judges.edit()[key].answered(label, kind, value) {
             self.fail("an answer that no order of the requests explains");
+        }
+    }
+
+    /// A write is accepted: from now on it must be seen, whenever it is executed.
+    pub(super) fn accept(&mut self, key: usize, (label, kind): (Label, Kind)) {
+        self.notes.add(|| format!("{label} is answered: accepted"));
+        let judge = &mut self.judges.edit()[key];
+        judge.begun(label, kind);
+        let explains = match kind {
+            Kind::Delete => judge.took_effect(label),
+            _ => judge.answered(label, kind, Written::default().outcome(label, kind).0),
+        };
+        if !explains {
+            self.fail("an accepted write that no order of the requests explains");
         }
     }
 

@@ -4,7 +4,8 @@ use curtail_codec::node::ItemRequest;
 use curtail_runtime::{Clock, Waker};
 use curtail_types::{Failure, Now, Outcome};
 
-/// How a request ended that a node of a cluster executed, and what it shows of a value.
+/// How a request ended that a node of a cluster executed, and what it shows of a value; a flush
+/// has no outcome.
 pub(crate) type NodeTold<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
 
 /// Is shown how a request of this name ended, and how many nodes in sync have what that shows (0 if
@@ -37,6 +38,9 @@ pub(crate) trait Host: Sync {
     /// Has the node execute a request, which `name` will tell from others, with memory for it and
     /// for what it shows.
     fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, memory: [Vec<u8>; 2]);
+
+    /// Has the node order that all nodes flush everything.
+    fn flush_node(&self, name: (u32, u64));
 
     /// Shows how requests ended; the memory that was lent to them goes to `spare`.
     fn take_from_node(&self, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>);

@@ -106,10 +106,10 @@ impl Receiver<'_> {
         from: Sender,
     ) {
         let head = &request.head;
-        let is_offered = head.class().class() != Class::Barrier && head.opcode != Opcode::GetTouch;
-        let (Some(key), true) = (request.key, is_offered) else {
+        let is_flush = head.class().class() == Class::Barrier;
+        if is_flush && !self.native.flush_allowed || !is_flush && request.key.is_none() {
             return self.error(receiver_cx, head, ErrorCode::Unsupported, from);
-        };
+        }
         if request.value.len() > self.native.item_bytes_max {
             return self.error(receiver_cx, head, ErrorCode::TooLarge, from);
         }
@@ -128,42 +128,40 @@ impl Receiver<'_> {
         let ticket = match head.opcode {
             Opcode::Get => None,
             _ => match self.claim(receiver_cx, head, from) {
-                Some(ticket) => Some(ticket),
+                Some(ticket) => ticket,
                 None => return self.on_node.free.push(place),
             },
         };
-        let arrived_ns = receiver_cx.store_cx.now.unix_ns;
-        if let Some(operation) = operation_of(request, arrived_ns) {
-            let asked = ItemRequest {
-                key,
-                operation,
-                shows: match head.opcode {
-                    Opcode::Get => Shows::Value,
-                    _ => Shows::Nothing,
-                },
-                value: request.value,
-            };
-            self.on_node.serial += 1;
-            let serial = self.on_node.serial;
-            let memory = self.on_node.memory();
-            host.ask_node((place, serial), &asked, memory);
-            let under_way = UnderWay {
-                serial,
-                head: *head,
-                from,
-                ticket,
-            };
-            self.on_node.keep(place, under_way);
+        self.on_node.serial += 1;
+        let serial = self.on_node.serial;
+        match asked_of(request, receiver_cx.store_cx.now.unix_ns) {
+            Some(asked) => {
+                let memory = self.on_node.memory();
+                host.ask_node((place, serial), &asked, memory);
+            }
+            None => {
+                self.native.log_flush(receiver_cx.store_cx.now, head);
+                host.flush_node((place, serial));
+            }
         }
+        let under_way = UnderWay {
+            serial,
+            head: *head,
+            from,
+            ticket,
+        };
+        self.on_node.keep(place, under_way);
     }
 
-    /// The claim of a request that changes something; `None` if it is answered, or dropped.
+    /// The claim of a request that changes something; `None` if it is answered, or dropped. A read
+    /// with a touch that was answered is carried out again, without a claim: values are not kept,
+    /// and another touch does no harm.
     fn claim(
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
         head: &Head,
         from: Sender,
-    ) -> Option<ClaimTicket> {
+    ) -> Option<Option<ClaimTicket>> {
         let (native, name) = (self.native, session_name(head.session));
         let claimed =
             native
@@ -171,12 +169,15 @@ impl Receiver<'_> {
                 .claim(name, queue_peer(from.address), head.slot, head.sequence);
         let counts = &mut receiver_cx.executor.state().counts;
         match claimed {
-            Claim::Granted(ticket) => return Some(ticket),
+            Claim::Granted(ticket) => return Some(Some(ticket)),
             Claim::Repeated { .. } if native.answers.is_unknown(name, head.slot, head.sequence) => {
                 counts.add(NativeCount::DroppedStale, 1);
             }
             Claim::Repeated { .. } => {
                 counts.add(NativeCount::Replayed, 1);
+                if head.opcode == Opcode::GetTouch {
+                    return Some(None);
+                }
                 let kept = native.answers.find(name, head.slot, head.sequence);
                 let done = kept.unwrap_or(Done::of(Status::Executed));
                 let place = self.node_place(done.copies);
@@ -222,13 +223,10 @@ impl Receiver<'_> {
     ) {
         let UnderWay { head, from, .. } = under_way;
         let place = self.node_place(copies);
-        let (outcome, value) = match told {
-            Ok(Some(ended)) => ended,
-            Ok(None) => return,
-            Err(failure) if under_way.ticket.is_none() || had_no_effect(failure) => {
-                if let Some(ticket) = under_way.ticket {
-                    self.native.sessions().reopen(ticket);
-                }
+        let ended = match told {
+            Ok(ended) => ended,
+            Err(failure) if under_way.had_no_effect(failure) => {
+                self.reopen(under_way);
                 let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::NackNotReady, 1);
                 return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
@@ -244,23 +242,22 @@ impl Receiver<'_> {
                 return;
             }
         };
-        let mut done = Done {
-            copies,
-            ..done(&outcome)
+        let (done, value) = match ended {
+            Some((outcome, value)) => (done_of(head, &outcome), value),
+            None => (Done::default(), &[][..]),
         };
-        let room = value_bytes_max(self.native.datagram_bytes_for(from.address));
+        let done = Done { copies, ..done };
         if head.opcode == Opcode::Get {
-            let hit = match outcome {
-                Outcome::Found(_) => NativeCount::GetHits,
+            let hit = match done.status {
+                Status::Value => NativeCount::GetHits,
                 _ => NativeCount::GetMisses,
             };
             receiver_cx.executor.state().counts.add(hit, 1);
-            if value.len() > room {
-                return self.error(receiver_cx, head, ErrorCode::TooLarge, *from);
-            }
-            if let Outcome::Found(found) = outcome {
-                (done.status, done.item_flags) = (Status::Value, found.flags);
-            }
+        }
+        if value.len() > value_bytes_max(self.native.datagram_bytes_for(from.address)) {
+            // It may be sent again over TCP.
+            self.reopen(under_way);
+            return self.error(receiver_cx, head, ErrorCode::TooLarge, *from);
         }
         if let Some(ticket) = under_way.ticket {
             let name = session_name(head.session);
@@ -271,6 +268,49 @@ impl Receiver<'_> {
         }
         self.reply(receiver_cx, *from, &reply_to(head, place, &done, value));
     }
+
+    fn reopen(&self, under_way: &UnderWay) {
+        if let Some(ticket) = under_way.ticket {
+            self.native.sessions().reopen(ticket);
+        }
+    }
+}
+
+impl UnderWay {
+    /// Whether a request that ended so has changed nothing that its client could mind, for certain.
+    fn had_no_effect(&self, failure: Failure) -> bool {
+        match (self.head.opcode, self.ticket) {
+            // Nodes may have flushed before another one failed.
+            (Opcode::Flush, _) => failure == Failure::OutOfService,
+            (_, None) => true,
+            _ => had_no_effect(failure),
+        }
+    }
+}
+
+/// What a client is told of an outcome.
+pub(super) fn done_of(head: &Head, outcome: &Outcome) -> Done {
+    match (head.opcode, outcome) {
+        (Opcode::Get | Opcode::GetTouch, Outcome::Found(found)) => Done {
+            status: Status::Value,
+            item_flags: found.flags,
+            ..done(outcome)
+        },
+        _ => done(outcome),
+    }
+}
+
+/// What the node is asked for; `None` for a flush.
+pub(super) fn asked_of<'r>(request: &Request<'r>, arrived_ns: u64) -> Option<ItemRequest<'r>> {
+    Some(ItemRequest {
+        key: request.key?,
+        operation: operation_of(request, arrived_ns)?,
+        shows: match request.head.opcode {
+            Opcode::Get | Opcode::GetTouch => Shows::Value,
+            _ => Shows::Nothing,
+        },
+        value: request.value,
+    })
 }
 
 /// What a request asks for, a relative expiry counted from its arrival.

@@ -32,11 +32,11 @@ pub(super) struct Flushes {
     runs: Vec<Run>,
 }
 
-/// A flush that a client of this worker has asked for.
+/// A flush that a client of this worker, or a thread, has asked for.
 #[derive(Debug)]
 struct Order {
     number: u64,
-    token: Token,
+    origin: Origin,
     view: ViewNumber,
     /// Nodes that have not done it.
     left: usize,
@@ -76,16 +76,24 @@ impl NodeWorker {
     #[inline]
     pub(crate) fn is_flushing(&self, slot: usize) -> bool {
         let mut orders = self.flushes.orders.iter();
-        orders.any(|order| order.token.slot == slot)
+        orders.any(|order| match order.origin.asker {
+            Asker::Client(token) => token.slot == slot,
+            _ => false,
+        })
     }
 
     /// Has all nodes flush; the place of `token` is filled when they have.
     pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
+        self.order_flush_for(cx, Asker::Client(token), at);
+    }
+
+    /// The same for anybody who waits.
+    pub(super) fn order_flush_for(&mut self, cx: &mut NodeContext<'_>, asker: Asker, at: Exptime) {
+        let origin = Origin {
+            worker: self.index,
+            asker,
+        };
         if !self.serves {
-            let origin = Origin {
-                worker: self.index,
-                asker: Asker::Client(token),
-            };
             let failure = Failure::OutOfService;
             return self
                 .done
@@ -95,7 +103,7 @@ impl NodeWorker {
         let number = self.flushes.last;
         self.flushes.orders.push(Order {
             number,
-            token,
+            origin,
             view: ViewNumber(0),
             left: 0,
             agree: true,
@@ -226,20 +234,11 @@ impl NodeWorker {
     }
 
     fn end_orders(&mut self, now_ns: u64) {
-        let Self {
-            flushes,
-            done,
-            index,
-            ..
-        } = self;
+        let Self { flushes, done, .. } = self;
         flushes.orders.retain(|order| {
             let is_late = now_ns.saturating_sub(order.begun_ns) > 2 * PATIENCE_NS;
             if is_late {
-                let origin = Origin {
-                    worker: *index,
-                    asker: Asker::Client(order.token),
-                };
-                done.push(Completed::failed(origin, Vec::new(), Failure::Late));
+                done.push(Completed::failed(order.origin, Vec::new(), Failure::Late));
             }
             !is_late
         });
@@ -286,10 +285,7 @@ impl NodeWorker {
             return self.begin_order(cx, number, Exptime(at));
         }
         let order = orders.swap_remove(at);
-        let origin = Origin {
-            worker: self.index,
-            asker: Asker::Client(order.token),
-        };
+        let origin = order.origin;
         let end = failure.map_or(End::Done(None), End::Failed);
         self.done
             .push(Completed::without_value(origin, Vec::new(), end));

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use curtail_codec::node::ItemRequest;
 use curtail_runtime::Waker;
-use curtail_types::{Cas, Failure};
+use curtail_types::{Cas, Exptime, Failure};
 
 use crate::{
     node::{
@@ -50,7 +50,7 @@ pub(crate) struct ThreadAsker {
 #[derive(Debug)]
 pub(crate) struct ThreadRequest {
     asker: ThreadAsker,
-    /// An [`ItemRequest`].
+    /// An [`ItemRequest`]; nothing if everything is to be flushed.
     bytes: Vec<u8>,
     /// Memory for what it shows: answers take memory along, so requests bring some.
     spare: Vec<u8>,
@@ -121,6 +121,16 @@ impl Cluster {
         host.send(worker, NodeArrival::Asked(asked));
     }
 
+    /// Has worker 0 order that all nodes flush; the answer has no outcome.
+    pub(crate) fn ask_flush(&self, host: &dyn NodeHost, asker: ThreadAsker) {
+        let asked = ThreadRequest {
+            asker,
+            bytes: Vec::new(),
+            spare: Vec::new(),
+        };
+        host.send(0, NodeArrival::Asked(asked));
+    }
+
     /// Shows the thread the answers that are there; how many there are.
     pub(crate) fn take_thread_answers(
         &self,
@@ -149,9 +159,14 @@ impl NodeWorker {
         } in asked.drain(..)
         {
             self.spare.give(spare);
+            let asker = Asker::Thread(asker);
+            if bytes.is_empty() {
+                self.order_flush_for(cx, asker, Exptime(0));
+                continue;
+            }
             let origin = Origin {
                 worker: self.index,
-                asker: Asker::Thread(asker),
+                asker,
             };
             self.execute_where_placed(cx, origin, bytes);
         }

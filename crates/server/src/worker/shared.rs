@@ -382,19 +382,15 @@ impl Host for Shared {
         }
     }
 
-    fn ask_node(
-        &self,
-        (place, serial): (u32, u64),
-        request: &ItemRequest<'_>,
-        memory: [Vec<u8>; 2],
-    ) {
-        let asker = ThreadAsker {
-            thread: AskingThread::Native,
-            place,
-            serial,
-        };
+    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, memory: [Vec<u8>; 2]) {
         if let Some(cluster) = &self.cluster {
-            cluster.ask(self, asker, request, memory);
+            cluster.ask(self, native_asker(name), request, memory);
+        }
+    }
+
+    fn flush_node(&self, name: (u32, u64)) {
+        if let Some(cluster) = &self.cluster {
+            cluster.ask_flush(self, native_asker(name));
         }
     }
 
@@ -414,6 +410,15 @@ impl Host for Shared {
         let handle = self.small_workers().get(worker);
         let rung = handle.filter(|handle| handle.mail.bell.ring());
         rung.inspect(|handle| handle.mail.wake()).is_some()
+    }
+}
+
+/// A request of the thread that receives native datagrams.
+const fn native_asker((place, serial): (u32, u64)) -> ThreadAsker {
+    ThreadAsker {
+        thread: AskingThread::Native,
+        place,
+        serial,
     }
 }
 

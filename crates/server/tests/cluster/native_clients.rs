@@ -274,12 +274,6 @@ fn what_a_node_does_not_offer_is_refused() {
     let server = cluster.nodes[0].as_ref().unwrap();
     let mut client = native(&cluster, 0);
     client.write(b"k", b"v");
-    for ask in [
-        Ask::new(Opcode::Flush, b""),
-        Ask::new(Opcode::GetTouch, b"k"),
-    ] {
-        assert_eq!(client.ask(ask).error(), ErrorCode::Unsupported);
-    }
     let long = vec![b'l'; 5000];
     let mut line = Line::connect(server);
     let refused = line.ask(&mut client, Ask::set(b"k", &long));
@@ -295,6 +289,90 @@ fn what_a_node_does_not_offer_is_refused() {
         panic!("a worker receives");
     };
     assert!(refused.to_string().contains("io-ack"), "{refused}");
+}
+
+/// Goal: a flush at one node removes what any node has, is carried out once however often it is
+/// sent, and leaves what is written after it. Method: native and memcached's writes at all nodes,
+/// before it and after it.
+#[test]
+fn a_native_flush_empties_every_node() {
+    for replicas in 1..=2 {
+        let cluster = nodes_with(replicas);
+        let mut nodes: Vec<_> = (0..3).map(|id| native(&cluster, id)).collect();
+        let mut memcached = cluster.client(1);
+        for round in 0..3 {
+            for number in 0..KEYS {
+                let key = format!("f{number}");
+                nodes[number % 3].write(key.as_bytes(), b"before");
+                memcached.set(&format!("m{number}"), "before");
+            }
+            let flush = nodes[round].bytes(3, Ask::new(Opcode::Flush, b""));
+            assert_eq!(nodes[round].exchange(&flush).status(), Status::Done);
+            for number in 0..KEYS {
+                let keys = [format!("f{number}"), format!("m{number}")];
+                for key in keys {
+                    let reader = &mut nodes[(number + round) % 3];
+                    assert_eq!(reader.get(key.as_bytes()), None, "{key} in round {round}");
+                }
+            }
+            nodes[round].write(b"kept", b"after");
+            assert_eq!(nodes[round].exchange(&flush).status(), Status::Done);
+            assert_eq!(
+                nodes[(round + 1) % 3].get(b"kept").as_deref(),
+                Some(&b"after"[..])
+            );
+        }
+    }
+}
+
+/// Goal: a read with a touch gives the value, its flags and its version, and sets when the item
+/// expires, at any node; so it does when it is sent again. What fits no datagram is refused.
+#[test]
+fn a_read_with_a_touch_touches_at_any_node() {
+    let cluster = nodes_with(2);
+    let mut nodes: Vec<_> = (0..3).map(|id| native(&cluster, id)).collect();
+    let mut memcached = cluster.client(1);
+    for number in 0..KEYS {
+        let key = format!("t{number}");
+        let set = Ask {
+            item_flags: 7,
+            ..Ask::set(key.as_bytes(), b"value")
+        };
+        nodes[number % 3].ask(set);
+        let touch = Ask {
+            exptime: 500,
+            ..Ask::new(Opcode::GetTouch, key.as_bytes())
+        };
+        let client = &mut nodes[(number + 1) % 3];
+        let bytes = client.bytes(5, touch);
+        for time in ["once", "again"] {
+            let answer = client.exchange(&bytes);
+            assert_eq!(
+                answer.result(),
+                (Status::Value, b"value".to_vec()),
+                "{time}"
+            );
+            let Reply::Result {
+                item_flags,
+                version,
+                ..
+            } = answer.reply()
+            else {
+                panic!("no result");
+            };
+            assert!(item_flags == 7 && version != 0, "{item_flags}, {version}");
+        }
+        let told = memcached.ask(format!("mg {key} t\r\n"));
+        let left: u32 = told.trim_start_matches("HD t").parse().unwrap();
+        assert!((1..=500).contains(&left), "{told}");
+        let missing = Ask::new(Opcode::GetTouch, b"nothing");
+        assert_eq!(client.ask(missing).status(), Status::NotFound);
+    }
+    memcached.set("long", "l".repeat(3000));
+    for client in &mut nodes {
+        let long = client.ask(Ask::new(Opcode::GetTouch, b"long"));
+        assert_eq!(long.error(), ErrorCode::TooLarge);
+    }
 }
 
 /// Goal: with two copies of every key, what was acknowledged to native clients is there after a

@@ -16,8 +16,10 @@
 use crate::{
     bucket_stamps::Stamps,
     entry::{ACCEPTED_BIT, EntryKind, KIND_SHIFT, SEQUENCE_MASK},
+    layout,
     queue::{OrderedQueue, QueueState},
-    sessions::{Claim, Peer, SessionName, Sessions},
+    sessions::{Claim, ClaimTicket, Peer, SessionName, Sessions},
+    sync::{Ordering, fence},
 };
 
 /// A write that has arrived, decoded, of a class that goes through the queue.
@@ -132,6 +134,40 @@ impl<'a> Ingress<'a> {
             true => Verdict::Accepted(reservation.pos),
             false => Verdict::Queued(reservation.pos),
         }
+    }
+
+    /// Admits a write whose claim is `ticket`, if it can be acknowledged at once and `may` says so
+    /// when its place is given out; returns its position. If not, the claim stays as it is.
+    ///
+    /// Whoever ends this has `may` say no and takes [`OrderedQueue::tail_behind_a_gate`] then: what
+    /// has a place below that tail may be accepted, and nothing above it is.
+    pub fn accept(
+        &self,
+        arrival: &Arrival<'_>,
+        ticket: ClaimTicket,
+        now_ns: u64,
+        may: impl FnOnce() -> bool,
+    ) -> Option<u64> {
+        let queue = self.queue(arrival.key_hash);
+        let bytes = arrival.payload.len();
+        let fits = bytes <= layout::PAYLOAD_BYTES_MAX && arrival.nilext;
+        if !fits || self.check(queue, now_ns).is_some() || !queue.is_early() {
+            return None;
+        }
+        let reservation = queue.reserve(bytes, true)?;
+        // Pairs with the fence in `tail_behind_a_gate`: either `may` sees that it was ended, or the
+        // tail that is taken then is above this place.
+        fence(Ordering::SeqCst);
+        if !reservation.early || !may() {
+            queue.give_back(&reservation, bytes);
+            queue.fill_hole(reservation.pos);
+            return None;
+        }
+        queue.fill(&reservation, arrival);
+        queue.publish(&reservation);
+        self.stamps.raise(arrival.key_hash, reservation.pos);
+        self.sessions.commit(ticket, reservation.pos, true);
+        Some(reservation.pos)
     }
 
     /// The queue of a hash: its top bits, so that stamps and queues agree.

@@ -430,3 +430,51 @@ fn loom_a_read_is_forwarded_whole_or_finds_it_executed() {
         producers.join().unwrap();
     });
 }
+
+/// Goal: who ends acceptance and then takes the tail waits for every write that is accepted. Method:
+/// a producer looks at a gate when it has its place; the gate is closed meanwhile.
+#[test]
+fn an_accepted_write_is_below_the_tail_behind_the_gate() {
+    loom::model(|| {
+        let memory = Memory::new(2);
+        let gate = Arc::new(AtomicU64::new(1));
+        let producer = {
+            let (memory, gate) = (Arc::clone(&memory), Arc::clone(&gate));
+            thread::spawn(move || {
+                let (queues, payload) = ([memory.queue()], payload(0));
+                let sessions = Sessions::new(&memory.sessions);
+                let ingress = Ingress {
+                    queues: &queues,
+                    stamps: Stamps::new(&memory.stamps),
+                    sessions,
+                    heartbeat_ns_max: 1,
+                };
+                let arrival = arrival(0, &payload);
+                let Arrival {
+                    session,
+                    slot,
+                    sequence,
+                    ..
+                } = arrival;
+                let Claim::Granted(ticket) = sessions.claim(session, arrival.peer, slot, sequence)
+                else {
+                    panic!("it is new");
+                };
+                ingress.accept(&arrival, ticket, 0, || gate.load(Ordering::Relaxed) == 1)
+            })
+        };
+        gate.store(0, Ordering::Relaxed);
+        let tail = memory.queue().tail_behind_a_gate();
+        let accepted = producer.join().unwrap();
+        assert!(
+            accepted.is_none_or(|pos| pos < tail),
+            "{accepted:?}, {tail}"
+        );
+        let executed = memory.execute();
+        assert_eq!(
+            executed.len(),
+            usize::from(accepted.is_some()),
+            "or a no-op"
+        );
+    });
+}

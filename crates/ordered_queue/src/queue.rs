@@ -216,6 +216,21 @@ impl<'a> OrderedQueue<'a> {
         self.slots.saturating_sub(self.tail().wrapping_sub(seen))
     }
 
+    /// The next position to be given out, once whoever admits was told to accept no more
+    /// ([`Ingress::accept`](crate::Ingress::accept)).
+    pub fn tail_behind_a_gate(&self) -> u64 {
+        // Pairs with the fence in `accept`.
+        fence(Ordering::SeqCst);
+        self.tail()
+    }
+
+    /// Whether the next write may be acknowledged early, as far as the backlog says.
+    #[inline]
+    pub fn is_early(&self) -> bool {
+        let Backlog { head, tail, .. } = self.backlog();
+        tail.wrapping_sub(head) < self.backlog_max() && self.state() == QueueState::Open
+    }
+
     /// Whether the entry at head is there to be executed.
     #[inline]
     pub fn has_entry(&self) -> bool {
@@ -402,6 +417,8 @@ impl<'a> OrderedQueue<'a> {
     pub(crate) fn fill_hole(&self, pos: u64) {
         let words = self.front(pos);
         store(words, slot::META, EntryKind::Noop as u64);
+        // No session: what an earlier lap left here is nobody's claim.
+        store(words, slot::SESSION, u64::MAX);
         self.publish(&QueueReservation { pos, early: false });
     }
 

@@ -544,3 +544,79 @@ fn settled_drain(queue: &OrderedQueue<'_>, sessions: Sessions<'_>) -> usize {
     });
     times
 }
+
+/// Goal: a write that may not be accepted when it has its place leaves its claim to its claimant,
+/// who can have it executed otherwise, and an entry that settles nobody's claim.
+#[test]
+fn a_write_that_may_not_be_accepted_keeps_its_claim() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let name = grant(ingress.sessions, 1);
+    let payload = [1; 16];
+    let arrival = |sequence| Arrival {
+        session: name,
+        peer: peer(1),
+        slot: 2,
+        sequence,
+        nilext: true,
+        kind: EntryKind::Set,
+        key_hash: 5,
+        arrived_ns: 0,
+        payload: &payload,
+        key_at: 0,
+        key_bytes: 1,
+        opcode_and_flags: (8, 1),
+        rx_queue: 0,
+    };
+    let claim = |sequence| match ingress.sessions.claim(name, peer(1), 2, sequence) {
+        Claim::Granted(ticket) => ticket,
+        other => panic!("{other:?}"),
+    };
+    let lease_and_run = || {
+        let mut lease = queues[0].take_lease(Worker(0)).unwrap();
+        let mut applied = 0;
+        Turn::new().run(&mut lease, TURN_MAX, Some(ingress.sessions), |step| {
+            applied += u64::from(matches!(step, TurnStep::Apply(_)));
+        });
+        applied
+    };
+    for lap in 0..2 * SLOTS {
+        let sequence = 2 * lap + 1;
+        let ticket = claim(sequence);
+        assert_eq!(
+            ingress.accept(&arrival(sequence), ticket, 0, || false),
+            None
+        );
+        assert_eq!(lease_and_run(), 0, "a no-op");
+        let state = ingress.sessions.slot(name.index, 2);
+        assert_eq!(state, (SlotState::Claimed, sequence));
+        ingress.sessions.commit(ticket, 0, false);
+        let ticket = claim(sequence + 1);
+        let accepted = ingress.accept(&arrival(sequence + 1), ticket, 0, || true);
+        assert_eq!(accepted, Some(2 * lap + 1));
+        assert_eq!(lease_and_run(), 1);
+        let again = ingress.sessions.claim(name, peer(1), 2, sequence + 1);
+        assert_eq!(
+            again,
+            Claim::Repeated {
+                pos: 2 * lap + 1,
+                accepted: true
+            }
+        );
+    }
+    queues[0].set_state(QueueState::Draining);
+    let ticket = claim(1000);
+    assert_eq!(
+        ingress.accept(&arrival(1000), ticket, 0, || true),
+        None,
+        "draining"
+    );
+    queues[0].set_state(QueueState::Open);
+    assert_eq!(
+        ingress.accept(&arrival(1000), ticket, 101, || true),
+        None,
+        "no heartbeat"
+    );
+    assert_eq!(queues[0].backlog().tail, 4 * SLOTS, "neither took a place");
+}

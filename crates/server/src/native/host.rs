@@ -2,7 +2,7 @@
 
 use curtail_codec::node::ItemRequest;
 use curtail_runtime::{Clock, Waker};
-use curtail_types::{Failure, Now, Outcome};
+use curtail_types::{Failure, Now, Outcome, RouteHash};
 
 /// How a request ended that a node of a cluster executed, and what it shows of a value; a flush
 /// has no outcome.
@@ -34,6 +34,13 @@ pub(crate) trait Host: Sync {
 
     /// Has `waker` wake the thread that asks the node.
     fn wake_with(&self, waker: Waker);
+
+    /// How long this server may still accept writes, as far as it knows.
+    fn accepts_ns_left(&self) -> u64;
+
+    /// Whether a node of a cluster may accept a write of this key now: no other node holds its
+    /// slice, and no reader can miss what is accepted.
+    fn may_accept(&self, key: RouteHash) -> bool;
 
     /// Has the node execute a request, which `name` will tell from others, with memory for it and
     /// for what it shows.

@@ -107,7 +107,7 @@ impl IoThread<'_> {
     /// One batch from each socket.
     fn turn(&mut self, receiver: &mut Receiver<'_>, now_ns: u64) -> usize {
         if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
-            self.native.beat(now_ns);
+            self.native.beat_for(now_ns, self.host.accepts_ns_left());
             self.beaten_ns = now_ns;
         }
         self.store_cx.now = self.host.now();

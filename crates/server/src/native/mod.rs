@@ -215,6 +215,27 @@ impl Native {
         self.set_state(QueueState::Draining);
     }
 
+    /// Up to where each queue has given places out, once those who accept were told not to.
+    pub(crate) fn accepted_tails(&self) -> Box<[u64]> {
+        let queues = self.all_queues();
+        queues
+            .iter()
+            .map(OrderedQueue::tail_behind_a_gate)
+            .collect()
+    }
+
+    /// Whether each queue is executed up to its tail.
+    pub(crate) fn has_executed(&self, tails: &[u64]) -> bool {
+        let mut tails = tails.iter().enumerate();
+        tails.all(|(number, tail)| self.has_reached(number, *tail))
+    }
+
+    /// The server lives, and may accept writes for `lasts_ns` at least: a heartbeat is believed
+    /// for no longer.
+    fn beat_for(&self, now_ns: u64, lasts_ns: u64) {
+        self.beat(now_ns.saturating_sub(HEARTBEAT_NS_MAX.saturating_sub(lasts_ns)));
+    }
+
     /// The server lives.
     fn beat(&self, now_ns: u64) {
         for number in 0..self.config.queues {
@@ -329,8 +350,13 @@ impl Native {
     /// When a write is acknowledged and what a crash loses, for people (JB-52).
     pub(crate) fn promise(&self) -> String {
         if self.is_on_node {
-            return "a node of the cluster acknowledges each write after every node in sync has it"
-                .to_owned();
+            let early = match self.early.entries_max {
+                0 => "",
+                _ => "; a marked write of a slice that this node alone holds before it executes it",
+            };
+            return format!(
+                "a node of the cluster acknowledges a write when every node in sync has it{early}"
+            );
         }
         let acknowledged = match (self.mode, self.early.entries_max) {
             (NativeMode::Raw, _) => "a worker acknowledges each write after it executes it",

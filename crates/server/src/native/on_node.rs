@@ -1,22 +1,31 @@
 //! Native requests at a node of a cluster: a worker executes each, or has another node execute it,
-//! and the reply leaves when every node in sync has what it shows. Nothing enters the queues, so
-//! nothing is acknowledged before it is executed.
+//! and the reply leaves when every node in sync has what it shows. Marked writes of slices that this
+//! node alone holds are accepted: they enter the queues and are acknowledged at once.
 //!
 //! ```text
-//!   datagram --> admitted, its slot claimed --> worker --> answered: kept, committed, reply
-//!                         |                        +--> not executed, for certain: slot open, NACK
-//!                         +-- under way: dropped   +--> unknown: committed, never a reply
+//!   datagram --> admitted, its slot claimed --> marked, gate open --> queued, ACK accepted
+//!                         |                 |                              worker executes it
+//!                         |                 +--> worker --> answered: kept, committed, reply
+//!                         |                           +--> not executed, for certain: NACK
+//!                         +-- under way: dropped      +--> unknown: committed, never a reply
 //! ```
 //!
 //! A request is given to the node once, however often it is sent: its slot is claimed before. If
 //! its outcome is unknown, its client is not answered and finds it indeterminate; the slot is free
 //! for the next request.
+//!
+//! Invariants of accepted writes, which `curtail check` searches (`accepted-...`). A write is
+//! accepted only while the gate of its slice is open, which is looked at again when the write has
+//! its place in the queue. Whoever asks this node for the key, a peer too, waits until the write is
+//! executed. A gate that is being closed counts as closed only when the queues are executed up to
+//! where they were: so what is accepted is lost only with its slice, when this node is lost.
 
 use curtail_codec::{
-    native::{Class, ErrorCode, Head, NackReason, Opcode, Place, Request, Status},
+    native::{Class, ErrorCode, Flags, Head, NackReason, Opcode, Place, Request, Status},
     node::{ItemRequest, Shows},
 };
 use curtail_ordered_queue::{Claim, ClaimTicket};
+use curtail_store::route_of;
 use curtail_types::{Failure, Operation, Outcome};
 
 use crate::{
@@ -25,7 +34,7 @@ use crate::{
         Host, NodeTold,
         counters::NativeCount,
         executor::{at_arrival, done, reply_to},
-        receiver::{Receiver, ReceiverContext},
+        receiver::{Receiver, ReceiverContext, ack, arrival_of, place_of},
         reply_cache::Done,
         reply_sender::{Sender, queue_peer, session_name, value_bytes_max},
     },
@@ -97,12 +106,12 @@ impl RequestsOnNode {
 }
 
 impl Receiver<'_> {
-    /// Has the node execute a request that is not answered here.
+    /// Accepts a write, or has the node execute a request that is not answered here.
     pub(super) fn ask_node(
         &mut self,
         receiver_cx: &mut ReceiverContext<'_>,
         host: &dyn Host,
-        request: &Request<'_>,
+        (request, bytes): (&Request<'_>, &[u8]),
         from: Sender,
     ) {
         let head = &request.head;
@@ -116,7 +125,22 @@ impl Receiver<'_> {
         if !self.admits(receiver_cx, head, from) {
             return;
         }
+        let ticket = match head.opcode {
+            Opcode::Get => None,
+            _ => match self.claim(receiver_cx, request, from) {
+                Some(ticket) => ticket,
+                None => return,
+            },
+        };
+        if let Some(ticket) = ticket
+            && self.accept(receiver_cx, (request, bytes), ticket, from)
+        {
+            return;
+        }
         let Some(place) = self.on_node.place() else {
+            if let Some(ticket) = ticket {
+                self.native.sessions().reopen(ticket);
+            }
             receiver_cx
                 .executor
                 .state()
@@ -124,13 +148,6 @@ impl Receiver<'_> {
                 .add(NativeCount::NackBusy, 1);
             let place = self.node_place(0);
             return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
-        };
-        let ticket = match head.opcode {
-            Opcode::Get => None,
-            _ => match self.claim(receiver_cx, head, from) {
-                Some(ticket) => ticket,
-                None => return self.on_node.free.push(place),
-            },
         };
         self.on_node.serial += 1;
         let serial = self.on_node.serial;
@@ -153,15 +170,53 @@ impl Receiver<'_> {
         self.on_node.keep(place, under_way);
     }
 
+    /// Accepts a marked write whose slice no other node holds: its client is answered, and a worker
+    /// executes it later. False if the node has to execute it first.
+    fn accept(
+        &mut self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        (request, bytes): (&Request<'_>, &[u8]),
+        ticket: ClaimTicket,
+        from: Sender,
+    ) -> bool {
+        let (head, host) = (&request.head, receiver_cx.host);
+        let Some(key) = request.key.filter(|_| head.flags.has(Flags::NILEXT)) else {
+            return false;
+        };
+        let route = route_of(key.bytes());
+        if !host.may_accept(route) {
+            return false;
+        }
+        let store_cx = &receiver_cx.store_cx;
+        let hash = store_cx.store.hash(key.bytes());
+        let number = self.native.queue_number(hash.0);
+        let arrival = arrival_of(head, hash, bytes, (store_cx.now.unix_ns, from));
+        let now_ns = receiver_cx.monotonic_ns;
+        let tail = self.queues.get(number).map(|queue| queue.backlog().tail);
+        let may = || host.may_accept(route);
+        let accepted = self.ingress().accept(&arrival, ticket, now_ns, may);
+        // One that got a place and was not accepted is to be passed, too.
+        if self.queues.get(number).map(|queue| queue.backlog().tail) != tail {
+            self.touch(1 << number);
+        }
+        let Some(pos) = accepted else {
+            return false;
+        };
+        let place = place_of(self, number, pos);
+        self.reply(receiver_cx, from, &ack(head.echo(), place));
+        true
+    }
+
     /// The claim of a request that changes something; `None` if it is answered, or dropped. A read
     /// with a touch that was answered is carried out again, without a claim: values are not kept,
     /// and another touch does no harm.
     fn claim(
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
-        head: &Head,
+        request: &Request<'_>,
         from: Sender,
     ) -> Option<Option<ClaimTicket>> {
+        let head = &request.head;
         let (native, name) = (self.native, session_name(head.session));
         let claimed =
             native
@@ -172,6 +227,13 @@ impl Receiver<'_> {
             Claim::Granted(ticket) => return Some(Some(ticket)),
             Claim::Repeated { .. } if native.answers.is_unknown(name, head.slot, head.sequence) => {
                 counts.add(NativeCount::DroppedStale, 1);
+            }
+            Claim::Repeated { pos, accepted } if accepted => {
+                counts.add(NativeCount::Reacknowledged, 1);
+                let key = request.key.map_or(&[][..], |key| key.bytes());
+                let hash = receiver_cx.store_cx.store.hash(key);
+                let place = place_of(self, native.queue_number(hash.0), pos);
+                self.reply(receiver_cx, from, &ack(head.echo(), place));
             }
             Claim::Repeated { .. } => {
                 counts.add(NativeCount::Replayed, 1);

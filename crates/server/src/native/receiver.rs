@@ -275,7 +275,7 @@ impl<'a> Receiver<'a> {
             Class::Local => self.local(receiver_cx, &request, from),
             _ if self.native.is_on_node => {
                 let host = receiver_cx.host;
-                self.ask_node(receiver_cx, host, &request, from);
+                self.ask_node(receiver_cx, host, (&request, bytes), from);
             }
             Class::Barrier => self.barrier(receiver_cx, &request, from),
             #[cfg(feature = "baselines")]
@@ -433,27 +433,9 @@ impl<'a> Receiver<'a> {
         }
         let hash = receiver_cx.store_cx.store.hash(key.bytes());
         receiver_cx.store_cx.store.prefetch(hash);
-        let arrival = Arrival {
-            session: session_name(head.session),
-            peer: queue_peer(from.address),
-            slot: head.slot,
-            sequence: head.sequence,
-            nilext: head.flags.has(Flags::NILEXT),
-            kind: kind_of(head),
-            key_hash: hash.0,
-            arrived_ns: receiver_cx.store_cx.now.unix_ns,
-            payload: bytes,
-            key_at: KEY_AT,
-            key_bytes: head.key_bytes,
-            opcode_and_flags: (head.opcode as u8, head.flags.0 as u8),
-            rx_queue: from.socket,
-        };
-        let ingress = Ingress {
-            queues: &self.queues,
-            stamps: self.stamps,
-            sessions: self.sessions,
-            heartbeat_ns_max: HEARTBEAT_NS_MAX,
-        };
+        let arrived_ns = receiver_cx.store_cx.now.unix_ns;
+        let arrival = arrival_of(head, hash, bytes, (arrived_ns, from));
+        let ingress = self.ingress();
         if self.native.has(Fault::AcceptsAhead) && arrival.nilext {
             self.reply(receiver_cx, from, &ack(head.echo(), Place::default()));
             let state = receiver_cx.executor.state();
@@ -472,6 +454,16 @@ impl<'a> Receiver<'a> {
             ingress.admit(&anew, receiver_cx.monotonic_ns);
         }
         self.follow(receiver_cx, request, hash, verdict, from);
+    }
+
+    /// What a write meets on its way into the queues.
+    pub(super) fn ingress(&self) -> Ingress<'_> {
+        Ingress {
+            queues: &self.queues,
+            stamps: self.stamps,
+            sessions: self.sessions,
+            heartbeat_ns_max: HEARTBEAT_NS_MAX,
+        }
     }
 
     /// Does what the verdict on a write says.
@@ -740,7 +732,32 @@ pub(super) fn place_of(receiver: &Receiver<'_>, number: usize, pos: u64) -> Plac
     }
 }
 
-fn ack(echo: Echo, place: Place) -> Reply<'static> {
+/// A datagram as it meets the queues.
+pub(super) fn arrival_of<'b>(
+    head: &Head,
+    hash: KeyHash,
+    bytes: &'b [u8],
+    (arrived_ns, from): (u64, Sender),
+) -> Arrival<'b> {
+    Arrival {
+        session: session_name(head.session),
+        peer: queue_peer(from.address),
+        slot: head.slot,
+        sequence: head.sequence,
+        nilext: head.flags.has(Flags::NILEXT),
+        kind: kind_of(head),
+        key_hash: hash.0,
+        arrived_ns,
+        payload: bytes,
+        key_at: KEY_AT,
+        key_bytes: head.key_bytes,
+        opcode_and_flags: (head.opcode as u8, head.flags.0 as u8),
+        rx_queue: from.socket,
+    }
+}
+
+/// An acknowledgement of an accepted write.
+pub(super) fn ack(echo: Echo, place: Place) -> Reply<'static> {
     Reply::Ack(Ack {
         echo,
         place,

@@ -52,6 +52,8 @@ struct Run {
     origin: Origin,
     bytes: Vec<u8>,
     view: ViewNumber,
+    /// Up to here accepted writes are executed first.
+    tails: Box<[u64]>,
     /// Slices that are not empty; those that are to be tried again, and when.
     left: usize,
     again: Vec<(SliceId, u64)>,
@@ -165,6 +167,7 @@ impl NodeWorker {
             origin,
             bytes,
             view,
+            tails: cx.host.accepted_tails(),
             left: 0,
             again: Vec::new(),
             begun_ns: self.now_ns,
@@ -216,6 +219,9 @@ impl NodeWorker {
                 let bytes = std::mem::take(&mut run.bytes);
                 self.done.push(flushed(run.origin, bytes, run.view));
                 return false;
+            }
+            if !cx.host.has_executed(&run.tails) {
+                return true;
             }
             let due = run.again.extract_if(.., |(_, at_ns)| *at_ns <= now_ns);
             let due: Vec<SliceId> = due.map(|(slice, _)| slice).collect();

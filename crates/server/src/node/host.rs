@@ -7,6 +7,7 @@ use curtail_types::{LoadReport, Now};
 use crate::{
     log::Limit,
     metrics::counters::Counts,
+    native::{Behind, ReadBarrier},
     node::{Completed, ThreadRequest},
     store_context::StoreContext,
 };
@@ -35,6 +36,13 @@ pub(crate) trait NodeHost: Send + Sync {
     /// When the server started.
     fn started(&self) -> Now;
 
+    /// Up to where the writes that this server has accepted must be executed, so that all are that
+    /// were accepted before those who accept were told to accept no more.
+    fn accepted_tails(&self) -> Box<[u64]>;
+
+    /// Whether they are executed up to there.
+    fn has_executed(&self, tails: &[u64]) -> bool;
+
     /// Leaves something for a worker, and wakes it.
     fn send(&self, worker: usize, arrival: NodeArrival);
 
@@ -59,6 +67,18 @@ pub(crate) struct NodeContext<'a> {
     pub(crate) host: &'a dyn NodeHost,
     pub(crate) store_cx: &'a mut StoreContext,
     pub(crate) counts: &'a mut Counts,
+    /// What keeps requests behind accepted writes, if there may be some.
+    pub(crate) barrier: Option<&'a mut ReadBarrier>,
     /// A large value could not be leased.
     pub(crate) lease_refused: &'a mut bool,
+}
+
+impl NodeContext<'_> {
+    /// The accepted writes that a request for `key` has to wait for, after some help; `kept` is
+    /// what it has waited for already.
+    pub(super) fn accepted_before(&mut self, key: &[u8], kept: Option<Behind>) -> Option<Behind> {
+        let barrier = self.barrier.as_deref_mut()?;
+        let hash = self.store_cx.store.hash(key);
+        barrier.behind(self.store_cx, hash, kept)
+    }
 }

@@ -3,17 +3,23 @@
 //! A frame borrows from its link, and answers go over links: so frames are unpacked first and
 //! processed afterwards. Messages of machines go straight to their stages.
 
-use curtail_codec::node::{AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer, NodeRequest};
+use curtail_codec::node::{
+    AnswerStatus, BatchHead, Body, ItemAnswer, ItemRequest, NodeAnswer, NodeRequest,
+};
 use curtail_consistency::replica::ReplicaRefusal;
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Exptime, Failure, NodeId, ViewNumber};
 
-use crate::node::{
-    control_messages::News,
-    flush::when_to_flush,
-    requests_of_threads::ThreadRequest,
-    stages::{Answered, End, Job, STAGES, Said, Spare, forwarded},
-    work_costs::Received,
+use crate::{
+    native::Behind,
+    node::{
+        control_messages::News,
+        flush::when_to_flush,
+        host::NodeContext,
+        requests_of_threads::ThreadRequest,
+        stages::{Answered, End, Job, STAGES, Said, Spare, forwarded},
+        work_costs::Received,
+    },
 };
 
 /// What arrived, but for what machines say.
@@ -37,7 +43,16 @@ pub(super) struct Asked {
     pub(super) number: u32,
     /// When to flush, if that is what is asked.
     pub(super) flush: Option<Exptime>,
+    /// The accepted writes that it waits for.
+    pub(super) behind: Option<Behind>,
     pub(super) bytes: Vec<u8>,
+}
+
+/// Requests that wait for accepted writes, until the next turn.
+#[derive(Default)]
+pub(super) struct PutOff {
+    pub(super) asked: Vec<Asked>,
+    pub(super) of_threads: Vec<ThreadRequest>,
 }
 
 /// An answer of another node.
@@ -58,6 +73,11 @@ pub(super) struct ForwardAnswer {
 pub(super) const FLUSH: u8 = 1;
 
 impl Inbox {
+    /// Whether requests wait here for accepted writes.
+    pub(super) fn waits(&self) -> bool {
+        !self.asked.is_empty() || !self.of_threads.is_empty()
+    }
+
     /// Takes in one frame.
     pub(super) fn take(&mut self, spare: &mut Spare, at: Endpoint, body: &Body<'_>) {
         match *body {
@@ -113,8 +133,19 @@ impl Asked {
             delegated: head.number,
             number: request.number,
             flush: when_to_flush(request).filter(|_| is_flush),
+            behind: None,
             bytes: spare.copied(request.bytes),
         }
+    }
+
+    /// Whether it waits for accepted writes.
+    pub(super) fn waits(&mut self, cx: &mut NodeContext<'_>) -> bool {
+        if cx.barrier.is_none() || self.flush.is_some() {
+            return false;
+        }
+        let key = ItemRequest::decode(&self.bytes).map(|request| request.key);
+        self.behind = key.and_then(|key| cx.accepted_before(key.bytes(), self.behind));
+        self.behind.is_some()
     }
 }
 

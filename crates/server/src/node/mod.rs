@@ -46,7 +46,7 @@ use curtail_consistency::{
     replica::{Gate, Model, ReplicaConfig},
     slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
 };
-use curtail_dispatch::SharedKeys;
+use curtail_dispatch::{SharedKeys, SharedState};
 use curtail_links::ConnectorHandle;
 use curtail_membership::{MemberHandle, StoreAsked};
 use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, RouteHash, WriterId};
@@ -266,6 +266,14 @@ impl Cluster {
         self.holds_lease(now) && self.views.current().is_some_and(here)
     }
 
+    /// Whether a write of `key` may be accepted at `now` before it is executed: nobody else holds
+    /// its slice, so that all who ask for it ask here, beside the machine.
+    pub(crate) fn may_accept(&self, now: Instant, key: RouteHash) -> bool {
+        let (gate, _) = self.gates.look(slice_of(key, SLICES));
+        let is_ordinary = self.keys.look(key).state == SharedState::Ordinary;
+        gate == Gate::Open && is_ordinary && self.holds_lease(now)
+    }
+
     /// Whether it still may when replies are about to leave: `now` is read after all was run.
     pub(crate) fn still_holds_lease(&self, now: Instant) -> bool {
         self.holds_lease(now) && !self.has(Fault::LeaseEndsInTurn)
@@ -472,6 +480,10 @@ impl Cluster {
     fn join_anew(&self, cx: &NodeContext<'_>) {
         let mark = self.forgotten_mark.load(Relaxed);
         if mark == 0 || !self.marks.is_passed(mark) {
+            return;
+        }
+        // What was accepted goes with the contents of this life.
+        if !cx.host.has_executed(&cx.host.accepted_tails()) {
             return;
         }
         self.forgotten_mark.store(0, Relaxed);

@@ -32,9 +32,13 @@ impl NodeWorker {
     /// Executes what other nodes ask for.
     pub(super) fn answer_peers(&mut self, cx: &mut NodeContext<'_>) {
         let mut asked = std::mem::take(&mut self.inbox.asked);
-        for one in asked.drain(..) {
-            self.answer_peer(cx, one);
+        for mut one in asked.drain(..) {
+            match one.waits(cx) {
+                true => self.put_off.asked.push(one),
+                false => self.answer_peer(cx, one),
+            }
         }
+        asked.append(&mut self.put_off.asked);
         self.inbox.asked = asked;
     }
 

@@ -17,6 +17,7 @@ use curtail_runtime::Waker;
 use curtail_types::{Cas, Exptime, Failure};
 
 use crate::{
+    native::Behind,
     node::{
         Cluster, NodeWorker,
         execute::execute,
@@ -52,6 +53,8 @@ pub(crate) struct ThreadRequest {
     asker: ThreadAsker,
     /// An [`ItemRequest`]; nothing if everything is to be flushed.
     bytes: Vec<u8>,
+    /// The accepted writes that it waits for.
+    behind: Option<Behind>,
     /// Memory for what it shows: answers take memory along, so requests bring some.
     spare: Vec<u8>,
 }
@@ -63,6 +66,18 @@ pub(super) struct ThreadAnswers {
     /// Those that the thread has taken, while it looks at them: the two lists keep their memory.
     taken: Mutex<Vec<Completed>>,
     waker: OnceLock<Waker>,
+}
+
+impl ThreadRequest {
+    /// Whether it waits for accepted writes.
+    fn waits(&mut self, cx: &mut NodeContext<'_>) -> bool {
+        if cx.barrier.is_none() {
+            return false;
+        }
+        let key = ItemRequest::decode(&self.bytes).map(|request| request.key);
+        self.behind = key.and_then(|key| cx.accepted_before(key.bytes(), self.behind));
+        self.behind.is_some()
+    }
 }
 
 impl AskingThread {
@@ -116,6 +131,7 @@ impl Cluster {
         let asked = ThreadRequest {
             asker,
             bytes,
+            behind: None,
             spare,
         };
         host.send(worker, NodeArrival::Asked(asked));
@@ -126,6 +142,7 @@ impl Cluster {
         let asked = ThreadRequest {
             asker,
             bytes: Vec::new(),
+            behind: None,
             spare: Vec::new(),
         };
         host.send(0, NodeArrival::Asked(asked));
@@ -152,12 +169,17 @@ impl NodeWorker {
     /// Has the requests executed that threads left here in this turn.
     pub(super) fn answer_threads(&mut self, cx: &mut NodeContext<'_>) {
         let mut asked = std::mem::take(&mut self.inbox.of_threads);
-        for ThreadRequest {
-            asker,
-            bytes,
-            spare,
-        } in asked.drain(..)
-        {
+        for mut one in asked.drain(..) {
+            if one.waits(cx) {
+                self.put_off.of_threads.push(one);
+                continue;
+            }
+            let ThreadRequest {
+                asker,
+                bytes,
+                spare,
+                ..
+            } = one;
             self.spare.give(spare);
             let asker = Asker::Thread(asker);
             if bytes.is_empty() {
@@ -170,6 +192,7 @@ impl NodeWorker {
             };
             self.execute_where_placed(cx, origin, bytes);
         }
+        asked.append(&mut self.put_off.of_threads);
         self.inbox.of_threads = asked;
     }
 

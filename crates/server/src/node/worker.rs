@@ -26,7 +26,7 @@ use crate::{
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
         hot_keys::HeatLook,
-        inbox::Inbox,
+        inbox::{Inbox, PutOff},
         news_of_peers::PlanLook,
         requests_elsewhere::KeysUnderWay,
         stages::{
@@ -65,6 +65,7 @@ pub(crate) struct NodeWorker {
     /// Own stages that have something to do.
     woken: u64,
     pub(super) inbox: Inbox,
+    pub(super) put_off: PutOff,
     pub(super) planned: PlanLook,
     pub(super) heated: HeatLook,
     /// The last heartbeat that was passed on, and the last call: what it said and when.
@@ -108,6 +109,7 @@ impl NodeWorker {
             under_way: KeysUnderWay::default(),
             woken: 0,
             inbox: Inbox::default(),
+            put_off: PutOff::default(),
             planned: PlanLook::default(),
             heated: HeatLook::default(),
             beat: 0,
@@ -178,6 +180,7 @@ impl NodeWorker {
         self.links.wants_turn()
             || self.woken != 0
             || !self.done.is_empty()
+            || self.inbox.waits()
             || self.scans.is_ready(self.now_ns)
     }
 

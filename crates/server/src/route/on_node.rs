@@ -86,7 +86,9 @@ pub(crate) fn work_in_cluster(worker: &mut Worker) {
         return;
     };
     let mut filled = std::mem::take(&mut node.completed);
-    node.work(&mut worker.cx.node_cx(), &mut filled);
+    let mut node_cx = worker.cx.node_cx();
+    node_cx.barrier = worker.native.as_deref_mut();
+    node.work(&mut node_cx, &mut filled);
     if !filled.is_empty() {
         // Whoever sees a reply must find it counted.
         send::publish_counts(worker);

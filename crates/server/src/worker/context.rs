@@ -159,6 +159,7 @@ impl WorkerContext {
             host: &*self.shared,
             store_cx: &mut self.store_cx,
             counts: &mut self.counts,
+            barrier: None,
             lease_refused: &mut self.measured.lease_refused,
         }
     }

@@ -13,7 +13,7 @@ use curtail_dispatch::size_aware::SizeHistogram;
 use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
 use curtail_storage::ReadAnswer;
 use curtail_store::Store;
-use curtail_types::{LoadReport, Now};
+use curtail_types::{LoadReport, Now, RouteHash};
 use tracing::info;
 
 use crate::{
@@ -388,6 +388,18 @@ impl Host for Shared {
         }
     }
 
+    fn accepts_ns_left(&self) -> u64 {
+        let cluster = self.cluster.as_ref();
+        cluster.map_or(u64::MAX, |cluster| {
+            cluster.lease_ns_left(self.clock.now().instant)
+        })
+    }
+
+    fn may_accept(&self, key: RouteHash) -> bool {
+        let cluster = self.cluster.as_ref();
+        cluster.is_some_and(|cluster| cluster.may_accept(self.clock.now().instant, key))
+    }
+
     fn flush_node(&self, name: (u32, u64)) {
         if let Some(cluster) = &self.cluster {
             cluster.ask_flush(self, native_asker(name));
@@ -443,6 +455,16 @@ impl NodeHost for Shared {
 
     fn uptime_seconds(&self) -> u64 {
         Self::uptime_seconds(self)
+    }
+
+    fn accepted_tails(&self) -> Box<[u64]> {
+        let native = self.native.as_ref();
+        native.map_or_else(Box::default, |native| native.accepted_tails())
+    }
+
+    fn has_executed(&self, tails: &[u64]) -> bool {
+        let native = self.native.as_ref();
+        native.is_none_or(|native| native.has_executed(tails))
     }
 
     fn started(&self) -> Now {

@@ -15,6 +15,7 @@ mod leftovers;
 mod losses;
 mod memcached_datagrams;
 mod metrics;
+mod native_accepted;
 mod native_clients;
 mod native_promises;
 #[path = "../native/support.rs"]

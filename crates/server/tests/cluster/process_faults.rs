@@ -72,6 +72,17 @@ fn native_clients_survive_a_kill_and_a_stop() {
     judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop]));
 }
 
+/// With one holder, whose node accepts marked writes before it executes them, only what was on the
+/// killed node is lost, and a stopped process shows nothing old.
+#[test]
+fn accepted_writes_of_a_killed_node_are_all_that_is_lost() {
+    let shape = Shape {
+        protocol: Protocol::Native,
+        ..SHAPE
+    };
+    judge(&run(shape, false, &[Trouble::Kill, Trouble::LongStop]));
+}
+
 /// The same over a line that drops packets, and when a node is cut off.
 #[test]
 fn native_clients_survive_a_partition() {

@@ -25,7 +25,7 @@ const HOT: usize = 40;
 /// stale; a client repeats a request at most once.
 #[test]
 fn a_rolling_restart_is_not_noticed() {
-    restart_all(1, 1);
+    restart_all(PLAN, 1);
 }
 
 /// The same, `CURTAIL_TIMES` in a row.
@@ -34,23 +34,23 @@ fn a_rolling_restart_is_not_noticed() {
 fn rolling_restarts_in_a_row() {
     let times = setting("CURTAIL_TIMES").unwrap_or(6);
     for seed in 2..2 + times {
-        let replicas = 1 + seed as usize % 2;
-        restart_all(seed, replicas);
+        let mut plan = PLAN;
+        plan.shape.replicas = 1 + seed as usize % 2;
+        restart_all(plan, seed);
         println!("{} of {times}", seed - 1);
     }
 }
 
-fn restart_all(seed: u64, replicas: usize) {
+pub(crate) fn restart_all(plan: Plan, seed: u64) {
     let mut plan = Plan {
         clients: 4,
         keys: 12,
         nodes: Nodes::Restart,
-        ..PLAN
+        ..plan
     };
     plan.shape.nodes = 5;
     plan.shape.lease_ms = 2000;
     plan.shape.workers = 1;
-    plan.shape.replicas = replicas;
     let mut cluster = Cluster::start(plan.shape);
     write_kept(&mut cluster.client(0));
     (0..HOT).for_each(|number| cluster.change_hot(&format!("kept{number}"), true));

@@ -10,7 +10,7 @@ use std::{
 
 use curtail_consistency::members::RecordChange;
 use curtail_membership::{ClusterFile, NodeConfig};
-use curtail_server::{Config, Fault, NativeMode, Server};
+use curtail_server::{Config, Fault, NativeConfig, NativeMode, Server};
 use curtail_testing::{Client, PATIENCE, config, eventually, native_address, native_config, start};
 use curtail_types::{NodeId, NodeSet, RouteHash};
 use tempfile::TempDir;
@@ -36,6 +36,8 @@ pub(crate) struct Shape {
     pub(crate) secured: bool,
     /// What clients speak.
     pub(crate) protocol: Protocol,
+    /// How long a worker takes for an accepted write beside the work, in nanoseconds.
+    pub(crate) service_ns: u64,
     /// The view is in an etcd, not in a file.
     pub(crate) view_in_etcd: bool,
 }
@@ -72,6 +74,7 @@ impl Shape {
         fault: Fault::Nothing,
         secured: false,
         protocol: Protocol::Streams,
+        service_ns: 0,
         view_in_etcd: false,
     };
 
@@ -169,7 +172,10 @@ impl Cluster {
             faults: self.shape.fault.into(),
             udp_port: (self.shape.protocol == Protocol::Datagrams).then_some(0),
             native: match self.shape.protocol {
-                Protocol::Native => native_config(NativeMode::IoAck).native,
+                Protocol::Native => Some(NativeConfig {
+                    service_ns: self.shape.service_ns,
+                    ..native_config(NativeMode::IoAck).native.unwrap()
+                }),
                 _ => None,
             },
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),

@@ -16,7 +16,7 @@ use curtail_types::{
 };
 
 use super::{
-    CopyTable, StageContext, StageState,
+    ClosingGate, CopyTable, StageContext, StageState,
     jobs::{Carried, End},
     refusals::{failure_of, without_room},
     waiting::{Next, Waiting},
@@ -285,8 +285,13 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         let (cluster, store) = (self.stage_cx.cluster, &self.stage_cx.cx.store_cx.store);
         store.set_free(slice.0, gate == Gate::Open);
         if cluster.gates.set(slice, gate) == Gate::Open {
-            self.state.closing.push_back((slice, cluster.marks.set()));
-            self.stage_cx.cx.host.wake_all();
+            let host = self.stage_cx.cx.host;
+            self.state.closing.push_back(ClosingGate {
+                slice,
+                mark: cluster.marks.set(),
+                tails: host.accepted_tails(),
+            });
+            host.wake_all();
         }
     }
 

@@ -10,7 +10,7 @@
 //!
 //! Invariants: only a stage's own worker steps its machine, so what it says to a node goes over one
 //! link. What waits until no request runs beside the machine waits for a mark that every worker
-//! passes.
+//! passes, and for the writes that were accepted before.
 
 mod host;
 mod hot_copies;
@@ -86,8 +86,8 @@ pub(super) struct StageState {
     requests: WaitingRequests,
     clock: HybridClock,
     writer: WriterId,
-    /// Slices whose gates were open, and the marks that all workers are to pass.
-    closing: VecDeque<(SliceId, u64)>,
+    /// Slices whose gates were open.
+    closing: VecDeque<ClosingGate>,
     /// Requests that could not be sent to another node.
     unforwarded: Vec<(NodeId, Ticket)>,
     /// Requests that are to be given to the machine again.
@@ -115,6 +115,16 @@ pub(super) struct StageContext<'a, 'n> {
     /// The view that this worker has come to, and the number of what it sends in this turn.
     pub(super) view: ViewNumber,
     pub(super) delegated: u64,
+}
+
+/// A gate that was open, until nothing runs any more that it let pass.
+#[derive(Debug)]
+struct ClosingGate {
+    slice: SliceId,
+    /// All workers are to pass this mark.
+    mark: u64,
+    /// Up to here the accepted writes are to be executed.
+    tails: Box<[u64]>,
 }
 
 impl StageInbox {
@@ -325,11 +335,12 @@ impl Stage {
 
     /// Tells of gates that no request passes any more.
     fn note_closed(&mut self, stage_cx: &mut StageContext<'_, '_>) {
-        let marks = &stage_cx.cluster.marks;
-        while let Some(&(slice, mark)) = self.state.closing.front() {
-            if !marks.is_passed(mark) {
+        let (marks, host) = (&stage_cx.cluster.marks, stage_cx.cx.host);
+        while let Some(closing) = self.state.closing.front() {
+            if !marks.is_passed(closing.mark) || !host.has_executed(&closing.tails) {
                 return;
             }
+            let slice = closing.slice;
             self.state.closing.pop_front();
             self.step(stage_cx, ReplicaEvent::Closed(slice));
         }

@@ -12,6 +12,15 @@ pub(crate) type NodeTold<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
 /// it is not known).
 pub(crate) type ShowsEnded<'a> = dyn FnMut((u32, u64), NodeTold<'_>, u8) + 'a;
 
+/// Who has a node of a cluster execute requests.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum NodeAsker {
+    /// The thread that receives datagrams.
+    Datagrams,
+    /// The one of streams.
+    Streams,
+}
+
 /// The server, as the native path sees it.
 pub(crate) trait Host: Sync {
     /// The time, as items see it.
@@ -32,8 +41,8 @@ pub(crate) trait Host: Sync {
     /// Wakes a worker if it sleeps; whether it did.
     fn wake_worker(&self, worker: usize) -> bool;
 
-    /// Has `waker` wake the thread that asks the node.
-    fn wake_with(&self, waker: Waker);
+    /// Has `waker` wake a thread that asks the node.
+    fn wake_with(&self, asker: NodeAsker, waker: Waker);
 
     /// How long this server may still accept writes, as far as it knows.
     fn accepts_ns_left(&self) -> u64;
@@ -44,11 +53,17 @@ pub(crate) trait Host: Sync {
 
     /// Has the node execute a request, which `name` will tell from others, with memory for it and
     /// for what it shows.
-    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, memory: [Vec<u8>; 2]);
+    fn ask_node(
+        &self,
+        asker: NodeAsker,
+        name: (u32, u64),
+        request: &ItemRequest<'_>,
+        memory: [Vec<u8>; 2],
+    );
 
     /// Has the node order that all nodes flush everything.
-    fn flush_node(&self, name: (u32, u64));
+    fn flush_node(&self, asker: NodeAsker, name: (u32, u64));
 
-    /// Shows how requests ended; the memory that was lent to them goes to `spare`.
-    fn take_from_node(&self, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>);
+    /// Shows how requests of `asker` ended; the memory that was lent to them goes to `spare`.
+    fn take_from_node(&self, asker: NodeAsker, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>);
 }

@@ -18,7 +18,7 @@ use curtail_runtime::{Events, Poller, Token, monotonic_ns};
 use crate::{
     busy_poll::BusyPoll,
     native::{
-        BEAT_NS, Host, Native,
+        BEAT_NS, Host, Native, NodeAsker,
         executor::Executor,
         receiver::{Receiver, ReceiverContext},
     },
@@ -69,7 +69,7 @@ pub(crate) fn run(
     if native.is_on_node
         && let Ok(waker) = io.poller.waker(WAKER)
     {
-        host.wake_with(waker);
+        host.wake_with(NodeAsker::Datagrams, waker);
     }
     let mut stops_at = None;
     loop {

@@ -31,7 +31,7 @@ use curtail_types::{Failure, Operation, Outcome};
 use crate::{
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
-        Host, NodeTold,
+        Host, Native, NodeAsker, NodeTold,
         counters::NativeCount,
         executor::{at_arrival, done, reply_to},
         receiver::{Receiver, ReceiverContext, ack, arrival_of, place_of},
@@ -154,11 +154,11 @@ impl Receiver<'_> {
         match asked_of(request, receiver_cx.store_cx.now.unix_ns) {
             Some(asked) => {
                 let memory = self.on_node.memory();
-                host.ask_node((place, serial), &asked, memory);
+                host.ask_node(NodeAsker::Datagrams, (place, serial), &asked, memory);
             }
             None => {
                 self.native.log_flush(receiver_cx.store_cx.now, head);
-                host.flush_node((place, serial));
+                host.flush_node(NodeAsker::Datagrams, (place, serial));
             }
         }
         let under_way = UnderWay {
@@ -251,15 +251,8 @@ impl Receiver<'_> {
         None
     }
 
-    /// What a reply says of a queue: there is none, and so many nodes have what it shows.
     fn node_place(&self, copies: u8) -> Place {
-        Place {
-            queue: Place::NO_QUEUE,
-            credits: self.on_node.left(),
-            incarnation: self.native.incarnation,
-            pos: u64::from(copies),
-            durable_pos: 0,
-        }
+        self.native.node_place(copies, self.on_node.left())
     }
 
     /// Answers what the node has executed.
@@ -269,11 +262,15 @@ impl Receiver<'_> {
         host: &dyn Host,
     ) {
         let mut spare = std::mem::take(&mut self.on_node.spare);
-        host.take_from_node(&mut spare, &mut |name, told, copies| {
-            if let Some(under_way) = self.on_node.take(name) {
-                self.answer(receiver_cx, &under_way, (told, copies));
-            }
-        });
+        host.take_from_node(
+            NodeAsker::Datagrams,
+            &mut spare,
+            &mut |name, told, copies| {
+                if let Some(under_way) = self.on_node.take(name) {
+                    self.answer(receiver_cx, &under_way, (told, copies));
+                }
+            },
+        );
         self.on_node.spare = spare;
     }
 
@@ -287,7 +284,7 @@ impl Receiver<'_> {
         let place = self.node_place(copies);
         let ended = match told {
             Ok(ended) => ended,
-            Err(failure) if under_way.had_no_effect(failure) => {
+            Err(failure) if had_no_effect(head.opcode, under_way.ticket.is_some(), failure) => {
                 self.reopen(under_way);
                 let counts = &mut receiver_cx.executor.state().counts;
                 counts.add(NativeCount::NackNotReady, 1);
@@ -296,10 +293,7 @@ impl Receiver<'_> {
             // The client must not send it again, and waits no longer than for a lost reply.
             Err(_) => {
                 if let Some(ticket) = under_way.ticket {
-                    let name = session_name(head.session);
-                    let answers = &self.native.answers;
-                    answers.keep_unknown(name, head.slot, head.sequence);
-                    self.native.sessions().commit(ticket, 0, false);
+                    self.native.commit_unknown(head, ticket);
                 }
                 return;
             }
@@ -338,15 +332,23 @@ impl Receiver<'_> {
     }
 }
 
-impl UnderWay {
-    /// Whether a request that ended so has changed nothing that its client could mind, for certain.
-    fn had_no_effect(&self, failure: Failure) -> bool {
-        match (self.head.opcode, self.ticket) {
-            // Nodes may have flushed before another one failed.
-            (Opcode::Flush, _) => failure == Failure::OutOfService,
-            (_, None) => true,
-            _ => had_no_effect(failure),
+impl Native {
+    /// What a reply says of a queue: there is none, and so many nodes have what it shows.
+    pub(super) fn node_place(&self, copies: u8, credits: u32) -> Place {
+        Place {
+            queue: Place::NO_QUEUE,
+            credits,
+            incarnation: self.incarnation,
+            pos: u64::from(copies),
+            durable_pos: 0,
         }
+    }
+
+    /// Nobody knows how the request of a claim ended: whoever sends it again is not answered.
+    pub(super) fn commit_unknown(&self, head: &Head, ticket: ClaimTicket) {
+        let name = session_name(head.session);
+        self.answers.keep_unknown(name, head.slot, head.sequence);
+        self.sessions().commit(ticket, 0, false);
     }
 }
 
@@ -387,14 +389,22 @@ fn operation_of(request: &Request<'_>, arrived_ns: u64) -> Option<Operation> {
     Some(operation)
 }
 
-/// Whether a request that ended so has changed nothing, for certain.
-const fn had_no_effect(failure: Failure) -> bool {
-    match failure {
-        Failure::Busy | Failure::OutOfService | Failure::Unreachable | Failure::NotArrived => true,
-        Failure::OutOfMemory
-        | Failure::Late
-        | Failure::ViewChanged
-        | Failure::NodeLost
-        | Failure::LeaseEnded => false,
+/// Whether a request that ended so has changed nothing that its client could mind, for certain.
+pub(super) fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) -> bool {
+    match (opcode, failure) {
+        // Nodes may have flushed before another one failed.
+        (Opcode::Flush, _) => failure == Failure::OutOfService,
+        _ if !is_claimed => true,
+        (_, Failure::Busy | Failure::OutOfService | Failure::Unreachable | Failure::NotArrived) => {
+            true
+        }
+        (
+            _,
+            Failure::OutOfMemory
+            | Failure::Late
+            | Failure::ViewChanged
+            | Failure::NodeLost
+            | Failure::LeaseEnded,
+        ) => false,
     }
 }

@@ -35,6 +35,8 @@ pub(crate) enum AskingThread {
     Memcached,
     /// The one that receives native datagrams.
     Native,
+    /// The one of native streams.
+    NativeStreams,
 }
 
 /// Which request of a thread waits for an answer.
@@ -81,7 +83,7 @@ impl ThreadRequest {
 }
 
 impl AskingThread {
-    pub(super) const COUNT: usize = 2;
+    pub(super) const COUNT: usize = 3;
 }
 
 impl ThreadAnswers {

@@ -31,7 +31,7 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::{Host, Native, ShowsEnded},
+    native::{Host, Native, NodeAsker, ShowsEnded},
     node::{
         AskingThread, Cluster, ThreadAsker,
         host::{NodeArrival, NodeHost},
@@ -376,15 +376,21 @@ impl Host for Shared {
         self.config.workers
     }
 
-    fn wake_with(&self, waker: Waker) {
+    fn wake_with(&self, asker: NodeAsker, waker: Waker) {
         if let Some(cluster) = &self.cluster {
-            cluster.wake_with(AskingThread::Native, waker);
+            cluster.wake_with(thread_of(asker), waker);
         }
     }
 
-    fn ask_node(&self, name: (u32, u64), request: &ItemRequest<'_>, memory: [Vec<u8>; 2]) {
+    fn ask_node(
+        &self,
+        asker: NodeAsker,
+        name: (u32, u64),
+        request: &ItemRequest<'_>,
+        memory: [Vec<u8>; 2],
+    ) {
         if let Some(cluster) = &self.cluster {
-            cluster.ask(self, native_asker(name), request, memory);
+            cluster.ask(self, thread_asker(asker, name), request, memory);
         }
     }
 
@@ -400,17 +406,22 @@ impl Host for Shared {
         cluster.is_some_and(|cluster| cluster.may_accept(self.clock.now().instant, key))
     }
 
-    fn flush_node(&self, name: (u32, u64)) {
+    fn flush_node(&self, asker: NodeAsker, name: (u32, u64)) {
         if let Some(cluster) = &self.cluster {
-            cluster.ask_flush(self, native_asker(name));
+            cluster.ask_flush(self, thread_asker(asker, name));
         }
     }
 
-    fn take_from_node(&self, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>) {
+    fn take_from_node(
+        &self,
+        asker: NodeAsker,
+        spare: &mut Vec<Vec<u8>>,
+        show: &mut ShowsEnded<'_>,
+    ) {
         let Some(cluster) = &self.cluster else {
             return;
         };
-        cluster.take_thread_answers(AskingThread::Native, &mut |completed| {
+        cluster.take_thread_answers(thread_of(asker), &mut |completed| {
             if let Some((ThreadAsker { place, serial, .. }, _, told)) = completed.of_thread() {
                 show((place, serial), told, completed.copies());
             }
@@ -425,10 +436,16 @@ impl Host for Shared {
     }
 }
 
-/// A request of the thread that receives native datagrams.
-const fn native_asker((place, serial): (u32, u64)) -> ThreadAsker {
+const fn thread_of(asker: NodeAsker) -> AskingThread {
+    match asker {
+        NodeAsker::Datagrams => AskingThread::Native,
+        NodeAsker::Streams => AskingThread::NativeStreams,
+    }
+}
+
+const fn thread_asker(asker: NodeAsker, (place, serial): (u32, u64)) -> ThreadAsker {
     ThreadAsker {
-        thread: AskingThread::Native,
+        thread: thread_of(asker),
         place,
         serial,
     }

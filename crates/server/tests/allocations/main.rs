@@ -5,19 +5,29 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a test's failure")]
 
 use std::{
+    fs::Permissions,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpStream, UdpSocket},
+    os::unix::fs::PermissionsExt as _,
     sync::Mutex,
     time::Duration,
 };
 
-use curtail_codec::tiered::{
-    DATAGRAM_BYTES_MAX, HostId, TierAddress, TieredDatagram, TieredOpcode, TieredStatus,
+use curtail_codec::{
+    native::{Flags, Head, Opcode, Promise, Reply, Request},
+    tiered::{DATAGRAM_BYTES_MAX, HostId, TierAddress, TieredDatagram, TieredOpcode, TieredStatus},
 };
+use curtail_membership::NodeConfig;
 use curtail_runtime::CountingAllocator;
-use curtail_server::Server;
-use curtail_testing::{config, gateway_config, start};
-use curtail_types::Cas;
+use curtail_server::{Config, NativeMode, Server};
+use curtail_testing::{config, eventually, gateway_config, native_config, start};
+use curtail_types::{Cas, Key};
+
+#[path = "../native/support.rs"]
+#[allow(dead_code, reason = "one client of it")]
+mod native_support;
+
+use crate::native_support::Client as NativeClient;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator::new();
@@ -128,6 +138,64 @@ fn a_request_at_a_gateway_allocates_nothing() {
         }
     };
     assert_few(allocations(&server, &pipeline, answer), &pipeline);
+}
+
+/// Goal: nor does a write that a node of a cluster accepts, nor a read of it. Method: a cluster of
+/// one node; a marked set and a get in turn, each in a datagram of its own.
+#[test]
+fn an_accepted_write_at_a_node_allocates_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("secret"), "a secret of sixteen bytes and more").unwrap();
+    std::fs::set_permissions(path("secret"), Permissions::from_mode(0o600)).unwrap();
+    let file = "name = \"one\"\nmodel = \"lin\"\nreplicas = 1\nlease_ms = 3000\n\
+                secret_file = \"secret\"\n[store]\nkind = \"file\"\npath = \"view.json\"\n\
+                [[node]]\nid = 0\nclients = \"127.0.0.1:0\"\nlinks = \"127.0.0.1:0\"\n";
+    std::fs::write(path("cluster.toml"), file).unwrap();
+    let server = start(Config {
+        node: Some(NodeConfig::load(&path("cluster.toml"), "0").unwrap()),
+        ..native_config(NativeMode::IoAck)
+    });
+    eventually("it is in service", || server.is_in_service());
+    let client = NativeClient::connect(&server);
+    let (mut sequence, mut accepted, mut before) = (0, 0, 0);
+    for round in 0..WARM + COUNTED {
+        if round == WARM {
+            before = ALLOCATOR.allocations();
+        }
+        for (opcode, flags, value) in [
+            (Opcode::Set, Flags::NILEXT, &b"value"[..]),
+            (Opcode::Get, Flags::NONE, &[]),
+        ] {
+            sequence += 1;
+            let head = Head {
+                sequence,
+                ..Head::new(opcode, flags, client.grant.session)
+            };
+            let request = Request {
+                head,
+                key: Some(Key::new(b"key").unwrap()),
+                value,
+            };
+            let mut room = [0; 256];
+            let bytes = request.encode(&mut room).unwrap();
+            client.socket.send_to(&room[..bytes], client.to).unwrap();
+            let bytes = client.socket.recv(&mut room).unwrap();
+            match Reply::decode(&room[..bytes]).unwrap() {
+                Reply::Ack(ack) => accepted += usize::from(ack.promise == Promise::Accepted),
+                Reply::Result { value, .. } => assert_eq!(value, b"value"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let allocations = ALLOCATOR.allocations() - before;
+    println!("{allocations} allocations in {COUNTED} writes and reads, {accepted} accepted");
+    assert!(accepted > COUNTED, "{accepted}");
+    assert!(
+        allocations * 100 < 2 * COUNTED as u64,
+        "{allocations} allocations"
+    );
 }
 
 /// Answers as a tier does in which every key has the value 7.

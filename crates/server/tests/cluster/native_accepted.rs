@@ -39,7 +39,7 @@ fn slow_plan() -> Plan {
 fn accepted(cluster: &Cluster) -> u64 {
     let clients = cluster.clients().into_iter();
     clients
-        .map(|mut client| client.stat("curtail", "native_accepted"))
+        .map(|mut client| client.stat("curtail", "native:accepted"))
         .sum()
 }
 

@@ -15,7 +15,7 @@ use curtail_codec::native::{
 use curtail_ordered_queue::{Claim, ClaimTicket, Peer, SessionName, SlotState};
 use curtail_runtime::{Readiness, Received, Stream};
 use curtail_store::{Reservation, ValueLease};
-use curtail_types::{Key, KeyHash, Operation};
+use curtail_types::{Key, KeyHash, Operation, Set};
 
 use crate::{
     limits::INLINE_VALUE_BYTES_MAX,
@@ -47,7 +47,7 @@ pub(super) struct Line {
     /// A value that is sent from where it lies, behind the output.
     pub(super) lease: Option<(ValueLease, usize)>,
     readable: bool,
-    closing: bool,
+    pub(super) closing: bool,
     /// When bytes last moved.
     pub(super) moved_ns: u64,
 }
@@ -96,6 +96,8 @@ pub(super) struct Whole {
     pub(super) ticket: Option<ClaimTicket>,
     /// Up to where each queue has to come.
     pub(super) behind: Behind,
+    /// At a node of a cluster: what the node was asked under.
+    pub(super) asked: Option<u64>,
 }
 
 /// What a complete request waits for.
@@ -152,7 +154,10 @@ impl Line {
         if let Progress::Waiting(whole) = &self.state
             && let Some(ticket) = whole.ticket
         {
-            native.sessions().reopen(ticket);
+            match whole.asked {
+                None => native.sessions().reopen(ticket),
+                Some(_) => native.commit_unknown(&whole.head, ticket),
+            }
         }
     }
 
@@ -172,6 +177,7 @@ impl Line {
                 return None;
             }
             let went_on = match self.state {
+                Progress::Waiting(_) if native.is_on_node => return Some(false),
                 Progress::Waiting(_) => {
                     if !self.serve(native, executor, store_cx) {
                         return Some(true);
@@ -248,15 +254,6 @@ impl Line {
                 return true;
             }
         };
-        if native.is_on_node {
-            // Values that fit no datagram are not offered at a node.
-            push(
-                &mut self.output,
-                Some(&error(native, &head, ErrorCode::Unsupported)),
-            );
-            self.closing = true;
-            return true;
-        }
         let key_bytes = usize::from(head.key_bytes);
         let is_large = head.value_bytes > INLINE_VALUE_BYTES_MAX;
         let needed = match is_large {
@@ -323,6 +320,10 @@ impl Line {
             return;
         };
         set.exptime = at_arrival(set.exptime, store_cx.now.unix_ns);
+        if native.is_on_node {
+            // Only its value is kept here, for whoever has the key.
+            set = Set::default();
+        }
         let bytes = head.value_bytes as usize;
         let room = store_cx.reserve(key, hash, &set, bytes);
         let mut checksum = head.start_checksum();
@@ -412,6 +413,7 @@ impl Line {
             reservation: Some(reservation),
             ticket: None,
             behind: Behind::One(0, 0),
+            asked: None,
         };
         self.admit(native, executor, whole);
         Some(true)
@@ -457,6 +459,7 @@ impl Line {
             reservation: None,
             ticket: None,
             behind: Behind::One(0, 0),
+            asked: None,
         };
         self.admit(native, executor, whole);
     }

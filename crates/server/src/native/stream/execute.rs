@@ -7,6 +7,7 @@ use curtail_store::{COPY_BYTES_MAX, ValueLease};
 use curtail_types::{Exptime, Get, Key, KeyHash};
 
 use crate::{
+    limits::NATIVE_UNDER_WAY_MAX,
     native::{
         Native,
         counters::NativeCount,
@@ -241,17 +242,25 @@ impl Line {
                 );
             }
         };
+        if native.answers.is_unknown(name, head.slot, head.sequence) {
+            self.closing = true;
+            return counts.add(NativeCount::DroppedStale, 1);
+        }
         let number = native.queue_number(hash.0);
         let kept = native.answers.find(name, head.slot, head.sequence);
-        if kept.is_none() && !accepted && !native.has_reached(number, pos + 1) {
+        let is_queued = accepted || !native.is_on_node;
+        if is_queued && kept.is_none() && !accepted && !native.has_reached(number, pos + 1) {
             // Its executor answers, by datagram.
             return counts.add(NativeCount::DroppedStale, 1);
         }
         counts.add(NativeCount::Replayed, 1);
         let done = kept.unwrap_or(Done::of(Status::Executed));
-        let place = Place {
-            pos,
-            ..native.place(number)
+        let place = match is_queued {
+            true => Place {
+                pos,
+                ..native.queue_place(number)
+            },
+            false => native.place_of(&done),
         };
         push(&mut self.output, Some(&reply_to(head, place, &done, &[])));
     }
@@ -275,14 +284,14 @@ impl Line {
 
     /// Answers without a value.
     pub(super) fn push_result(&mut self, native: &Native, head: &Head, done: &Done) {
-        let place = native.place(0);
+        let place = native.place_of(done);
         push(&mut self.output, Some(&reply_to(head, place, done, &[])));
     }
 
-    fn push_value(&mut self, native: &Native, head: &Head, done: &Done, value: &[u8]) {
+    pub(super) fn push_value(&mut self, native: &Native, head: &Head, done: &Done, value: &[u8]) {
         let reply = Reply::Result {
             echo: head.echo(),
-            place: native.place(0),
+            place: native.place_of(done),
             status: done.status,
             version: done.version,
             number: 0,
@@ -324,8 +333,16 @@ impl Line {
 }
 
 impl Native {
-    /// What a reply says of a queue to which its request did not belong.
-    pub(super) fn place(&self, number: usize) -> Place {
+    /// What a reply says that its request did not go through a queue.
+    fn place_of(&self, done: &Done) -> Place {
+        match self.is_on_node {
+            true => self.node_place(done.copies, NATIVE_UNDER_WAY_MAX as u32),
+            false => self.queue_place(0),
+        }
+    }
+
+    /// What a reply says of a queue.
+    fn queue_place(&self, number: usize) -> Place {
         match self.queue(number) {
             Some(queue) => place(number, &queue, self.incarnation, 0),
             None => Place::default(),

@@ -17,6 +17,7 @@
 
 mod decode;
 mod execute;
+mod on_node;
 
 use std::{io, time::Duration};
 
@@ -25,7 +26,7 @@ use curtail_runtime::{
 };
 
 use crate::{
-    native::{Host, Native, executor::Executor, stream::decode::Line},
+    native::{Host, Native, NodeAsker, ShowsEnded, executor::Executor, stream::decode::Line},
     store_context::StoreContext,
 };
 
@@ -40,6 +41,9 @@ const STREAMS_MAX: usize = 256;
 
 /// The tokens of the listeners; streams have the numbers below.
 const LISTENERS: usize = 1 << 32;
+
+/// The token of answers of a node.
+const WAKER: Token = Token(LISTENERS - 1);
 
 /// How long the thread sleeps at most: it looks then whether the server stops.
 const SLEEP: Duration = Duration::from_millis(20);
@@ -97,7 +101,14 @@ impl Streams {
             executor: Executor::new(thread, native.addresses.len(), 0),
             events: Events::with_capacity(EVENTS_MAX),
             may_accept: true,
+            serial: 0,
+            spare: Vec::new(),
         };
+        if native.is_on_node
+            && let Ok(waker) = thread.poller.waker(WAKER)
+        {
+            host.wake_with(NodeAsker::Streams, waker);
+        }
         while !host.is_stopping() {
             let is_busy = thread.turn();
             thread.wait(is_busy);
@@ -118,6 +129,10 @@ struct StreamThread<'a> {
     executor: Executor,
     events: Events,
     may_accept: bool,
+    /// Counts what the node of a cluster was asked.
+    serial: u64,
+    /// Memory of what it has answered, until the end of a turn.
+    spare: Vec<Vec<u8>>,
 }
 
 impl StreamThread<'_> {
@@ -129,12 +144,19 @@ impl StreamThread<'_> {
         let now_ns = monotonic_ns();
         let mut is_busy = false;
         self.store_cx.now = self.host.now();
+        if self.native.is_on_node {
+            self.take_from_node();
+        }
         let store_cx = &mut self.store_cx;
-        for place in &mut self.lines {
+        for (number, place) in self.lines.iter_mut().enumerate() {
             let Some(line) = place else {
                 continue;
             };
             let went_on = line.go_on(self.native, &mut self.executor, store_cx, now_ns);
+            if self.native.is_on_node {
+                let name = (number as u32, &mut self.serial);
+                line.ask_node((self.host, self.native), store_cx, name);
+            }
             let limit_ns = if line.is_between() {
                 IDLE_NS
             } else {
@@ -154,6 +176,20 @@ impl StreamThread<'_> {
         self.native.hand_back(self.host, &mut self.executor);
         self.publish();
         is_busy
+    }
+
+    /// Answers what the node has executed.
+    fn take_from_node(&mut self) {
+        let (native, lines) = (self.native, &mut self.lines);
+        let counts = &mut self.executor.state().counts;
+        let show: &mut ShowsEnded<'_> = &mut |(place, serial), told, copies| {
+            if let Some(Some(line)) = lines.get_mut(place as usize) {
+                line.take_from_node(native, counts, serial, (told, copies));
+            }
+        };
+        self.host
+            .take_from_node(NodeAsker::Streams, &mut self.spare, show);
+        self.spare.clear();
     }
 
     fn accept(&mut self) {

@@ -1,0 +1,124 @@
+//! Streams at a node of a cluster: a complete request is given to the node, and the stream waits for
+//! its end, which it answers as a datagram would be.
+
+use curtail_codec::native::{Head, Nack, NackReason, Opcode, Reply, Request};
+use curtail_types::Key;
+
+use crate::{
+    limits::NATIVE_UNDER_WAY_MAX,
+    native::{
+        Host, Native, NodeAsker, NodeTold,
+        counters::{NativeCount, NativeCounts},
+        on_node::{asked_of, done_of, had_no_effect},
+        reply_cache::Done,
+        reply_sender::session_name,
+        stream::decode::{INPUT_BYTES, Line, Progress, Whole, push},
+    },
+    store_context::StoreContext,
+};
+
+impl Line {
+    /// Has the node execute the request that is complete, if there is one that it was not asked
+    /// yet; `place` is this stream's.
+    pub(super) fn ask_node(
+        &mut self,
+        (host, native): (&dyn Host, &Native),
+        store_cx: &StoreContext,
+        (place, serial): (u32, &mut u64),
+    ) {
+        let Progress::Waiting(whole) = &mut self.state else {
+            return;
+        };
+        if whole.asked.is_some() {
+            return;
+        }
+        *serial += 1;
+        whole.asked = Some(*serial);
+        let name = (place, *serial);
+        if let Some(reservation) = whole.reservation.take() {
+            whole.value.clear();
+            reservation.read(&mut whole.value);
+        }
+        let request = Request {
+            head: whole.head,
+            key: key_of(&whole.head, &whole.key),
+            value: &whole.value,
+        };
+        match asked_of(&request, store_cx.now.unix_ns) {
+            Some(asked) => {
+                host.ask_node(NodeAsker::Streams, name, &asked, <[Vec<u8>; 2]>::default())
+            }
+            None => {
+                native.log_flush(store_cx.now, &whole.head);
+                host.flush_node(NodeAsker::Streams, name);
+            }
+        }
+    }
+
+    /// Answers the request that the node was asked under this serial.
+    pub(super) fn take_from_node(
+        &mut self,
+        native: &Native,
+        counts: &mut NativeCounts,
+        serial: u64,
+        (told, copies): (NodeTold<'_>, u8),
+    ) {
+        let is_it = |whole: &Whole| whole.asked == Some(serial);
+        if !matches!(&self.state, Progress::Waiting(whole) if is_it(whole)) {
+            return;
+        }
+        let Progress::Waiting(whole) = std::mem::replace(&mut self.state, Progress::Between) else {
+            return;
+        };
+        let Whole {
+            head,
+            ticket,
+            value: memory,
+            ..
+        } = whole;
+        if memory.capacity() <= INPUT_BYTES {
+            self.values = memory;
+        }
+        let ended = match told {
+            Ok(ended) => ended,
+            Err(failure) if had_no_effect(head.opcode, ticket.is_some(), failure) => {
+                if let Some(ticket) = ticket {
+                    native.sessions().reopen(ticket);
+                }
+                counts.add(NativeCount::NackNotReady, 1);
+                let nack = Reply::Nack(Nack {
+                    echo: head.echo(),
+                    place: native.node_place(0, NATIVE_UNDER_WAY_MAX as u32),
+                    reason: NackReason::NotReady,
+                });
+                return push(&mut self.output, Some(&nack));
+            }
+            // Its client finds the request indeterminate, and need not wait for that.
+            Err(_) => {
+                if let Some(ticket) = ticket {
+                    native.commit_unknown(&head, ticket);
+                }
+                self.closing = true;
+                return;
+            }
+        };
+        let (done, value) = match ended {
+            Some((outcome, value)) => (done_of(&head, &outcome), value),
+            None => (Done::default(), &[][..]),
+        };
+        let done = Done { copies, ..done };
+        if let Some(ticket) = ticket {
+            let name = session_name(head.session);
+            native.answers.keep(name, head.slot, head.sequence, done);
+            native.sessions().commit(ticket, 0, false);
+        }
+        match head.opcode {
+            Opcode::Get | Opcode::GetTouch => self.push_value(native, &head, &done, value),
+            _ => self.push_result(native, &head, &done),
+        }
+    }
+}
+
+fn key_of<'k>(head: &Head, key: &'k [u8]) -> Option<Key<'k>> {
+    Key::new(key.get(..usize::from(head.key_bytes))?).ok()
+}

@@ -25,6 +25,9 @@
 #include "layout.h"
 #include "queue.h"
 #include "request.h"
+#ifdef CURTAIL_ON_NODE
+#include "route.h"
+#endif
 #include "settings.h"
 
 struct settings_value {
@@ -84,6 +87,17 @@ struct {
 	MAP_TYPE(value, struct counts_value);
 } counts SECTION(".maps");
 
+#ifdef CURTAIL_ON_NODE
+/* Of each slice whether a write may be accepted: 1 while its gate is open. */
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(map_flags, MAP_MMAPABLE);
+	MAP_NUMBER(max_entries, SLICES);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} gates SECTION(".maps");
+#endif
+
 #define CONTROL_VALUES (u32)(CURTAIL_CONTROL_WORDS / CURTAIL_VALUE_WORDS)
 #define FRONTS (u32)(CURTAIL_VALUE_WORDS / CURTAIL_FRONT_WORDS) /* in a value */
 #define STAMP_SHIFT 48
@@ -109,6 +123,9 @@ struct way {
 	u64 *control;
 	u64 *stamp;
 	u64 *session;
+#ifdef CURTAIL_ON_NODE
+	u64 *gate;
+#endif
 	u64 now_ns;
 	u32 first; /* the queue's first value */
 	u16 queue;
@@ -165,6 +182,25 @@ INLINE int find_way(const struct request *request, struct way *way)
 	way->session = map_lookup(&sessions, &index);
 	return way->control && way->stamp;
 }
+
+#ifdef CURTAIL_ON_NODE
+/* The gate of the key's slice, and the hash by which a node's queues know the key. */
+INLINE int find_gate(struct xdp_md *context, const struct parsed *parsed, struct request *request,
+		     struct way *way)
+{
+	const u64 *seed = way->settings + CURTAIL_SETTINGS_SECRET;
+	u64 route;
+	u32 slice;
+
+	if (request->key_bytes > ROUTE_KEY_BYTES_MAX)
+		return 0;
+	route = route_of(context, parsed->at + CURTAIL_HEADER_BYTES, request->key_bytes);
+	slice = route >> SLICE_SHIFT;
+	way->gate = map_lookup(&gates, &slice);
+	request->key_hash = keyed_route(route, seed[0], seed[1]);
+	return way->gate != 0;
+}
+#endif
 
 /* What the steps will meet is fetched before the checksum is computed, all at once, because behind
  * each atomic step it would be waited for by itself. Not the slot: it is written and not read, and
@@ -228,6 +264,15 @@ INLINE int admit(struct xdp_md *context, const struct parsed *parsed,
 		return XDP_ABORTED;
 	if (parsed->bytes > 8 * FRONT_PAYLOAD_WORDS)
 		slot.rest = rest_of(way, place.pos);
+#ifdef CURTAIL_ON_NODE
+	/* The step that gave the place was a barrier: either the gate is seen closed, or whoever
+	 * closed it sees the place given out (OrderedQueue::tail_behind_a_gate). */
+	if (!place.early || read_word(way->gate) != 1) {
+		withdraw(way->control, &slot, &place, parsed->bytes);
+		reopen(ticket);
+		return counted(CURTAIL_COUNT_REFUSED, XDP_PASS);
+	}
+#endif
 	if (!fill(context, &slot, &place, parsed, request, arrived_ns)) {
 		publish(way->control, &slot, &place);
 		ring(way->control, place.pos);
@@ -279,6 +324,15 @@ INLINE int judge(struct xdp_md *context, const struct parsed *parsed,
 	u64 state;
 
 	way->now_ns = tick_ns();
+#ifdef CURTAIL_ON_NODE
+	/* The server has what is not accepted executed, and says what is wrong. */
+	state = read_word(way->control + CURTAIL_CONTROL_STATE);
+	if (!request->nilext || state != CURTAIL_STATE_OPEN || read_word(way->gate) != 1)
+		return XDP_PASS;
+	if (way->now_ns > beat_ns &&
+	    way->now_ns - beat_ns > way->settings[CURTAIL_SETTINGS_HEARTBEAT_NS_MAX])
+		return counted(CURTAIL_COUNT_ABSENT, XDP_PASS);
+#endif
 	if (way->now_ns > beat_ns &&
 	    way->now_ns - beat_ns > way->settings[CURTAIL_SETTINGS_HEARTBEAT_NS_MAX])
 		return counted(CURTAIL_COUNT_ABSENT, XDP_DROP);
@@ -311,7 +365,12 @@ int curtail_nic(struct xdp_md *context)
 		return fate;
 	if (!read_request(context, &parsed, way.settings, &request))
 		return XDP_PASS;
+#ifdef CURTAIL_ON_NODE
+	if (!find_gate(context, &parsed, &request, &way))
+		return XDP_PASS;
+#else
 	hash_key(context, &parsed, way.settings, &request);
+#endif
 	if (!find_way(&request, &way))
 		return XDP_PASS;
 	fetch_way(&request, &way);

@@ -303,6 +303,20 @@ INLINE void ring(u64 *control, u64 pos)
 	*(volatile u64 *)(control + CURTAIL_CONTROL_BELL) = pos + 1;
 }
 
+#ifdef CURTAIL_ON_NODE
+/* A place that was taken in vain: an entry that does nothing, and is nobody's. */
+INLINE void withdraw(u64 *control, const struct slot *slot, struct place *place, u64 bytes)
+{
+	slot->front[CURTAIL_SLOT_META] = CURTAIL_KIND_NOOP;
+	slot->front[CURTAIL_SLOT_SESSION] = ~0ULL;
+	if (place->early)
+		__sync_fetch_and_add(control + CURTAIL_CONTROL_CREDITS, bytes);
+	place->early = 0;
+	publish(control, slot, place);
+	ring(control, place->pos);
+}
+#endif
+
 /* The request got no place; it may be sent again. */
 INLINE void reopen(const struct ticket *ticket)
 {

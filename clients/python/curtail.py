@@ -13,8 +13,8 @@ Python alone, no package needed; one thread, plain sockets:
 
 *Accepted* means: ordered, held once in the memory of the server's kernel, executed once if that
 kernel keeps running. It never means stable storage; a server that promises that says *durable*.
-A node of a cluster acknowledges a write when it is *executed*, or *replicated*: at every node in
-sync, which are several.
+A node of a cluster accepts a write if no other node holds its key; it acknowledges all others when
+they are *executed*, or *replicated*: at every node in sync, which are several.
 
 A request that gets no answer in time raises `TimedOut` if nothing can have happened, and
 `Indeterminate` if a write may have been executed, or may still be. Sequence numbers are never used
@@ -431,9 +431,9 @@ class Session:
         return self.call(Command("ping", argument=queue))
 
     def executed(self, accepted, within=5.0):
-        """Waits until an accepted write is executed; False if it is not within that time. A node
-        of a cluster acknowledges no write before that; `accepted.promise` and `accepted.copies`
-        say whether several nodes have it ("replicated")."""
+        """Waits until an accepted write is executed; False if it is not within that time. At a node
+        of a cluster `accepted.promise` and `accepted.copies` say whether several nodes have it
+        ("replicated")."""
         if accepted.promise in ("executed", "replicated"):
             return True
         return self._ask_until(accepted, within, lambda told: accepted.pos < told.pos)

@@ -125,7 +125,7 @@ fn clang_version() -> Result<String> {
 }
 
 /// The network card's program, the one that measurements hold it to, and the switch's.
-const PROGRAMS: [&str; 3] = ["nic.bpf", "floor.bpf", "switch.bpf"];
+const PROGRAMS: [&str; 4] = ["nic.bpf", "floor.bpf", "switch.bpf", "node.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";
 /// Where the headers are that other crates print.

@@ -243,6 +243,7 @@ pub(crate) fn nic_options() -> NicOptions {
         datagram_bytes_max: 1984,
         value_bytes_max: 1 << 20,
         redirect: false,
+        on_node: false,
     }
 }
 

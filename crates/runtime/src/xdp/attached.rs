@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! PIN DIRECTORY/INTERFACE/     mode 0700, locked by the server that runs
-//!     settings queues stamps sessions counts     maps
+//!     settings queues stamps sessions counts     maps; of a node of a cluster gates, too
 //!     link                                       what attaches the program
 //! ```
 //!
@@ -23,7 +23,7 @@ use curtail_types::named_enum;
 use rustix::fs::statfs;
 
 use super::error::XdpError;
-use super::program::{MAPS, Nic, NicOptions, OBJECT};
+use super::program::{GATES, MAPS, Nic, NicOptions, object};
 use super::settings;
 
 /// Where the program is to be attached, and how.
@@ -70,7 +70,7 @@ impl Xdp {
     /// Loads and attaches the program, or takes over what an earlier process left. Nothing is
     /// acknowledged until the queues are open and their heartbeat runs.
     pub fn start(options: &XdpOptions) -> Result<Self, XdpError> {
-        Self::start_object(OBJECT, options)
+        Self::start_object(object(&options.nic), options)
     }
 
     /// Whether [`start`](Self::start) would get as far as the interface: the directory of the pins
@@ -326,7 +326,7 @@ fn remove_pins(directory: &Path) {
 
 /// What is not there need not be removed, and what cannot be is found by the next server.
 fn remove_files(directory: &Path) {
-    for name in MAPS.iter().chain([&LINK]) {
+    for name in MAPS.iter().chain([&GATES, &LINK]) {
         let _ = fs::remove_file(directory.join(name));
     }
 }

@@ -52,6 +52,9 @@ pub struct NicOptions {
     /// Whether answers leave by redirection to the interface instead of `XDP_TX`; for a veth whose
     /// peer has no program.
     pub redirect: bool,
+    /// Whether it is the program of a node of a cluster: it accepts what [`Nic::gates`] allow, and
+    /// leaves everything else to the server.
+    pub on_node: bool,
 }
 
 /// Whether the maps were made or found.
@@ -94,19 +97,34 @@ pub struct Nic {
     queues: SharedWords,
     stamps: SharedWords,
     sessions: SharedWords,
+    /// Of a node's program.
+    gates: Option<SharedWords>,
     origin: MapsOrigin,
 }
 
 /// The maps that are pinned, by their names.
 pub(super) const MAPS: [&str; 5] = ["settings", "queues", "stamps", "sessions", "counts"];
+/// The one that a node's program has beside them.
+pub(super) const GATES: &str = "gates";
+/// Slices of a cluster, each with a gate.
+const SLICES: usize = 256;
 const PROGRAM: &str = "curtail_nic";
-pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/nic.bpf.o");
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/nic.bpf.o");
+static NODE_OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/node.bpf.o");
+
+/// The object of such a program.
+pub(super) fn object(options: &NicOptions) -> &'static [u8] {
+    match options.on_node {
+        true => NODE_OBJECT,
+        false => OBJECT,
+    }
+}
 
 impl Nic {
     /// Loads the program, through the kernel's verifier. With `pins`, its maps are found in that
     /// directory or pinned there; without, they end with the value.
     pub fn load(options: &NicOptions, pins: Option<&Path>) -> Result<Self, XdpError> {
-        Self::load_object(OBJECT, options, pins)
+        Self::load_object(object(options), options, pins)
     }
 
     /// The same with another object, for tests of the tests.
@@ -121,7 +139,8 @@ impl Nic {
         let values = options.queues as usize * options.queue_words / options.value_words;
         loader.map_max_entries("queues", values as u32);
         loader.map_max_entries("sessions", options.places);
-        for map in MAPS {
+        let gates = options.on_node.then_some(GATES);
+        for map in MAPS.into_iter().chain(gates) {
             if let Some(directory) = pins {
                 loader.map_pin_path(map, directory.join(map));
             }
@@ -142,12 +161,14 @@ impl Nic {
             options.places as usize * options.session_words,
             pins,
         )?;
+        let gates = gates.map(|name| array(name, SLICES, pins)).transpose()?;
         let mut nic = Self {
             ebpf,
             settings,
             queues,
             stamps,
             sessions,
+            gates,
             origin: MapsOrigin::Fresh,
         };
         nic.settle(options, pins)?;
@@ -176,6 +197,7 @@ impl Nic {
             datagram_bytes_max: 0,
             value_bytes_max: 0,
             redirect: false,
+            on_node: false,
         };
         Self::load(&options, None).map(drop)
     }
@@ -210,6 +232,12 @@ impl Nic {
     /// The sessions' memory.
     pub fn sessions(&self) -> &[AtomicU64] {
         self.sessions.words()
+    }
+
+    /// For each slice of a cluster whether the program may accept a write: 1, or 0; of a node's
+    /// program.
+    pub fn gates(&self) -> &[AtomicU64] {
+        self.gates.as_ref().map_or(&[], SharedWords::words)
     }
 
     /// Tells the program what the wall clock says; to be called with every heartbeat.
@@ -355,6 +383,7 @@ fn mapped(
         "queues" => "words for queues (--native-queues, --native-slots)",
         "sessions" => "words for sessions (-o native_sessions)",
         "stamps" => "words for stamps",
+        GATES => "words for slices",
         _ => "words for settings",
     };
     fits(what, found, words as u64, pins)?;

@@ -43,6 +43,7 @@ pub(crate) fn options() -> NicOptions {
         datagram_bytes_max: DATAGRAM_BYTES_MAX,
         value_bytes_max: VALUE_BYTES_MAX,
         redirect: false,
+        on_node: false,
     }
 }
 

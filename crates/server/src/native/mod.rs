@@ -215,6 +215,14 @@ impl Native {
         self.set_state(QueueState::Draining);
     }
 
+    /// The XDP program may accept writes of a slice from now on, or not.
+    pub(crate) fn set_accepting(&self, slice: u16, may: bool) {
+        if let Some(gate) = self.memory.gates().get(usize::from(slice)) {
+            // Before the tails that are taken next, by the fence in `tail_behind_a_gate`.
+            gate.store(u64::from(may), Relaxed);
+        }
+    }
+
     /// Up to where each queue has given places out, once those who accept were told not to.
     pub(crate) fn accepted_tails(&self) -> Box<[u64]> {
         let queues = self.all_queues();

@@ -17,6 +17,11 @@ pub(crate) trait QueueMemory: Send + Sync {
     fn stamps(&self) -> &[AtomicU64];
     /// The sessions.
     fn sessions(&self) -> &[AtomicU64];
+    /// At a node of a cluster, whether somebody outside this process may accept writes of a slice:
+    /// a word for each.
+    fn gates(&self) -> &[AtomicU64] {
+        &[]
+    }
     /// Whether an earlier process left the words behind; otherwise all are 0.
     fn is_found(&self) -> bool {
         false

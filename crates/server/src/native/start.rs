@@ -29,7 +29,7 @@ use crate::{
         session_local_addresses::Locals,
         xdp::NicMemory,
     },
-    sync::{AtomicU64, Mutex},
+    sync::{AtomicU64, Mutex, Relaxed},
 };
 
 /// The path on its way to being started.
@@ -81,11 +81,10 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
     if let Some(fault) = native.fault() {
         return Err(StartError::Native(fault.to_owned()));
     }
-    let is_io_ack = native.mode.is_none_or(|mode| mode == NativeMode::IoAck);
-    if config.node.is_some() && (!is_io_ack || native.interface.is_some()) {
+    let has_thread = !native.mode.is_some_and(NativeMode::workers_receive);
+    if config.node.is_some() && !has_thread {
         return Err(StartError::Native(
-            "with --cluster a thread receives native datagrams: --native-mode is io-ack, and there \
-             is no --native-interface"
+            "with --cluster a thread receives native datagrams: --native-mode is io-ack or xdp"
                 .to_owned(),
         ));
     }
@@ -278,7 +277,15 @@ impl Native {
         queues
             .iter()
             .for_each(|queue| queue.set_state(QueueState::Closed));
+        self.memory
+            .gates()
+            .iter()
+            .for_each(|gate| gate.store(0, Relaxed));
         self.memory.quiesce();
+        if self.is_on_node {
+            drop(queues);
+            return Ok(Some(self.drop_found(slots)));
+        }
         let heir = Id(u16::try_from(threads).unwrap_or(u16::MAX - 1));
         let found = recover(&queues, self.stamps(), self.sessions(), heir);
         let incarnation = queues
@@ -291,6 +298,25 @@ impl Native {
              first; the contents of that process's store are lost",
             found.entries
         )))
+    }
+
+    /// Makes the queues of an earlier process empty: another life of the node has accepted what is
+    /// in them, and its slices are lost.
+    fn drop_found(&self, slots: u64) -> String {
+        let queues = self.all_queues().into_iter();
+        let found: u64 = queues
+            .map(|queue| queue.backlog())
+            .map(|backlog| backlog.tail.saturating_sub(backlog.head))
+            .sum();
+        let words = self.memory.stamps().iter().chain(self.memory.sessions());
+        words.for_each(|word| word.store(0, Relaxed));
+        for words in self.memory.queues().chunks_exact(self.queue_words) {
+            OrderedQueue::format(words, slots, self.incarnation);
+        }
+        format!(
+            "found the queues of an earlier process: the {found} writes that wait in them are lost, \
+             as the slices are that this node alone held"
+        )
     }
 
     /// Slots of a queue.
@@ -332,7 +358,8 @@ fn choose(
         }
         (Some(mode), _) => return Ok(anonymous(mode, None)),
     };
-    match NicMemory::start(native, interface, shape, port, config.item_bytes_max) {
+    let limits = (config.item_bytes_max, config.node.is_some());
+    match NicMemory::start(native, interface, shape, port, limits) {
         Ok(memory) => {
             let note = memory.place();
             Ok(Chosen {

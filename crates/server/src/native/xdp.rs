@@ -32,7 +32,7 @@ impl NicMemory {
         interface: &str,
         shape: Shape,
         port: u16,
-        item_bytes_max: usize,
+        (item_bytes_max, on_node): (usize, bool),
     ) -> Result<Self, String> {
         let datagram_bytes_max = match interface {
             "lo" => layout::PAYLOAD_BYTES_MAX,
@@ -58,6 +58,7 @@ impl NicMemory {
                 datagram_bytes_max: narrow(datagram_bytes_max),
                 value_bytes_max: narrow(item_bytes_max),
                 redirect: false,
+                on_node,
             },
         };
         let xdp = Xdp::start(&options).map_err(|error| error.to_string())?;
@@ -83,6 +84,10 @@ impl QueueMemory for NicMemory {
 
     fn sessions(&self) -> &[AtomicU64] {
         self.xdp.nic().sessions()
+    }
+
+    fn gates(&self) -> &[AtomicU64] {
+        self.xdp.nic().gates()
     }
 
     fn is_found(&self) -> bool {

@@ -36,6 +36,9 @@ pub(crate) trait NodeHost: Send + Sync {
     /// When the server started.
     fn started(&self) -> Now;
 
+    /// Whether writes of a slice may be accepted by somebody outside this process.
+    fn set_accepting(&self, slice: u16, may: bool);
+
     /// Up to where the writes that this server has accepted must be executed, so that all are that
     /// were accepted before those who accept were told to accept no more.
     fn accepted_tails(&self) -> Box<[u64]>;

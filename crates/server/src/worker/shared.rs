@@ -474,6 +474,12 @@ impl NodeHost for Shared {
         Self::uptime_seconds(self)
     }
 
+    fn set_accepting(&self, slice: u16, may: bool) {
+        if let Some(native) = &self.native {
+            native.set_accepting(slice, may);
+        }
+    }
+
     fn accepted_tails(&self) -> Box<[u64]> {
         let native = self.native.as_ref();
         native.map_or_else(Box::default, |native| native.accepted_tails())

@@ -15,12 +15,16 @@ mod leftovers;
 mod losses;
 mod memcached_datagrams;
 mod metrics;
+#[path = "../../../runtime/tests/nic/namespace.rs"]
+#[allow(dead_code, reason = "the tests of the program use all of it")]
+mod namespace;
 mod native_accepted;
 mod native_clients;
 mod native_promises;
 #[path = "../native/support.rs"]
 #[allow(dead_code, reason = "the tests of a server alone use all of it")]
 mod native_support;
+mod native_xdp;
 mod network;
 mod one_reply_per_request;
 mod process_episodes;

@@ -38,6 +38,8 @@ pub(crate) struct Shape {
     pub(crate) protocol: Protocol,
     /// How long a worker takes for an accepted write beside the work, in nanoseconds.
     pub(crate) service_ns: u64,
+    /// Where node 0 pins the XDP program, which accepts for it on `lo`, if it has that.
+    pub(crate) pins: Option<&'static str>,
     /// The view is in an etcd, not in a file.
     pub(crate) view_in_etcd: bool,
 }
@@ -75,6 +77,7 @@ impl Shape {
         secured: false,
         protocol: Protocol::Streams,
         service_ns: 0,
+        pins: None,
         view_in_etcd: false,
     };
 
@@ -172,15 +175,23 @@ impl Cluster {
             faults: self.shape.fault.into(),
             udp_port: (self.shape.protocol == Protocol::Datagrams).then_some(0),
             native: match self.shape.protocol {
-                Protocol::Native => Some(NativeConfig {
-                    service_ns: self.shape.service_ns,
-                    ..native_config(NativeMode::IoAck).native.unwrap()
-                }),
+                Protocol::Native => Some(self.native_config(id)),
                 _ => None,
             },
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..config()
         }
+    }
+
+    fn native_config(&self, id: usize) -> NativeConfig {
+        let mut native = native_config(NativeMode::IoAck).native.unwrap();
+        native.service_ns = self.shape.service_ns;
+        if let Some(pins) = self.shape.pins.filter(|_| id == 0) {
+            native.mode = Some(NativeMode::Xdp);
+            native.interface = Some("lo".to_owned());
+            native.pin = pins.into();
+        }
+        native
     }
 
     fn name(&self) -> String {

@@ -69,6 +69,7 @@ fn pass_all(link: &Veth) -> Xdp {
             datagram_bytes_max: 0,
             value_bytes_max: 0,
             redirect: false,
+            on_node: false,
         },
     };
     Xdp::start(&options).unwrap()

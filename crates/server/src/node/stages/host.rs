@@ -284,8 +284,12 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     fn gate(&mut self, slice: SliceId, gate: Gate) {
         let (cluster, store) = (self.stage_cx.cluster, &self.stage_cx.cx.store_cx.store);
         store.set_free(slice.0, gate == Gate::Open);
-        if cluster.gates.set(slice, gate) == Gate::Open {
-            let host = self.stage_cx.cx.host;
+        let host = self.stage_cx.cx.host;
+        let was_open = cluster.gates.set(slice, gate) == Gate::Open;
+        if was_open != (gate == Gate::Open) {
+            host.set_accepting(slice.0, !was_open);
+        }
+        if was_open {
             self.state.closing.push_back(ClosingGate {
                 slice,
                 mark: cluster.marks.set(),

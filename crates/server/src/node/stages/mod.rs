@@ -363,6 +363,7 @@ impl Stage {
         state.begin_anew(stage_cx.cx.store_cx.now);
         for slice in (state.number..SLICES).step_by(STAGES).map(SliceId) {
             cluster.close_gate(slice);
+            stage_cx.cx.host.set_accepting(slice.0, false);
             stage_cx.cx.store_cx.store.set_free(slice.0, false);
         }
         for node in 0..curtail_types::NodeSet::NODES_MAX {

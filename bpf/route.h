@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The route hash of a key, by which nodes of a cluster know its slice (crates/store/src/route_hash.rs):
- * XXH3-64 without a seed, for keys of up to 128 bytes. Longer ones are left to the server. */
+/* The route hash of a key, by which nodes of a cluster know its slice: XXH3-64 without a seed
+ * (crates/store/src/route_hash.rs), for keys of up to 128 bytes. Longer ones are left to the
+ * server. */
 #ifndef CURTAIL_ROUTE_H
 #define CURTAIL_ROUTE_H
 

@@ -44,7 +44,12 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     tests.args(["-p", "curtail-routing", "--test", "differential"]);
     tests.current_dir(&workspace.root);
     // By the order of `PROGRAMS`.
-    let variables = ["CURTAIL_NIC_OBJECT", "", "CURTAIL_SWITCH_OBJECT"];
+    let variables = [
+        "CURTAIL_NIC_OBJECT",
+        "",
+        "CURTAIL_SWITCH_OBJECT",
+        "CURTAIL_NODE_OBJECT",
+    ];
     let named = variables.iter().zip(&objects);
     tests.envs(named.filter(|(variable, _)| !variable.is_empty()));
     let finished = log.finish(&mut tests)?;

@@ -29,7 +29,7 @@ pub use requests::Kind;
 pub use rules::{RULE_MODELS, RuleAction, RuleFaults, RuleSetup, RuleWorld};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use slices::{
-    AcceptError, PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup,
+    AcceptMutant, PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup,
     SliceWorld,
 };
 pub use tiered::{

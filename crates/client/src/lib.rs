@@ -17,9 +17,9 @@
 //! **Durable** means stable storage; [`Write::durable`] waits for it where a server offers it.
 //!
 //! **Executed** means that the write has taken effect; [`Write::executed`] waits for it. A node of
-//! a cluster acknowledges a write before that only if no other node holds its key, and says with the
-//! acknowledgement ([`Accepted::promise`], [`Accepted::copies`]) whether it is **replicated** as
-//! well: at every node in sync, which are several. [`Write::replicated`] demands that.
+//! a cluster acknowledges a write before that only if no other node holds its key, and says with
+//! the acknowledgement ([`Accepted::promise`], [`Accepted::copies`]) whether it is **replicated**
+//! as well: at every node in sync, which are several. [`Write::replicated`] demands that.
 //!
 //! Requests that are not marked end when they were executed, with an answer. A failed write may
 //! have been executed only if its error is [`ClientError::Indeterminate`].

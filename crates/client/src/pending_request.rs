@@ -61,7 +61,7 @@ impl Write {
     }
 
     /// Waits until the write is accepted, and then until it has been executed. A node of a cluster
-    /// may have done so already; else its queue, as a server's that is alone, is asked until it has.
+    /// may have done so already; else its queue is asked until it has, as a server's that is alone.
     ///
     /// # Errors
     /// [`ClientError::NotExecuted`] if it is not within that time; it stays accepted.

@@ -431,8 +431,8 @@ fn loom_a_read_is_forwarded_whole_or_finds_it_executed() {
     });
 }
 
-/// Goal: who ends acceptance and then takes the tail waits for every write that is accepted. Method:
-/// a producer looks at a gate when it has its place; the gate is closed meanwhile.
+/// Goal: who ends acceptance and then takes the tail waits for every write that is accepted.
+/// Method: a producer looks at a gate when it has its place; the gate is closed meanwhile.
 #[test]
 fn an_accepted_write_is_below_the_tail_behind_the_gate() {
     loom::model(|| {

@@ -19,6 +19,8 @@ mod frames;
 mod instruction_count;
 #[path = "nic/namespace.rs"]
 mod namespace;
+#[path = "nic/on_node.rs"]
+mod on_node;
 #[path = "nic/survival.rs"]
 mod survival;
 #[path = "nic/twin.rs"]

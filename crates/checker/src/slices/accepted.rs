@@ -26,7 +26,7 @@ pub(super) type AcceptedWrites = VecDeque<Label>;
 
 /// An error in how a node treats accepted writes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AcceptError {
+pub enum AcceptMutant {
     /// Requests of its own clients do not wait for them.
     ClientsOvertake,
     /// Requests of other nodes do not.
@@ -40,8 +40,8 @@ pub enum AcceptError {
 }
 
 impl SliceSetup {
-    pub(super) fn errs(&self, error: AcceptError) -> bool {
-        self.accept_error == Some(error)
+    pub(super) fn errs(&self, error: AcceptMutant) -> bool {
+        self.accept_mutant == Some(error)
     }
 
     /// Whether a node may accept a request.
@@ -51,7 +51,7 @@ impl SliceSetup {
         let key = self.keys[key];
         let here = world.node(node);
         let gate = here.gates[usize::from(slice_of(key, self.slices).0)];
-        let is_open = match self.errs(AcceptError::AcceptsClosed) {
+        let is_open = match self.errs(AcceptMutant::AcceptsClosed) {
             true => gate != Gate::Closed,
             false => gate == Gate::Open,
         };

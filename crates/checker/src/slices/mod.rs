@@ -17,7 +17,7 @@ use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
-pub use accepted::AcceptError;
+pub use accepted::AcceptMutant;
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
 pub use packed::{PackedSlices, SlicePool};
@@ -70,7 +70,7 @@ pub struct SliceSetup {
     /// An error in the machines.
     pub mutant: Option<ReplicaMutant>,
     /// An error in how nodes treat accepted writes.
-    pub accept_error: Option<AcceptError>,
+    pub accept_mutant: Option<AcceptMutant>,
 }
 
 /// How often something may happen.
@@ -269,7 +269,7 @@ impl SliceSetup {
                 if self.may_accept(world, label, node) {
                     actions.push(SliceAction::Accept(label, node));
                 }
-                let overtakes = self.errs(AcceptError::ClientsOvertake);
+                let overtakes = self.errs(AcceptMutant::ClientsOvertake);
                 if self.is_behind(world, node, key) && !overtakes {
                     continue;
                 }
@@ -299,7 +299,7 @@ impl SliceSetup {
             let serving = slices.filter(|(slice, row)| {
                 let machine = world.node(row.primary).machine.as_ref();
                 let waits = self.has_accepted(world, row.primary, *slice)
-                    && !self.errs(AcceptError::FlushOvertakes);
+                    && !self.errs(AcceptMutant::FlushOvertakes);
                 machine.is_some_and(|machine| machine.serves(*slice)) && !waits
             });
             actions.extend(serving.map(|(slice, _)| SliceAction::Flush(slice)));
@@ -315,7 +315,7 @@ impl SliceSetup {
                 Load::Closed(slice) => self.runs_beside(world, parcel.to, slice),
                 Load::Request(request) => {
                     let key = self.index_of(request.key);
-                    let overtakes = self.errs(AcceptError::PeersOvertake);
+                    let overtakes = self.errs(AcceptMutant::PeersOvertake);
                     self.is_behind(world, parcel.to, key) && !overtakes
                 }
                 _ => false,
@@ -336,7 +336,7 @@ impl SliceSetup {
 
     fn runs_beside(&self, world: &SliceWorld, node: NodeId, slice: SliceId) -> bool {
         let is_undrained = self.has_accepted(world, node, slice);
-        if is_undrained && !self.errs(AcceptError::ClosesUndrained) {
+        if is_undrained && !self.errs(AcceptMutant::ClosesUndrained) {
             return true;
         }
         let mut stages = world.operations.iter().zip(self.operations);

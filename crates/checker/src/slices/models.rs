@@ -29,7 +29,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         sees: ANSWERED,
         is_deep: false,
         mutant: None,
-        accept_error: None,
+        accept_mutant: None,
     }
 }
 

@@ -9,7 +9,7 @@ use curtail_types::{NodeId, RouteHash};
 use curtail_workload::Random;
 
 use super::{
-    ANSWERED, AcceptError, DRAINED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS,
+    ANSWERED, AcceptMutant, DRAINED, ENTERED, EVICTED, EXITED, LOST, SHARED, SLICE_MODELS,
     SliceFaults, SlicePool, SliceSetup, TOOK_OVER, world::SliceWorld,
 };
 use crate::requests::Kind;
@@ -75,12 +75,12 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
 /// Goal: every planted error in how accepted writes are treated is found by a model that has some.
 #[test]
 fn every_planted_error_about_accepted_writes_is_found() {
-    use AcceptError as Error;
-    let finds = |error: AcceptError| {
+    use AcceptMutant as Error;
+    let finds = |error: AcceptMutant| {
         let accepts = SLICE_MODELS.iter().filter(|setup| setup.accepts);
         accepts.into_iter().find_map(|setup| {
             let setup = SliceSetup {
-                accept_error: Some(error),
+                accept_mutant: Some(error),
                 ..*setup
             };
             let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
@@ -194,7 +194,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
         sees: 0,
         is_deep: false,
         mutant: None,
-        accept_error: None,
+        accept_mutant: None,
     }
 }
 

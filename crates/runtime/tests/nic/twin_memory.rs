@@ -48,12 +48,17 @@ pub(crate) fn options() -> NicOptions {
 }
 
 /// The program, or `None`, said aloud, where tests of it are skipped; fails where it cannot be
-/// loaded. `CURTAIL_NIC_OBJECT` names another object than the one that is kept.
+/// loaded. `CURTAIL_NIC_OBJECT` and `CURTAIL_NODE_OBJECT` name other objects than those that are
+/// kept.
 pub(crate) fn load(options: &NicOptions) -> Option<Nic> {
     if is_skipped() {
         return None;
     }
-    let object = std::env::var_os("CURTAIL_NIC_OBJECT").map(|path| std::fs::read(path).unwrap());
+    let variable = match options.on_node {
+        true => "CURTAIL_NODE_OBJECT",
+        false => "CURTAIL_NIC_OBJECT",
+    };
+    let object = std::env::var_os(variable).map(|path| std::fs::read(path).unwrap());
     let nic = match object {
         Some(object) => Nic::load_object(&object, options, None),
         None => Nic::load(options, None),

@@ -1,6 +1,6 @@
 //! Native requests at a node of a cluster: a worker executes each, or has another node execute it,
-//! and the reply leaves when every node in sync has what it shows. Marked writes of slices that this
-//! node alone holds are accepted: they enter the queues and are acknowledged at once.
+//! and the reply leaves when every node in sync has what it shows. Marked writes of slices that
+//! this node alone holds are accepted: they enter the queues and are acknowledged at once.
 //!
 //! ```text
 //!   datagram --> admitted, its slot claimed --> marked, gate open --> queued, ACK accepted

@@ -314,8 +314,8 @@ impl Native {
             OrderedQueue::format(words, slots, self.incarnation);
         }
         format!(
-            "found the queues of an earlier process: the {found} writes that wait in them are lost, \
-             as the slices are that this node alone held"
+            "found the queues of an earlier process: the {found} writes that wait in them are \
+             lost, as the slices are that this node alone held"
         )
     }
 

@@ -1,5 +1,5 @@
-//! Writes that a node accepts before it executes them: of slices that it alone holds, and visible to
-//! everybody from the acknowledgement on, whatever becomes of their keys and slices.
+//! Writes that a node accepts before it executes them: of slices that it alone holds, and visible
+//! to everybody from the acknowledgement on, whatever becomes of their keys and slices.
 
 use std::time::Duration;
 

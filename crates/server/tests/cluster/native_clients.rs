@@ -299,7 +299,7 @@ fn a_native_flush_empties_every_node() {
             for number in 0..KEYS {
                 let key = format!("f{number}");
                 nodes[number % 3].write(key.as_bytes(), b"before");
-                memcached.set(&format!("m{number}"), "before");
+                memcached.set(format!("m{number}"), "before");
             }
             let flush = nodes[round].bytes(3, Ask::new(Opcode::Flush, b""));
             assert_eq!(nodes[round].exchange(&flush).status(), Status::Done);

@@ -31,8 +31,8 @@ fn promised(answer: &Answer) -> (Promise, u8) {
     }
 }
 
-/// Writes at a node, marked and not, one of them sent twice; all promise the same, but that the node
-/// may accept marked ones of what it alone holds.
+/// Writes at a node, marked and not, one of them sent twice; all promise the same, but that the
+/// node may accept marked ones of what it alone holds.
 #[track_caller]
 fn promise_of(client: &mut Client, key: &str) -> (Promise, u8) {
     let key = key.as_bytes();

@@ -15,9 +15,11 @@ use crate::{
     namespace::Namespace,
     native_clients::native,
     native_support::{Ask, Client},
+    process_faults,
     recording_clients::Plan,
     restarts::restart_all,
     support::{Cluster, Protocol, Shape, await_placement},
+    troubles::Trouble,
 };
 
 /// Runs a test in a namespace, if there may be one; node 0 of its cluster has the program.
@@ -124,6 +126,24 @@ fn histories_over_the_program_are_linearizable() {
 #[test]
 fn what_the_program_accepts_survives_a_rolling_restart() {
     with_program(|shape| restart_all(plan(shape), 2));
+}
+
+/// Goal: when the process of a node with the program is killed, only what was on that node is lost,
+/// and when it is stopped for longer than its lease, nobody sees anything old. Method: real
+/// processes; node 0, which has the program, is in trouble each time.
+#[test]
+fn a_node_with_the_program_is_killed_and_stopped() {
+    with_program(|shape| {
+        let shape = Shape {
+            protocol: shape.protocol,
+            pins: shape.pins,
+            service_ns: 100_000,
+            ..process_faults::SHAPE
+        };
+        for trouble in [Trouble::Kill, Trouble::LongStop] {
+            process_faults::judge(&process_faults::run(shape, false, &[trouble]));
+        }
+    });
 }
 
 /// Goal: queues that an ended life of the node has left are dropped, and the next one accepts.

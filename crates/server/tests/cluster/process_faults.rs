@@ -17,14 +17,14 @@ use crate::{
     troubles::Trouble,
 };
 
-const SHAPE: Shape = Shape {
+pub(crate) const SHAPE: Shape = Shape {
     workers: 1,
     lease_ms: 2000,
     ..Shape::DEFAULT
 };
 
 /// Has these happen to one cluster, one after the other.
-fn run(shape: Shape, in_network: bool, troubles: &[Trouble]) -> Vec<Told> {
+pub(crate) fn run(shape: Shape, in_network: bool, troubles: &[Trouble]) -> Vec<Told> {
     let series = Series {
         shape,
         in_network,
@@ -35,7 +35,7 @@ fn run(shape: Shape, in_network: bool, troubles: &[Trouble]) -> Vec<Told> {
 }
 
 #[track_caller]
-fn judge(all: &[Told]) {
+pub(crate) fn judge(all: &[Told]) {
     for told in all {
         assert!(told.operations > 100, "too few to tell: {told}");
         assert_eq!(told.verdict, Verdict::Consistent, "{told}");

@@ -20,10 +20,10 @@ use std::{
 use curtail_consistency::{placement_plan, slice_view::SliceView};
 use curtail_membership::{ClusterFile, NodeConfig, Roster};
 use curtail_server::{
-    Config, Fault, Listen, NativeConfig, NativeMode, Server,
+    Config, Fault, Listen, NativeConfig, Server,
     log::{self, LogOptions},
 };
-use curtail_testing::{PATIENCE, config, native_address, native_config};
+use curtail_testing::{PATIENCE, config, native_address};
 use curtail_types::NodeId;
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 use tempfile::TempDir;
@@ -32,7 +32,7 @@ use crate::{
     etcd::Etcd,
     keep_failure_logs::{Log, keep_panics},
     network::Network,
-    support::{Protocol, Shape, store_in_file, write_secret},
+    support::{Protocol, Shape, native_of, store_in_file, write_secret},
     wrong_clocks::WrongClocks,
 };
 
@@ -134,9 +134,10 @@ impl Processes {
         let (host, workers) = (self.host(id), self.shape.workers);
         let (memory, evict) = (self.shape.memory_bytes, self.shape.evict);
         let protocol = format!("{:?}", self.shape.protocol);
+        let (pins, service) = (self.shape.pins_of(id).unwrap_or("-"), self.shape.service_ns);
         let _ = fs::remove_file(folder.join(DATAGRAMS));
         let what = format!(
-            "{id} {host} {workers} {memory} {evict} {fault} {protocol} {}",
+            "{id} {host} {workers} {memory} {evict} {fault} {protocol} {pins} {service} {}",
             folder.display()
         );
         command.args(["processes::node_process", "--exact", "--ignored"]);
@@ -302,8 +303,20 @@ fn node_process() {
         return;
     };
     set_parent_process_death_signal(Some(Signal::KILL)).unwrap();
-    let words: Vec<&str> = text.splitn(8, ' ').collect();
-    let &[id, host, workers, memory, evict, fault, protocol, folder] = &*words else {
+    let words: Vec<&str> = text.splitn(10, ' ').collect();
+    let &[
+        id,
+        host,
+        workers,
+        memory,
+        evict,
+        fault,
+        protocol,
+        pins,
+        service,
+        folder,
+    ] = &*words
+    else {
         panic!("{NODE}={text}");
     };
     let file = PathBuf::from(folder).join("cluster.toml");
@@ -320,14 +333,7 @@ fn node_process() {
         huge_pages: false,
         verbosity: 1,
         udp_port: (protocol == "Datagrams").then_some(0),
-        native: match protocol {
-            // A client whose request has no answer opens another session.
-            "Native" => Some(NativeConfig {
-                sessions: 4096,
-                ..native_config(NativeMode::IoAck).native.unwrap()
-            }),
-            _ => None,
-        },
+        native: (protocol == "Native").then(|| native_in(pins, service)),
         // Which keys are hot this test says, and nobody else.
         hot_keys_max: 0,
         faults: match fault {
@@ -361,5 +367,16 @@ fn node_process() {
             Some(("leave", _)) => drop(server.leave()),
             _ => {}
         }
+    }
+}
+
+fn native_in(pins: &str, service_ns: &str) -> NativeConfig {
+    NativeConfig {
+        // A client whose request has no answer opens another session.
+        sessions: 4096,
+        ..native_of(
+            Some(pins).filter(|pins| *pins != "-"),
+            service_ns.parse().unwrap(),
+        )
     }
 }

@@ -85,6 +85,11 @@ impl Shape {
         Duration::from_millis(self.lease_ms)
     }
 
+    /// Where a node pins its program, if it has one.
+    pub(crate) fn pins_of(&self, id: usize) -> Option<&'static str> {
+        self.pins.filter(|_| id == 0)
+    }
+
     /// The file of a cluster, with a path, the entries of its view store, and the address of each
     /// node.
     pub(crate) fn text(
@@ -175,23 +180,12 @@ impl Cluster {
             faults: self.shape.fault.into(),
             udp_port: (self.shape.protocol == Protocol::Datagrams).then_some(0),
             native: match self.shape.protocol {
-                Protocol::Native => Some(self.native_config(id)),
+                Protocol::Native => Some(native_of(self.shape.pins_of(id), self.shape.service_ns)),
                 _ => None,
             },
             node: Some(NodeConfig::load(&file, &id.to_string()).unwrap()),
             ..config()
         }
-    }
-
-    fn native_config(&self, id: usize) -> NativeConfig {
-        let mut native = native_config(NativeMode::IoAck).native.unwrap();
-        native.service_ns = self.shape.service_ns;
-        if let Some(pins) = self.shape.pins.filter(|_| id == 0) {
-            native.mode = Some(NativeMode::Xdp);
-            native.interface = Some("lo".to_owned());
-            native.pin = pins.into();
-        }
-        native
     }
 
     fn name(&self) -> String {
@@ -282,6 +276,18 @@ impl Cluster {
 /// The entries of a view store that is this file.
 pub(crate) fn store_in_file(path: &str) -> String {
     format!("kind = \"file\"\npath = \"{path}\"")
+}
+
+/// What a node offers native clients: the XDP program accepts for it if it has `pins`.
+pub(crate) fn native_of(pins: Option<&str>, service_ns: u64) -> NativeConfig {
+    let mut native = native_config(NativeMode::IoAck).native.unwrap();
+    native.service_ns = service_ns;
+    if let Some(pins) = pins {
+        native.mode = Some(NativeMode::Xdp);
+        native.interface = Some("lo".to_owned());
+        native.pin = pins.into();
+    }
+    native
 }
 
 /// Sets a key, again and again until a node can do it.

@@ -1,5 +1,5 @@
-//! Streams at a node of a cluster: a complete request is given to the node, and the stream waits for
-//! its end, which it answers as a datagram would be.
+//! Streams at a node of a cluster: a complete request is given to the node, and the stream waits
+//! for its end, which it answers as a datagram would be.
 
 use curtail_codec::native::{Head, Nack, NackReason, Opcode, Reply, Request};
 use curtail_types::Key;

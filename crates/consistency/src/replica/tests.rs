@@ -314,6 +314,42 @@ fn further_views_do_not_prolong_the_wait_for_older_copies() {
     assert_eq!(notes.ran, [Ticket(1)]);
 }
 
+/// A second primary was lost while the wait for the first one's copies went on: a member that had
+/// entered the view between might still show copies of the second one's keys.
+#[test]
+fn a_further_lost_primary_prolongs_the_wait_for_older_copies() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b1111), 8, 2);
+    let (mut replica, mut notes) = (machine(2), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let first_lost = after(&view, &[], NodeSet::only(NodeId(0)));
+    let second_lost = after(&first_lost, &[], NodeSet::only(NodeId(1)));
+    let taken_over = |before: &SliceView, now: &SliceView| {
+        let primaries = |slice| [before, now].map(|view| view.row(slice).unwrap().primary);
+        let mut slices = (0..8).map(SliceId);
+        slices.find(|slice| primaries(*slice)[0] != NodeId(2) && primaries(*slice)[1] == NodeId(2))
+    };
+    assert!(taken_over(&view, &first_lost).is_some());
+    let slice = taken_over(&first_lost, &second_lost).unwrap();
+    let mut keys = (0..u64::MAX).map(|high| RouteHash(high << 56 | high));
+    let key = keys.find(|key| view.slice_of(*key) == slice).unwrap();
+    for next in [&first_lost, &second_lost] {
+        replica.step(ReplicaEvent::View(next), &mut notes);
+    }
+    let read = ReplicaRequest {
+        ticket: Ticket(1),
+        key,
+        access: Access::Read,
+        size: 0,
+        is_forwarded: false,
+    };
+    replica.step(ReplicaEvent::Request(read), &mut notes);
+    for (entered, ran) in [(2, &[][..]), (3, &[Ticket(1)])] {
+        let entered = ReplicaMessage::Entered(ViewNumber(entered));
+        replica.step(ReplicaEvent::Message(NodeId(3), &entered), &mut notes);
+        assert_eq!(notes.ran, ran);
+    }
+}
+
 /// A slice began empty at a node that had joined after the key had become hot, and was written
 /// there, while another node still showed a copy of what was lost.
 #[test]

@@ -107,7 +107,8 @@ impl IoThread<'_> {
     /// One batch from each socket.
     fn turn(&mut self, receiver: &mut Receiver<'_>, now_ns: u64) -> usize {
         if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
-            self.native.beat_for(now_ns, self.host.accepts_ns_left());
+            let lasts_ns = self.host.accepts_ns_left();
+            self.native.beat_for(now_ns, lasts_ns, self.host.now());
             self.beaten_ns = now_ns;
         }
         self.store_cx.now = self.host.now();

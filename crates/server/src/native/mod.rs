@@ -240,18 +240,21 @@ impl Native {
 
     /// The server lives, and may accept writes for `lasts_ns` at least: a heartbeat is believed
     /// for no longer.
-    fn beat_for(&self, now_ns: u64, lasts_ns: u64) {
-        self.beat(now_ns.saturating_sub(HEARTBEAT_NS_MAX.saturating_sub(lasts_ns)));
+    fn beat_for(&self, now_ns: u64, lasts_ns: u64, now: Now) {
+        self.beat(
+            now_ns.saturating_sub(HEARTBEAT_NS_MAX.saturating_sub(lasts_ns)),
+            now,
+        );
     }
 
-    /// The server lives.
-    fn beat(&self, now_ns: u64) {
+    /// The server lives, and items see this time.
+    fn beat(&self, now_ns: u64, now: Now) {
         for number in 0..self.config.queues {
             if let Some(queue) = self.queue(number) {
                 queue.beat(now_ns);
             }
         }
-        self.memory.beat();
+        self.memory.beat(now.unix_ns);
     }
 
     /// Writes to the log which session has all items flushed.

@@ -41,8 +41,8 @@ pub(crate) trait QueueMemory: Send + Sync {
     fn acknowledges(&self) -> bool {
         false
     }
-    /// This process lives; called every few milliseconds.
-    fn beat(&self) {}
+    /// This process lives, and items see this time; called every few milliseconds.
+    fn beat(&self, _unix_ns: u64) {}
     /// Waits until nobody is in the middle of an admission that began before the queues were
     /// closed.
     fn quiesce(&self) {}

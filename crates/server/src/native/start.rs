@@ -9,7 +9,8 @@ use curtail_ordered_queue::{
     EarlyLimits, ExecutionTime, OrderedQueue, QueueState, layout, recover,
 };
 use curtail_runtime::{
-    BindError, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp, monotonic_ns,
+    BindError, Clock, DatagramOptions, DatagramSocket, Listener, Poller, Token, bind_udp,
+    monotonic_ns,
 };
 use curtail_store::Store;
 use curtail_types::HashSeed;
@@ -248,8 +249,8 @@ impl Native {
     /// Opens the queues, with the limits that hold until executions were timed.
     fn take_writes(&self) {
         let (early, now_ns) = (self.early, monotonic_ns());
+        self.memory.beat(Clock::start().now().unix_ns);
         for queue in self.all_queues() {
-            self.memory.beat();
             queue.set_backlog_max(early.entries(ExecutionTime::default()));
             queue.set_credits(early.credits(queue.accepted_bytes()));
             queue.beat(now_ns);

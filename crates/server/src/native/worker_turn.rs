@@ -86,7 +86,7 @@ impl<'a> NativeTurns<'a> {
         let mut received = 0;
         if let Some(receiver) = &mut self.receiver {
             if now_ns.saturating_sub(self.beaten_ns) >= BEAT_NS {
-                native.beat(now_ns);
+                native.beat(now_ns, self.host.now());
                 self.beaten_ns = now_ns;
             }
             let mut receiver_cx = ReceiverContext {

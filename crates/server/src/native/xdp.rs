@@ -123,12 +123,8 @@ impl QueueMemory for NicMemory {
         true
     }
 
-    fn beat(&self) {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let unix_ns = since.map_or(0, |since| since.as_nanos());
-        self.xdp
-            .nic()
-            .set_clock(u64::try_from(unix_ns).unwrap_or(u64::MAX));
+    fn beat(&self, unix_ns: u64) {
+        self.xdp.nic().set_clock(unix_ns);
     }
 
     fn quiesce(&self) {

@@ -99,6 +99,11 @@ fn a_program_can_wait_for_executed_and_for_replicated() {
     assert_eq!(set().executed(&session, within), set().accepted());
     let answer = session.delete(b"key").unwrap().result().unwrap();
     assert_eq!((answer.promise(), answer.copies()), expected(2));
+    let large = vec![b'l'; 100_000];
+    let stored = session.set(b"large", &large).unwrap().replicated().unwrap();
+    assert_eq!((stored.promise, stored.copies()), expected(2), "over TCP");
+    let read = session.get(b"large").unwrap().result().unwrap();
+    assert_eq!(read.value, large);
     let nobody = set().durable(&session, within);
     assert_eq!(nobody.unwrap_err(), ClientError::NotDurable);
     for gone in [2, 1] {

@@ -98,7 +98,7 @@ pub enum TierModelMutant {
 }
 
 listed_enum! {
-    /// An error of whoever drives the machines.
+    /// An error of the driver of the machines.
     pub enum TierDriverMutant {
         /// A reader at the cache judges a request by a clock that it read before that came.
         ReadsByOldClock,

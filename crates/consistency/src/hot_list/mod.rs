@@ -287,7 +287,7 @@ impl HotCoordinator {
         Ok(&self.list)
     }
 
-    /// Whoever was not worth it for two epochs goes; whoever has rested may come again.
+    /// A key that was not worth it for two epochs leaves; one that has rested may come again.
     fn weigh_known(&mut self, epoch: &Epoch<'_>) {
         let now = self.epoch;
         let reported: BTreeMap<&KeyName, &KeyLoad> = epoch
@@ -326,7 +326,7 @@ impl HotCoordinator {
         });
     }
 
-    /// Whoever is worth it comes, the best first.
+    /// Admits the keys that are worth it, the best first.
     fn admit(&mut self, epoch: &Epoch<'_>) {
         let candidate = |key: &KeyLoad| {
             let worth = epoch.worth(&key.key, (key.load, key.writes));

@@ -99,7 +99,7 @@ fn config() -> HotListConfig {
 }
 
 /// Goal: it does not matter which nodes clients ask. Method: the same load at every subset of four
-/// nodes finds the same keys within three epochs, but for those whose load is about the limit.
+/// nodes finds the same keys within three epochs, except keys whose load is about the limit.
 #[test]
 fn load_at_any_nodes_finds_the_same_keys() {
     let mut found = Vec::new();

@@ -297,7 +297,7 @@ mod tests {
         rows
     }
 
-    /// Goal: whoever looks at one node reads what happened to all, and what is lost. Method: two
+    /// Goal: each node reports what happened to all nodes, and what is lost. Method: two
     /// nodes form a cluster, one says what it has and dies.
     #[test]
     fn a_node_death_is_recorded_with_the_items_lost() {

@@ -110,8 +110,8 @@ fn settings(config: &Config) -> ControlConfig {
     }
 }
 
-/// What each worker did in the epoch: whoever did least gets the next connection, and some of those
-/// that whoever did most has.
+/// What each worker did in the epoch: the one that did least gets the next connection, and some of
+/// the connections of the one that did most.
 fn note_loads(shared: &Shared, before: &mut [u64]) {
     for (worker, before) in shared.workers.iter().zip(before) {
         let requests = worker.counts.read().get(Count::Requests);

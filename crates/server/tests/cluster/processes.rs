@@ -202,7 +202,7 @@ impl Processes {
         let word = if hot { "hot" } else { "cold" };
         let nodes = self.nodes.iter_mut().flatten();
         for node in nodes.filter(|node| !node.is_stopped) {
-            // Whoever has ended hears nothing.
+            // A process that has ended hears nothing.
             let _ = writeln!(node.input, "{word} {key}");
         }
     }

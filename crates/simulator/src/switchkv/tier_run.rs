@@ -200,7 +200,7 @@ impl<'a> TierRun<'a> {
         for _ in 0..sent {
             self.request();
         }
-        // Whoever comes first takes what the rules have room for, so another one each time.
+        // The first key takes what the rules have room for, so another one each time.
         let (count, first) = (self.nodes.len(), mix(self.slot) as usize);
         for turn in 0..count {
             self.serve_slot(first.wrapping_add(turn) % count);

@@ -20,7 +20,7 @@ pub mod cluster_clock;
 pub mod hot_list;
 pub mod lease;
 pub mod members;
-pub mod placement_plan;
 pub mod replica;
+pub mod slice_placement;
 pub mod slice_view;
 pub mod tiered;

@@ -21,7 +21,7 @@
 //! last. Of two lists the one with the later number holds.
 
 mod bytes;
-mod follower;
+mod keys_to_heat;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -29,7 +29,7 @@ use curtail_types::{KeyLoad, KeyName, Load, LoadReport, LoadScale, UnlikeReports
 
 use crate::replica::Model;
 
-pub use follower::HotFollower;
+pub use keys_to_heat::KeysToHeat;
 
 /// What decides about the list.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

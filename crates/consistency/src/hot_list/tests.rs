@@ -302,7 +302,7 @@ fn primaries_are_told_of_their_keys() {
         RouteHash(digits.parse::<u64>().unwrap() << 61)
     };
     let hash = |key: u64| RouteHash(key << 61);
-    let mut followers = [HotFollower::default(), HotFollower::default()];
+    let mut followers = [KeysToHeat::default(), KeysToHeat::default()];
     for follower in &mut followers {
         assert!(follower.take(&list(2, &[0, 1, 2]), route));
         assert!(!follower.take(&list(1, &[]), route), "older");

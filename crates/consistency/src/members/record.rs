@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 
 use crate::{
-    placement_plan::{PlacementGoal, holds_nothing},
+    slice_placement::{PlacementGoal, holds_nothing},
     slice_view::{RowChange, SliceView},
 };
 

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::{
-    placement_plan::wished_steps,
+    slice_placement::wished_steps,
     slice_view::{RowChange, RowStep},
 };
 

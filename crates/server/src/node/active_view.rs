@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use curtail_consistency::{
-    placement_plan::{PlacementGoal, is_settled},
+    slice_placement::{PlacementGoal, is_settled},
     slice_view::{SliceId, SliceView},
 };
 use curtail_types::NodeId;

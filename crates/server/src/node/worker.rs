@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use curtail_consistency::placement_plan::holds_nothing;
+use curtail_consistency::slice_placement::holds_nothing;
 use curtail_links::{LinkCounts, Links};
 use curtail_types::{Cas, Failure, Instant};
 
@@ -27,7 +27,7 @@ use crate::{
         host::{NodeArrival, NodeContext},
         hot_keys::HeatLook,
         inbox::Inbox,
-        news_of_peers::PlanLook,
+        peer_heartbeats::PlanLook,
         requests_elsewhere::KeysUnderWay,
         stages::{
             Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,

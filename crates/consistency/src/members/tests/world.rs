@@ -13,7 +13,7 @@ use curtail_workload::Random;
 
 use super::super::*;
 use crate::{
-    placement_plan::{is_settled, wished_steps},
+    slice_placement::{is_settled, wished_steps},
     slice_view::{RowChange, RowStep, SliceView},
 };
 

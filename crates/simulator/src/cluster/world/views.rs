@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use curtail_consistency::{
-    placement_plan::{PlacementGoal, wished_steps},
     replica::ReplicaEvent,
+    slice_placement::{PlacementGoal, wished_steps},
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_types::{NodeId, NodeSet};

@@ -2,7 +2,7 @@
 //! keys that burst at once (SW-45 to SW-59).
 
 use curtail_codec::tiered::TieredOpcode;
-use curtail_consistency::tiered::LoadGate;
+use curtail_consistency::tiered::LoadThreshold;
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
 
@@ -36,7 +36,7 @@ impl UpdateMode {
 /// The counters of a back end's keys.
 pub(crate) struct HotKeyReports {
     pub(crate) tracker: Tracker,
-    gate: LoadGate,
+    gate: LoadThreshold,
     pub(crate) scale: LoadScale,
     pub(crate) reported: usize,
     pub(crate) update: UpdateMode,
@@ -67,7 +67,7 @@ impl HotKeyReports {
         };
         Ok(Self {
             tracker: Tracker::new(checked, now),
-            gate: LoadGate::new(limit),
+            gate: LoadThreshold::new(limit),
             scale,
             reported,
             update,

@@ -61,9 +61,10 @@ pub enum ReplicaMessage {
     },
     /// A message about the copies of a hot key.
     Copy(CopyMessage),
-    /// The sender has no copy of an earlier view any more.
+    /// The sender is in this view, and has no copy of an earlier one.
     Entered(ViewNumber),
-    /// The receiver shall say so when it has none.
+    /// The sender waits until the receiver has entered this view, or an earlier one: the receiver
+    /// shall say which it is in.
     EnteredWanted(ViewNumber),
     /// The receiver shall evict about so many bytes of slices that the sender holds as well.
     Evict(u64),

@@ -6,7 +6,7 @@ use curtail_consistency::tiered::LoadThreshold;
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
 
-use crate::{load_value, node_loop::NodeError};
+use crate::{node_loop::NodeError, report_encoding};
 
 /// How the keys that a cache node holds follow the load: what back ends send without being asked
 /// (SW-45, SW-58, SW-68).
@@ -119,7 +119,7 @@ impl HotKeyReports {
         self.tracker.report_into(&mut self.report);
         let hottest = self.report.keys.iter().take(self.reported);
         let hottest: Vec<_> = hottest.copied().collect();
-        load_value::encode(self.scale, &hottest, &mut self.value);
+        report_encoding::encode(self.scale, &hottest, &mut self.value);
         (self.last, self.current) = (self.current, 0);
     }
 

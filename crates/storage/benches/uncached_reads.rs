@@ -39,6 +39,7 @@ struct Asked {
     /// What `--disk-memory` of the server says.
     memory_bytes: u64,
     through_storage: bool,
+    seed: u64,
 }
 
 /// What the threads have done.
@@ -76,6 +77,7 @@ impl Asked {
             seconds: number("--seconds").unwrap_or(5.0),
             warm_up: number("--warm-up").unwrap_or(1.0),
             memory_bytes: (number("--disk-memory").unwrap_or(128.0) * f64::from(1 << 20)) as u64,
+            seed: number("--seed").unwrap_or(1.0) as u64,
             through_storage: value("--through").as_deref() == Some("storage"),
         })
     }
@@ -137,7 +139,7 @@ fn tree_rate(asked: &Asked) -> f64 {
 }
 
 fn read_keys(tree: &AnyTree, asked: &Asked, thread: u64, tally: &Tally) {
-    let (text, mut random) = (asked.key_text(), Random::of_stream(1, thread));
+    let (text, mut random) = (asked.key_text(), Random::of_stream(asked.seed, thread));
     let mut key = Vec::new();
     while !tally.stop.load(Relaxed) {
         key.clear();
@@ -177,8 +179,9 @@ fn storage_rate(asked: &Asked) -> f64 {
     let storage = Storage::open(config, Arc::new(Answers(Mutex::new(sender)))).unwrap();
     let tally = Tally::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| submit_keys(&storage, asked, &answers, &tally));
-        asked.measure(&tally)
+        let (storage, tally) = (&storage, &tally);
+        scope.spawn(move || submit_keys(storage, asked, &answers, tally));
+        asked.measure(tally)
     })
 }
 
@@ -188,7 +191,7 @@ fn submit_keys(
     answers: &mpsc::Receiver<ReadAnswer>,
     tally: &Tally,
 ) {
-    let (text, mut random) = (asked.key_text(), Random::of_stream(1, 0));
+    let (text, mut random) = (asked.key_text(), Random::of_stream(asked.seed, 0));
     let mut number = 0;
     let mut submit = || {
         let mut key = Vec::new();

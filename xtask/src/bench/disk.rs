@@ -151,8 +151,9 @@ fn systems(
                     get_ratio: 0.95,
                     rate: is_paced.then(|| paced_rate(&rows)),
                     connections: CONNECTIONS,
+                    seed: 2 * round as u64 + u64::from(is_paced) + 1,
                 };
-                let run = driver.run((system, store, group), shape, asked.seconds)?;
+                let run = driver.run((system, store, group), shape)?;
                 let row = Row {
                     system,
                     is_paced,

@@ -39,6 +39,8 @@ pub(super) struct Shape {
     /// Requests a second; none in a closed loop.
     pub(super) rate: Option<f64>,
     pub(super) connections: usize,
+    /// Another for every run, or a run asks for the keys that the one before has left in memory.
+    pub(super) seed: u64,
 }
 
 /// The load generator against one server.
@@ -71,6 +73,9 @@ impl Driver<'_> {
     pub(super) fn preload(&self, system: System, store: &Store) -> Result<()> {
         let mut command = self.command(system, store);
         command.arg("--preload-only").stdout(Stdio::null());
+        if system == System::Extstore {
+            command.args(["--preload-rate", EXTSTORE_PRELOAD_RATE]);
+        }
         match command.status()?.success() {
             true => Ok(()),
             false => bail!("{}: the keys could not be stored", system.name()),
@@ -82,13 +87,14 @@ impl Driver<'_> {
         &self,
         (system, store, group): (System, &Store, &MemoryGroup),
         shape: Shape,
-        seconds: f64,
     ) -> Result<Run> {
+        let seconds = self.asked.seconds;
         let mut command = self.command(system, store);
         command
             .args(["--server-pid", &store.process().to_string(), "--json"])
             .args(["--zipf", &shape.zipf.to_string()])
             .args(["--get-ratio", &shape.get_ratio.to_string()])
+            .args(["--seed", &shape.seed.to_string()])
             .args(["--connections", &shape.connections.to_string()])
             .args(["--duration", &seconds.to_string()])
             .args(["--warm-up", &self.asked.warm_up.to_string()])
@@ -103,6 +109,9 @@ impl Driver<'_> {
         Ok(Run::of(&report["steps"][0], group.memory()))
     }
 }
+
+/// memcached evicts items for which no page of the file is ready; this slow it loses next to none.
+const EXTSTORE_PRELOAD_RATE: &str = "15000";
 
 /// Long enough for 1,000 requests of the slowest system, so that each window has a p99.9.
 const WINDOW_MS: u32 = 500;

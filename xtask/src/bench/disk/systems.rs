@@ -64,14 +64,17 @@ impl System {
     fn words(self, asked: &Asked, binary: &Path, folder: &Path) -> Vec<String> {
         let limit = asked.memory_mib;
         let text = match self {
-            Self::Curtail => return curtail(asked, binary, folder, limit * 5 / 8),
+            Self::Curtail => return curtail(asked, binary, folder, limit / 2),
             Self::Extstore => {
                 let path = folder.join("extstore");
-                // Pages are of 64 MiB; compaction begins when a quarter of them is left.
+                // Compaction begins when a quarter of the file is left. `slab_automove=2`: the memory
+                // for keys of items on disk takes pages from that for values soon enough; otherwise
+                // most keys are evicted while the data is stored.
                 let gib = (asked.data_mib() * 2).div_ceil(1024);
                 format!(
                     "memcached -u root -t 1 -c 1024 -m {} -o \
-                     ext_path={}:{gib}G,ext_threads={DISK_THREADS},ext_wbuf_size=2",
+                     ext_path={}:{gib}G,ext_threads={DISK_THREADS},ext_wbuf_size=2,\
+                     slab_automove=2",
                     limit * 6 / 8,
                     path.display()
                 )

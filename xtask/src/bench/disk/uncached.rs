@@ -2,14 +2,22 @@
 //!
 //! All three read the same directory in the same memory group on the same processors, with as many
 //! threads that read, and draw keys uniformly. `lsm-tree` is the engine alone, each of whose threads
-//! reads key after key; `storage` adds the queue from which the threads take keys; the server adds
-//! its memory cache, sockets and protocol, and has the load generator on other processors. A read
-//! of the server counts if it was one of the engine: those that memory answered do not.
+//! reads key after key; `storage` adds the queue from which the threads take keys, and a thread that
+//! submits them; the server adds its memory cache, sockets and protocol, and has the load generator
+//! on other processors. A read of the server counts if it was one of the engine: those that memory
+//! answered do not.
+//!
+//! The server is measured twice: with all of its threads on the engine's processors, so that
+//! sockets and protocol take processor time from the engine; and with only the threads that read
+//! there, as the engine's threads are, and the worker on the load generator's processors. The first
+//! ratio is the price of a server on a processor that is short, the second that of the way to the
+//! engine and back.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use curtail_report::Table;
 use serde_json::Value;
 
@@ -24,7 +32,20 @@ use crate::workspace::{Workspace, cargo};
 struct Round {
     tree: f64,
     storage: f64,
-    server: f64,
+    server_together: f64,
+    server_apart: f64,
+}
+
+/// What a round says of one way.
+type Rate = fn(&Round) -> f64;
+
+/// Which processors the server's worker has.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Worker {
+    /// The engine's.
+    Together,
+    /// The load generator's.
+    Apart,
 }
 
 /// Memory for items of the server, in MiB: the least that it takes, so that next to no key of the
@@ -67,15 +88,19 @@ pub(super) fn compare(
     group: &MemoryGroup,
 ) -> Result<String> {
     let mut rounds = Vec::new();
-    for round in 0..driver.asked.rounds {
+    for round in 0..driver.asked.rounds as u64 {
+        let by_itself = |through| read(driver, (reader, folder, group), (through, round + 1));
+        let served = |worker| serve(driver, (folder, group), (worker, round + 1));
         let measured = Round {
-            tree: read(driver, (reader, folder, group), "tree")?,
-            storage: read(driver, (reader, folder, group), "storage")?,
-            server: serve(driver, folder, group)?,
+            tree: by_itself("tree")?,
+            server_together: served(Worker::Together)?,
+            server_apart: served(Worker::Apart)?,
+            storage: by_itself("storage")?,
         };
         println!(
-            "round {round}, uncached reads/s: lsm-tree {:.0}, storage {:.0}, server {:.0}",
-            measured.tree, measured.storage, measured.server
+            "round {round}, uncached reads/s: lsm-tree {:.0}, storage {:.0}, server {:.0}, with its \
+             worker elsewhere {:.0}",
+            measured.tree, measured.storage, measured.server_together, measured.server_apart
         );
         rounds.push(measured);
     }
@@ -92,7 +117,7 @@ pub(super) fn compare(
 fn read(
     driver: &Driver<'_>,
     (reader, folder, group): (&Path, &Path, &MemoryGroup),
-    through: &str,
+    (through, seed): (&str, u64),
 ) -> Result<f64> {
     let asked = driver.asked;
     let words = [
@@ -111,6 +136,8 @@ fn read(
         asked.warm_up.to_string(),
         "--through".into(),
         through.into(),
+        "--seed".into(),
+        seed.to_string(),
     ];
     let mut command = group.command(&asked.server_cores, &words);
     let output = command.stderr(Stdio::inherit()).output()?;
@@ -123,17 +150,27 @@ fn read(
 }
 
 /// The server's reads of the engine.
-fn serve(driver: &Driver<'_>, folder: &Path, group: &MemoryGroup) -> Result<f64> {
+fn serve(
+    driver: &Driver<'_>,
+    (folder, group): (&Path, &MemoryGroup),
+    (worker, seed): (Worker, u64),
+) -> Result<f64> {
     let asked = driver.asked;
     let port = free_port()?;
     let mut words = curtail(asked, driver.binary, folder, ITEMS_MIB);
     words.extend(["-p", &port.to_string(), "-l", "127.0.0.1"].map(str::to_owned));
-    let store = Store::run(&words, port, group, &asked.server_cores)?;
+    let cores = match worker {
+        Worker::Together => &asked.server_cores,
+        Worker::Apart => &asked.driver_cores,
+    };
+    let store = Store::run(&words, port, group, cores)?;
+    move_readers(store.process(), &asked.server_cores)?;
     let shape = Shape {
         zipf: 0.0,
         get_ratio: 1.0,
         rate: None,
         connections: CONNECTIONS,
+        seed,
     };
     let counts = |store: &Store| -> Result<_> {
         let [reads, gets] =
@@ -141,7 +178,7 @@ fn serve(driver: &Driver<'_>, folder: &Path, group: &MemoryGroup) -> Result<f64>
         Ok((reads? as f64, gets? as f64))
     };
     let before = counts(&store)?;
-    let run = driver.run((System::Curtail, &store, group), shape, asked.seconds)?;
+    let run = driver.run((System::Curtail, &store, group), shape)?;
     let after = counts(&store)?;
     store.stop()?;
     // The counters cover the warm-up, too, so they say only how many reads memory answered.
@@ -149,13 +186,33 @@ fn serve(driver: &Driver<'_>, folder: &Path, group: &MemoryGroup) -> Result<f64>
     Ok(run.rate * share.min(1.0))
 }
 
+/// Has the threads that read use these processors.
+fn move_readers(process: u32, cores: &str) -> Result<()> {
+    for task in fs::read_dir(format!("/proc/{process}/task"))? {
+        let task = task?;
+        let name = fs::read_to_string(task.path().join("comm"))?;
+        if name.starts_with("disk-read") {
+            let mut taskset = Command::new("taskset");
+            taskset.args(["-c", "-p", cores]).arg(task.file_name());
+            ensure!(
+                taskset.stdout(Stdio::null()).status()?.success(),
+                "{name} does not move"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn table(rounds: &[Round]) -> Table {
     let mut table = Table::default();
-    let ways: [(&str, fn(&Round) -> f64); 3] = [
+    let ways: [(&str, Rate); 4] = [
         ("lsm-tree, in process", |round| round.tree),
         ("storage, in process", |round| round.storage),
-        ("curtail serve --tier disk, over sockets", |round| {
-            round.server
+        ("curtail serve, all threads on these processors", |round| {
+            round.server_together
+        }),
+        ("curtail serve, its worker elsewhere", |round| {
+            round.server_apart
         }),
     ];
     for (name, of) in ways {

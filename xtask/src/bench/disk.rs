@@ -24,8 +24,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use self::load::{Driver, Run, Shape};
-use self::systems::{SYSTEMS, Store, System};
-use super::bounded_processes::{MemoryGroup, Scratch};
+use self::systems::{SYSTEMS, Store, System, data_of};
+use super::bounded_processes::{MemoryGroup, Scratch, all_cores, forget};
 use super::{middle, take_all};
 use crate::check_result::Outcome;
 use crate::process::Log;
@@ -45,6 +45,9 @@ struct Asked {
     /// Measured in each run.
     seconds: f64,
     warm_up: f64,
+    /// Keys a second that are stored at first: memcached evicts items for which no page of its file
+    /// is ready.
+    preload_rate: f64,
     server_cores: String,
     driver_cores: String,
     binary: Option<PathBuf>,
@@ -97,21 +100,12 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         print!("{warning}");
         text += warning;
     }
-    let ours = Store::start(System::Curtail, (&asked, &binary, scratch.path()), &group)?;
-    driver.preload(System::Curtail, &ours)?;
-    let ours = match asked.only {
-        Some(Part::Uncached) => {
-            ours.settle(System::Curtail)?;
-            ours
-        }
-        _ => {
-            let (part, rows, ours) = systems(&driver, scratch.path(), (ours, &group))?;
-            text += &part;
-            fs::write(results.join("disk.svg"), table::chart(&rows))?;
-            ours
-        }
-    };
-    ours.stop()?;
+    store_ours(&driver, scratch.path())?;
+    if asked.only != Some(Part::Uncached) {
+        let (part, rows) = systems(&driver, scratch.path(), &group)?;
+        text += &part;
+        fs::write(results.join("disk.svg"), table::chart(&rows))?;
+    }
     if asked.only != Some(Part::Systems) {
         text += &uncached::compare(&driver, (&reader, scratch.path()), &group)?;
     }
@@ -120,17 +114,33 @@ pub(super) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
     Ok(Outcome::passed())
 }
 
+/// Stores every key in a data directory with a server that has more memory and all processors, and
+/// has the page cache forget the files: they belong to no group.
+fn store_ours(driver: &Driver<'_>, folder: &Path) -> Result<()> {
+    let group = MemoryGroup::unlimited();
+    let asked = Asked {
+        memory_mib: driver.asked.memory_mib * 8,
+        server_cores: all_cores()?,
+        binary: None,
+        folder: PathBuf::new(),
+        driver_cores: String::new(),
+        ..*driver.asked
+    };
+    let store = Store::start(System::Curtail, (&asked, driver.binary, folder), &group)?;
+    driver.preload(System::Curtail, &store)?;
+    store.settle(System::Curtail)?;
+    store.stop()?;
+    forget(&data_of(folder))
+}
+
 /// The three systems, alternately.
-fn systems(
-    driver: &Driver<'_>,
-    folder: &Path,
-    (ours, group): (Store, &MemoryGroup),
-) -> Result<(String, Vec<Row>, Store)> {
+fn systems(driver: &Driver<'_>, folder: &Path, group: &MemoryGroup) -> Result<(String, Vec<Row>)> {
     let asked = driver.asked;
     let groups = [asked.group("memcached"), asked.group("redis")];
-    let mut stores = vec![ours];
+    let start = |system, group| Store::start(system, (asked, driver.binary, folder), group);
+    let mut stores = vec![start(System::Curtail, group)?];
     for (system, group) in [System::Extstore, System::Redis].into_iter().zip(&groups) {
-        let store = Store::start(system, (asked, driver.binary, folder), group)?;
+        let store = start(system, group)?;
         driver.preload(system, &store)?;
         stores.push(store);
     }
@@ -168,8 +178,9 @@ fn systems(
     print!("{text}");
     let mut stores = stores.into_iter();
     let ours = stores.next().context("no server of ours")?;
+    ours.stop()?;
     stores.for_each(Store::kill);
-    Ok((text, rows, ours))
+    Ok((text, rows))
 }
 
 /// Connections of the load generator.
@@ -204,6 +215,7 @@ impl Asked {
             rounds: 5,
             seconds: 5.0,
             warm_up: 1.0,
+            preload_rate: 15_000.0,
             server_cores: "0".into(),
             driver_cores: "1".into(),
             binary: None,
@@ -218,6 +230,7 @@ impl Asked {
                 "--rounds" => asked.rounds = value.parse()?,
                 "--seconds" => asked.seconds = value.parse()?,
                 "--warm-up" => asked.warm_up = value.parse()?,
+                "--preload-rate" => asked.preload_rate = value.parse()?,
                 "--server-cores" => asked.server_cores = value.into(),
                 "--driver-cores" => asked.driver_cores = value.into(),
                 "--ours" => asked.binary = Some(value.into()),

@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use curtail_client::memcached::Connection;
 use curtail_report::Table;
 
-use super::bounded_processes::{MemoryGroup, Scratch};
+use super::bounded_processes::{MemoryGroup, Scratch, all_cores, forget};
 use super::take_all;
 use crate::check_result::Outcome;
 use crate::process::Running;
@@ -147,10 +147,8 @@ impl Trial<'_> {
         words.push(data.display().to_string());
         words.extend(["-l", "127.0.0.1", "-p", &self.port.to_string()].map(str::to_owned));
         words.extend(self.asked.server.iter().cloned());
-        // As many processors as there are.
-        let cores = fs::read_to_string("/sys/devices/system/cpu/online")?;
         let begun = Instant::now();
-        let mut server = MemoryGroup::unlimited().start(cores.trim(), &words)?;
+        let mut server = MemoryGroup::unlimited().start(&all_cores()?, &words)?;
         let key = format!(
             "k{:015}",
             round * self.asked.keys / self.asked.rounds as u64
@@ -212,19 +210,6 @@ fn stop(mut server: Running, signal: &str) -> Result<()> {
         ensure!(begun.elapsed() < START_MAX, "the server does not stop");
         std::thread::sleep(Duration::from_millis(5));
     }
-    Ok(())
-}
-
-/// Has the page cache forget the files of a directory.
-fn forget(folder: &Path) -> Result<()> {
-    Command::new("sync").arg("-f").arg(folder).status()?;
-    let files = "find \"$0\" -type f -exec dd if={} iflag=nocache count=0 status=none ';'";
-    let mut command = Command::new("sh");
-    command.args(["-c", files]).arg(folder);
-    ensure!(
-        command.status()?.success(),
-        "the page cache keeps the files"
-    );
     Ok(())
 }
 

@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::load::{Driver, Run, Shape};
 use self::systems::{SYSTEMS, Store, System, data_of};
-use super::bounded_processes::{MemoryGroup, Scratch, all_cores, forget};
+use super::bounded_processes::{MemoryGroup, Scratch, all_cores, flush, forget};
 use super::{middle, take_all};
 use crate::check_result::Outcome;
 use crate::process::Log;
@@ -163,6 +163,8 @@ fn systems(driver: &Driver<'_>, folder: &Path, group: &MemoryGroup) -> Result<(S
                     connections: CONNECTIONS,
                     seed: 2 * round as u64 + u64::from(is_paced) + 1,
                 };
+                // What the kernel has not written of others' files would delay this one's syncs.
+                flush(folder)?;
                 let run = driver.run((system, store, group), shape)?;
                 let row = Row {
                     system,

@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use super::Asked;
 use super::systems::{Store, System};
 use crate::bench::bounded_processes::{GroupMemory, MemoryGroup};
-use crate::bench::report;
 
 /// One run.
 #[derive(Clone, Copy, Default)]
@@ -111,8 +110,19 @@ impl Driver<'_> {
         if !system.holds_all() {
             command.arg("--fill");
         }
-        let report = report(&mut command)?;
-        Ok(Run::of(&report["steps"][0], group.memory()))
+        let output = command.output()?;
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let step = &report["steps"][0];
+        for wrong in ["torn", "foreign", "stale", "wrong_sizes"] {
+            let count = step["counts"][wrong].as_u64();
+            ensure!(
+                count == Some(0),
+                "{}: {wrong} values: {count:?}",
+                system.name()
+            );
+        }
+        Ok(Run::of(step, group.memory()))
     }
 }
 

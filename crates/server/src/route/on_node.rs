@@ -90,7 +90,7 @@ pub(crate) fn work_in_cluster(worker: &mut Worker) {
     node_cx.barrier = worker.native.as_deref_mut();
     node.work(&mut node_cx, &mut filled);
     if !filled.is_empty() {
-        // Whoever sees a reply must find it counted.
+        // A client that has seen a reply must find it counted.
         send::publish_counts(worker);
     }
     for completed in filled.drain(..) {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::Asked;
@@ -79,10 +79,13 @@ impl Driver<'_> {
         let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         let is_whole = output.status.success() && !said.contains("refused");
-        match is_whole {
-            true => Ok(println!("{}: every key is stored", system.name())),
-            false => bail!("{}: keys could not be stored: {said}", system.name()),
-        }
+        ensure!(
+            is_whole,
+            "{}: keys could not be stored: {said}",
+            system.name()
+        );
+        println!("{}: every key is stored", system.name());
+        Ok(())
     }
 
     /// One run. A client of redis stores what it missed, as a cache's client does.

@@ -7,8 +7,8 @@
 //!
 //! `--through tree` opens the tables with lsm-tree alone: each thread reads key after key.
 //! `--through storage` opens the directory as the server does and has the same threads read what is
-//! submitted, 32 reads at a time. Keys are those of the load generator, all equally popular. A read counts if
-//! it finds its key: the last keys may be in the log, and not in the tables.
+//! submitted, 32 reads at a time. Keys are those of the load generator, all equally popular. A read
+//! counts if it finds its key: the last keys may be in the log, and not in the tables.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a bench stops where anything fails")]
 

@@ -3,9 +3,9 @@
 //! All three read the same directory in the same memory group on the same processors, with as many
 //! threads that read, and draw keys uniformly. `lsm-tree` is the engine alone, each of whose
 //! threads reads key after key; `storage` adds the queue from which the threads take keys, and a
-//! thread that submits them; the server adds its memory cache, sockets and protocol, and has the load generator
-//! on other processors. A read of the server counts if it was one of the engine: those that memory
-//! answered do not.
+//! thread that submits them; the server adds its memory cache, sockets and protocol, and has the
+//! load generator on other processors. A read of the server counts if it was one of the engine:
+//! those that memory answered do not.
 //!
 //! The server is measured twice: with all of its threads on the engine's processors, so that
 //! sockets and protocol take processor time from the engine; and with only the threads that read

@@ -215,7 +215,7 @@ impl Storage {
         (self.engine.replayed, self.engine.torn_bytes)
     }
 
-    /// Numbers for those who look on.
+    /// Numbers for statistics.
     pub fn gauges(&self) -> StorageGauges {
         self.engine.gauges()
     }

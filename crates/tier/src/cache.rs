@@ -17,9 +17,10 @@ use curtail_types::{Cas, Instant, Key, Load, LoadScale, RouteHash};
 
 use crate::{
     cache_copies::{CachedCopies, CachedCopy, CopiedItem},
-    incarnation, load_value,
+    incarnation,
     node_loop::{NodeError, TierInbox, TierNode},
     outbox::{TierOutbox, reply_address},
+    report_encoding,
     rule_change::{self, CHANGES_MAX},
     rule_lags::RuleLags,
     status,
@@ -353,7 +354,7 @@ impl CacheNode {
     }
 
     fn take_report(&mut self, from: BackEndId, value: &[u8]) {
-        let Some(keys) = load_value::decode(value, self.desk.scale) else {
+        let Some(keys) = report_encoding::decode(value, self.desk.scale) else {
             self.desk.counts.unlike_reports += 1;
             return;
         };

@@ -222,6 +222,64 @@ fn a_slow_follower_is_not_a_full_one() {
     assert_eq!(notes.ran, []);
 }
 
+/// A change was sent again to one follower with what a later change of the key had left, and both
+/// followers then forgot the key, because all had the change. The primary died before they had the
+/// later one. The next primary did not repair the key, and its followers showed another value.
+#[test]
+fn a_change_that_was_sent_with_a_later_state_stays_unfinished() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b111), 1, 3);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    for node in [1, 2] {
+        replica.step(ReplicaEvent::Message(NodeId(node), &tail(1)), &mut notes);
+    }
+    let applied = |replica: &mut Replica, notes: &mut Notes, node, seq| {
+        let (slice, term) = (SLICE, ViewNumber(1));
+        let message = ReplicaMessage::Applied { slice, term, seq };
+        replica.step(ReplicaEvent::Message(NodeId(node), &message), notes);
+    };
+    let again = |replica: &mut Replica, notes: &mut Notes| {
+        notes.take_sent();
+        notes.now += 1_000;
+        replica.step(ReplicaEvent::Tick, notes);
+        let appends = notes.take_sent().into_iter().filter_map(|(to, message)| {
+            let ReplicaMessage::Append(append) = message else {
+                return None;
+            };
+            Some((to.first()?.0, append.seq, append.committed))
+        });
+        appends.collect::<Vec<_>>()
+    };
+    for (ticket, key) in [(1, KEY), (2, RouteHash(2)), (3, KEY)] {
+        let write = ReplicaRequest {
+            ticket: Ticket(ticket),
+            key,
+            access: Access::Update,
+            size: 0,
+            is_forwarded: false,
+        };
+        replica.step(ReplicaEvent::Request(write), &mut notes);
+        if ticket == 1 {
+            applied(&mut replica, &mut notes, 2, 1);
+        }
+    }
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(
+        sent,
+        [(1, 1, 0), (1, 2, 0), (1, 3, 0), (2, 2, 0), (2, 3, 0)]
+    );
+    applied(&mut replica, &mut notes, 1, 1);
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(sent, [(1, 2, 0), (1, 3, 0), (2, 2, 1), (2, 3, 1)]);
+    applied(&mut replica, &mut notes, 1, 3);
+    applied(&mut replica, &mut notes, 2, 2);
+    assert_eq!(again(&mut replica, &mut notes), [(2, 3, 2)]);
+    applied(&mut replica, &mut notes, 2, 3);
+    replica.step(request(4, Access::Update), &mut notes);
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(sent, [(1, 4, 3), (2, 4, 3)]);
+}
+
 /// A primary asked for room, and was granted it by a node that had died and joined in between. When
 /// the primary saw that view it dropped the account, and the node kept the room for ever: where
 /// stores were small, others found none.

@@ -81,6 +81,10 @@ pub struct LoadArgs {
     /// Store every key once before the runs.
     #[arg(long, help_heading = "Load")]
     pub preload: bool,
+    /// Store at most this many keys a second before the runs, for a server that needs time to move
+    /// them to a disk (not with --protocol native).
+    #[arg(long, value_name = "KEYS", value_parser = quantity::positive, help_heading = "Load")]
+    pub preload_rate: Option<f64>,
     /// After a read that misses, store the key, as a cache's client does.
     #[arg(long, help_heading = "Load")]
     pub fill: bool,
@@ -237,6 +241,8 @@ pub(super) struct Setting {
     pub(super) search: Option<Range>,
     pub(super) slo: Option<Slo>,
     pub(super) repeat: usize,
+    /// Keys a second that a preload stores at most.
+    pub(super) preload_rate: Option<f64>,
     pub(super) stop: Stop,
 }
 
@@ -270,6 +276,9 @@ impl LoadArgs {
         if series.repeat == 0 {
             return refuse("at least one run");
         }
+        if self.preload_rate.is_some() && self.protocol == Protocol::Native {
+            return refuse("--preload-rate: the native protocol's preload has no pace");
+        }
         let load = self.load()?;
         let (paces, search) = self.paces(series, &load)?;
         let mut labels: Vec<&str> = self.target.iter().map(|target| &*target.label).collect();
@@ -299,6 +308,7 @@ impl LoadArgs {
             search,
             slo: series.slo.clone(),
             repeat: series.repeat,
+            preload_rate: self.preload_rate,
             stop: stop.clone(),
         })
     }

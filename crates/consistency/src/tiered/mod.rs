@@ -10,8 +10,8 @@
 //! cache ([`TierCache`]) may have a copy, and answers a write of those only when the cache shows
 //! it, or has lost its lease. The page `docs/reference/tiered-protocol.md` is the specification.
 //!
-//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadThreshold`] and
-//! the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
+//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadThreshold`]
+//! and the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
 //! rules, [`RuleSender`] and [`RuleController`] between the cache and the switch.
 
 mod admission;

@@ -172,8 +172,7 @@ impl CacheNode {
             },
         };
         let all = (0..file.map().back_ends).map(BackEndId);
-        let is_on = node.desk.group.is_on();
-        let own = all.filter(|back_end| is_on || file.cache_of(*back_end) == Some(id));
+        let own = all.filter(|back_end| file.cache_of(*back_end) == Some(id));
         own.for_each(|back_end| node.step(CacheEvent::Join(back_end)));
         Ok(node)
     }
@@ -278,7 +277,11 @@ impl CacheNode {
                     generation: Generation(head.generation),
                     sent: Instant { ns: head.number },
                 };
+                let had_lease = self.machine.lease_end(from).is_some();
                 self.step(CacheEvent::Message(from, &lease));
+                if !had_lease && self.machine.lease_end(from).is_some() {
+                    self.fetch_guests(from);
+                }
             }
             TieredOpcode::Report => self.take_report(from, datagram.value),
             _ => self.take_item(from, datagram),
@@ -401,7 +404,23 @@ impl CacheNode {
         self.leave(&gone);
         for key in missing {
             let from = self.desk.map.owner(key);
+            self.desk.group.lessors.insert(from);
+            self.step(CacheEvent::Join(from));
             self.step(CacheEvent::Fetch(from, key));
+        }
+    }
+
+    /// A back end has granted its lease: guests of it can be fetched.
+    fn fetch_guests(&mut self, from: BackEndId) {
+        for key in self.desk.group.missing_of(from) {
+            self.step(CacheEvent::Fetch(from, key));
+        }
+    }
+
+    /// Ends the sessions with back ends that have had no guests here for a period.
+    fn leave_back_ends(&mut self) {
+        for from in self.desk.group.idle_lessors() {
+            self.step(CacheEvent::Leave(from));
         }
     }
 
@@ -465,6 +484,7 @@ impl CacheNode {
             let held = (&desk.admission, &desk.copies);
             desk.group.tell_others(held, &mut desk.outbox);
             let gone = desk.group.outlived(now);
+            self.leave_back_ends();
             self.leave(&gone);
         }
     }

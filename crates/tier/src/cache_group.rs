@@ -1,6 +1,8 @@
 //! A cache node as one of several: the keys of its own that all are to have, the copies that it has
 //! of others' keys, and the messages about them (CC-81).
 
+use std::collections::BTreeSet;
+
 use curtail_codec::tiered::{
     HostId, PartitionMap, TierAddress, TieredDatagram, TieredHead, TieredOpcode,
 };
@@ -18,6 +20,10 @@ pub(crate) struct CacheGroup {
     scale: LoadScale,
     pub(crate) shared: GroupKeys,
     pub(crate) guests: GuestKeys,
+    /// Back ends that grant leases because of guests.
+    pub(crate) lessors: BTreeSet<BackEndId>,
+    /// Those of them that had no guest at the end of the last period.
+    idle: BTreeSet<BackEndId>,
     /// From then on rules that are spread may lead here: it has heard every list.
     shares_from: Instant,
     value: Vec<u8>,
@@ -49,6 +55,8 @@ impl CacheGroup {
                 },
             ),
             guests: GuestKeys::default(),
+            lessors: BTreeSet::new(),
+            idle: BTreeSet::new(),
             shares_from: Instant {
                 ns: now.ns.saturating_add(heard_ns),
             },
@@ -158,6 +166,26 @@ impl CacheGroup {
         changes
     }
 
+    /// The keys of a back end that are to be guests and have no copy.
+    pub(crate) fn missing_of(&self, back_end: BackEndId) -> Vec<RouteHash> {
+        let missing = self.guests.missing();
+        missing
+            .filter(|key| self.map.owner(*key) == back_end)
+            .collect()
+    }
+
+    /// The back ends that have had no guest for a period: so long they may ask again whether the
+    /// last copies were dropped.
+    pub(crate) fn idle_lessors(&mut self) -> BTreeSet<BackEndId> {
+        let owners = self.guests.keys().map(|key| self.map.owner(key));
+        let owners: BTreeSet<BackEndId> = owners.collect();
+        let idle = &self.lessors - &owners;
+        let leaving = &idle & &self.idle;
+        self.lessors = &self.lessors - &leaving;
+        self.idle = &idle - &leaving;
+        leaving
+    }
+
     fn answer(&mut self, home: CacheId, number: u64, outbox: &mut TierOutbox) {
         let hits = self.guests.take_hits(home);
         let held = hits.into_iter().filter_map(|(key, hits)| {
@@ -237,7 +265,7 @@ const FIRST_CACHE_PEER: u32 = 1 << 16;
 pub const GROUP_KEY: &str = "group_key:";
 /// Keys that the status names.
 const NAMED_MAX: usize = 8;
-/// A list comes once a period; with the second the copies of the first are there.
+/// A list comes once a period; after the second the copies of the first are there.
 const PERIODS_HEARD: u64 = 2;
 /// Periods without a list after which a cache node's keys are guests no more.
 const PERIODS_SILENT: u64 = 3;

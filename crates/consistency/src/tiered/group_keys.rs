@@ -159,9 +159,11 @@ impl GroupKeys {
 
     /// The keys whose rule is spread and is not to be, or the reverse.
     pub fn unlike(&self, sharing: &CacheSet) -> Vec<RouteHash> {
-        let keys: BTreeSet<_> = self.keys.keys().chain(&self.marked).copied().collect();
+        let others = self.marked.iter();
+        let others = others.filter(|key| !self.keys.contains_key(key));
+        let keys = self.keys.keys().chain(others).copied();
         let is_unlike = |key: &RouteHash| self.marked.contains(key) != self.spreads(*key, sharing);
-        keys.into_iter().filter(is_unlike).collect()
+        keys.filter(is_unlike).collect()
     }
 }
 
@@ -187,6 +189,17 @@ impl GuestKeys {
     pub fn counts(&self) -> (usize, usize) {
         let held = self.guests.values().filter(|guest| guest.is_held);
         (self.guests.len(), held.count())
+    }
+
+    /// All of them.
+    pub fn keys(&self) -> impl Iterator<Item = RouteHash> {
+        self.guests.keys().copied()
+    }
+
+    /// Those that have no copy.
+    pub fn missing(&self) -> impl Iterator<Item = RouteHash> {
+        let missing = self.guests.iter().filter(|(_, guest)| !guest.is_held);
+        missing.map(|(key, _)| *key)
     }
 
     /// Whether this is the key of another cache node that wants copies here.

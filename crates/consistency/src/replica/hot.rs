@@ -44,7 +44,9 @@ pub(super) struct HotKeys {
     /// Of keys of this primary that are hot, or were in an earlier view: the last write that it
     /// took of each other node.
     settled: BTreeMap<(RouteHash, NodeId), Cas>,
-    /// Members that have not entered the view.
+    /// The view in which the last of their guards began.
+    guarded_since: ViewNumber,
+    /// Members that have not entered that view or a later one.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
     waiting: VecDeque<(ReplicaRequest, Instant)>,
@@ -139,6 +141,7 @@ impl HotKeys {
             rounds: BTreeMap::new(),
             guarded: BTreeSet::new(),
             settled: BTreeMap::new(),
+            guarded_since: ViewNumber(0),
             missing: NodeSet::NONE,
             waiting: VecDeque::new(),
             floor: Cas(0),

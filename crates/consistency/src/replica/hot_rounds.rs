@@ -98,11 +98,9 @@ impl Replica {
             let slice = next.slice_of(key);
             last.is_some_and(|last| term(last, slice) == term(next, slice))
         };
-        let mut guarded: BTreeSet<SliceId> = self
-            .hot
-            .copied_keys()
-            .map(|key| next.slice_of(key))
-            .collect();
+        let copied = self.hot.copied_keys();
+        let mut begins: BTreeSet<SliceId> = copied.map(|key| next.slice_of(key)).collect();
+        let mut guarded = BTreeSet::new();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             // A former primary that is lost may have been about to drop copies, or to make some.
@@ -110,10 +108,14 @@ impl Replica {
             let is_lost = former.map_or(row.born == row.term, |former| {
                 former.term != row.term && !lasting.contains(former.primary)
             });
-            if is_lost || self.hot.guards(slice) {
+            if is_lost {
+                begins.insert(slice);
+            }
+            if self.hot.guards(slice) {
                 guarded.insert(slice);
             }
         }
+        guarded.extend(&begins);
         // Before its copy goes: then readers see what is stored, which others may not have yet.
         for &slice in guarded
             .iter()
@@ -123,13 +125,16 @@ impl Replica {
                 primary.guard(host);
             }
         }
-        guarded.retain(|&slice| {
-            let is_primary = next.row(slice).is_some_and(|row| row.primary == me);
+        let is_guarded = |slice: &SliceId| {
+            let is_primary = next.row(*slice).is_some_and(|row| row.primary == me);
             is_primary && !cx.has(ReplicaMutant::Unguarded)
-        });
+        };
+        guarded.retain(is_guarded);
+        begins.retain(is_guarded);
         self.leaving.clear();
         let of = (next.number, next.members, lasting);
-        let go_on = self.hot.enter_view(cx, host, of, guarded, keeps);
+        let guards = (guarded, !begins.is_empty());
+        let go_on = self.hot.enter_view(cx, host, of, guards, keeps);
         self.taken.retain(|taken| {
             let lasts = match taken.asker {
                 Asker::Writer(from, _) => lasting.contains(from),

@@ -405,10 +405,9 @@ impl Replica {
                     self.note_unguarded(host);
                 }
             }
-            &ReplicaMessage::EnteredWanted(view) => {
-                if view == self.hot.view() {
-                    host.send(NodeSet::only(from), &ReplicaMessage::Entered(view));
-                }
+            ReplicaMessage::EnteredWanted(_) => {
+                let entered = ReplicaMessage::Entered(self.hot.view());
+                host.send(NodeSet::only(from), &entered);
             }
             &ReplicaMessage::Evict(bytes) => {
                 self.rooms.give_back(host, from);
@@ -523,11 +522,18 @@ impl Replica {
             self.rooms.begin(next.number);
         }
         // In its first view it does not know who had copies of what is lost.
-        let lasting = match &last {
-            Some(last) => next.lasting(last),
-            None => next.members_before(next.number),
+        let (lasting, joined) = match &last {
+            Some(last) => {
+                let lasting = next.lasting(last);
+                (lasting, next.members.difference(lasting))
+            }
+            None => {
+                let before = next.members_before(next.number);
+                (before, before)
+            }
         };
-        self.rooms.enter_view(cx, host, lasting);
+        let joined = joined.without(self.config.me);
+        self.rooms.enter_view(cx, host, (lasting, joined));
         self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {

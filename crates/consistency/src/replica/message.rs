@@ -61,9 +61,10 @@ pub enum ReplicaMessage {
     },
     /// A message about the copies of a hot key.
     Copy(CopyMessage),
-    /// The sender has no copy of an earlier view any more.
+    /// The sender is in this view, and has no copy of an earlier one.
     Entered(ViewNumber),
-    /// The receiver shall say so when it has none.
+    /// The sender waits until the receiver has entered this view, or an earlier one: the receiver
+    /// shall say which it is in.
     EnteredWanted(ViewNumber),
     /// The receiver shall evict about so many bytes of slices that the sender holds as well.
     Evict(u64),
@@ -81,7 +82,8 @@ pub struct Append {
     pub prev: u64,
     /// Its number in the term.
     pub seq: u64,
-    /// All in-sync holders have applied everything up to this number.
+    /// Up to this number the receiver has applied everything, and so have the nodes in sync. No later
+    /// change shows in what it was sent of earlier ones, unless that is committed, too.
     pub committed: u64,
     /// The sender's last request for room when this left. Once the receiver has seen a later one
     /// this is void: the room may be counted on for something else. What is still wanted is

@@ -34,7 +34,8 @@ struct Credit {
     number: u64,
     /// What it wants, while it has no answer.
     asked: Option<u64>,
-    /// Changes were given up: the node keeps room for them until it hears of that.
+    /// The node may keep room for changes that this one gave up, or for what this one asked in
+    /// another life of either: it is to hear what is held now.
     is_stale: bool,
     /// The last answer gave nothing, and nothing will come by evictions.
     is_refused: bool,
@@ -207,14 +208,22 @@ impl Rooms {
         }
     }
 
-    /// Another view: credit that is not in use goes back, and nodes that have left have none.
+    /// Another view: credit that is not in use goes back, and nodes that have left have none. Nodes
+    /// of which one has `joined` since the other's last view begin with an empty account: a request
+    /// that this node sent in an earlier view may have reached, and been granted by, a life of the
+    /// other that this node did not know yet.
     pub(super) fn enter_view(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        members: NodeSet,
+        (members, joined): (NodeSet, NodeSet),
     ) {
         self.credits.retain(|to, _| members.contains(*to));
+        if cx.config.room_ask > 0 {
+            for to in joined {
+                self.credits.entry(to).or_default().is_stale = true;
+            }
+        }
         for (&to, credit) in &mut self.credits {
             credit.is_refused = false;
             credit.give_back(host, to, &mut self.asked);

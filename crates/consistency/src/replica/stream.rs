@@ -5,12 +5,13 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use curtail_types::{Cas, Instant, NodeId, NodeSet, ViewNumber};
+use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
     ReplicaHost, ReplicaMutant,
     machine::Context,
     message::{Append, ChangeKind, ReplicaMessage, SliceChange},
+    primary::WHOLE,
     rooms::Rooms,
 };
 use crate::slice_view::SliceId;
@@ -32,6 +33,9 @@ struct Stream {
     last: u64,
     /// Changes that were sent and not acknowledged.
     sent: VecDeque<Append>,
+    /// Changes that were sent with what a later change of the key had left, and the last such: until
+    /// that is committed, the follower has to remember the key as unfinished.
+    sent_late: VecDeque<(u64, u64)>,
     /// Since when the oldest of them has been waited for.
     since: Instant,
     /// More of them were lost than are sent again at a time: further ones are sent as
@@ -52,6 +56,7 @@ impl Streams {
             counts,
             last: 0,
             sent: VecDeque::new(),
+            sent_late: VecDeque::new(),
             since,
             is_behind: false,
         };
@@ -123,6 +128,7 @@ impl Streams {
     ) -> u64 {
         let committed = self.committed();
         self.seq += 1;
+        let again = (rooms.asked(), committed, seen);
         for (&node, stream) in &mut self.of {
             let skips = !stream.counts && only.is_none() && cx.has(ReplicaMutant::LiveUnsent);
             if only.is_some_and(|only| only != node) || skips {
@@ -133,7 +139,7 @@ impl Streams {
                 term,
                 prev: stream.last,
                 seq: self.seq,
-                committed,
+                committed: 0,
                 asked: 0,
                 change,
             };
@@ -144,7 +150,8 @@ impl Streams {
             stream.sent.push_back(append);
             rooms.spend(node, change.room);
             if !stream.is_behind {
-                send(host, rooms, node, (append, seen));
+                let at = stream.sent.len() - 1;
+                stream.send(host, node, at, again);
             }
         }
         self.seq
@@ -159,6 +166,7 @@ impl Streams {
         (from, seq): (NodeId, u64),
         seen: Cas,
     ) {
+        let again = (rooms.asked(), self.committed(), seen);
         let Some(stream) = self.of.get_mut(&from) else {
             return;
         };
@@ -174,9 +182,9 @@ impl Streams {
         if stream.is_behind && gone > 0 {
             // What comes within reach, and the first, which may have been overtaken.
             let known = RESENT_MAX.saturating_sub(gone);
-            for (at, append) in stream.sent.iter().take(RESENT_MAX).enumerate() {
+            for at in 0..stream.sent.len().min(RESENT_MAX) {
                 if at == 0 || at >= known {
-                    send(host, rooms, from, (*append, seen));
+                    stream.send(host, from, at, again);
                 }
             }
             stream.is_behind = stream.sent.len() > RESENT_MAX;
@@ -197,6 +205,7 @@ impl Streams {
         rooms: &Rooms,
         seen: Cas,
     ) -> NodeSet {
+        let again = (rooms.asked(), self.committed(), seen);
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &mut self.of {
             if stream.sent.is_empty() {
@@ -210,8 +219,8 @@ impl Streams {
                 continue;
             }
             stream.is_behind = stream.sent.len() > RESENT_MAX;
-            for append in stream.sent.iter().take(RESENT_MAX) {
-                send(host, rooms, node, (*append, seen));
+            for at in 0..stream.sent.len().min(RESENT_MAX) {
+                stream.send(host, node, at, again);
             }
         }
         silent
@@ -231,11 +240,45 @@ impl Streams {
     }
 }
 
-fn send(host: &mut impl ReplicaHost, rooms: &Rooms, to: NodeId, (mut append, seen): (Append, Cas)) {
-    append.asked = rooms.asked();
-    if append.change.kind == ChangeKind::Store {
-        // What is sent is what is stored now, or that there is nothing: later than the change.
-        append.change.version = append.change.version.max(seen);
+impl Stream {
+    /// Sends one of the changes that are not acknowledged.
+    fn send(
+        &mut self,
+        host: &mut impl ReplicaHost,
+        to: NodeId,
+        at: usize,
+        (asked, committed, seen): (u64, u64, Cas),
+    ) {
+        let Some(&(mut append)) = self.sent.get(at) else {
+            return;
+        };
+        if append.change.kind == ChangeKind::Store {
+            // What is sent is what is stored now, or that there is nothing: later than the change.
+            append.change.version = append.change.version.max(seen);
+            if let Some(later) = self.later(at, append.change.key) {
+                self.sent_late.retain(|&(seq, _)| seq != append.seq);
+                self.sent_late.push_back((append.seq, later));
+            }
+        }
+        append.asked = asked;
+        append.committed = self.told(committed);
+        host.send(NodeSet::only(to), &ReplicaMessage::Append(append));
     }
-    host.send(NodeSet::only(to), &ReplicaMessage::Append(append));
+
+    /// The last change of a key that follows here.
+    fn later(&self, at: usize, key: RouteHash) -> Option<u64> {
+        let mut later = self.sent.iter().skip(at + 1).rev();
+        let last = later.find(|append| append.change.key == key || append.change.key == WHOLE);
+        last.map(|append| append.seq)
+    }
+
+    /// Up to which change the follower may forget which keys are unfinished: none that it has not
+    /// acknowledged, and none of which it was sent what a later one, not committed, had left.
+    fn told(&mut self, committed: u64) -> u64 {
+        self.sent_late.retain(|&(_, later)| later > committed);
+        let late = self.sent_late.iter().map(|&(seq, _)| seq);
+        let unacknowledged = self.sent.front().map(|append| append.seq);
+        let first = late.chain(unacknowledged).min();
+        first.map_or(committed, |first| committed.min(first - 1))
+    }
 }

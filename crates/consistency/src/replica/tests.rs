@@ -222,6 +222,90 @@ fn a_slow_follower_is_not_a_full_one() {
     assert_eq!(notes.ran, []);
 }
 
+/// A change was sent again to one follower with what a later change of the key had left, and both
+/// followers then forgot the key, because all had the change. The primary died before they had the
+/// later one. The next primary did not repair the key, and its followers showed another value.
+#[test]
+fn a_change_that_was_sent_with_a_later_state_stays_unfinished() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b111), 1, 3);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    for node in [1, 2] {
+        replica.step(ReplicaEvent::Message(NodeId(node), &tail(1)), &mut notes);
+    }
+    let applied = |replica: &mut Replica, notes: &mut Notes, node, seq| {
+        let (slice, term) = (SLICE, ViewNumber(1));
+        let message = ReplicaMessage::Applied { slice, term, seq };
+        replica.step(ReplicaEvent::Message(NodeId(node), &message), notes);
+    };
+    let again = |replica: &mut Replica, notes: &mut Notes| {
+        notes.take_sent();
+        notes.now += 1_000;
+        replica.step(ReplicaEvent::Tick, notes);
+        let appends = notes.take_sent().into_iter().filter_map(|(to, message)| {
+            let ReplicaMessage::Append(append) = message else {
+                return None;
+            };
+            Some((to.first()?.0, append.seq, append.committed))
+        });
+        appends.collect::<Vec<_>>()
+    };
+    for (ticket, key) in [(1, KEY), (2, RouteHash(2)), (3, KEY)] {
+        let write = ReplicaRequest {
+            ticket: Ticket(ticket),
+            key,
+            access: Access::Update,
+            size: 0,
+            is_forwarded: false,
+        };
+        replica.step(ReplicaEvent::Request(write), &mut notes);
+        if ticket == 1 {
+            applied(&mut replica, &mut notes, 2, 1);
+        }
+    }
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(
+        sent,
+        [(1, 1, 0), (1, 2, 0), (1, 3, 0), (2, 2, 0), (2, 3, 0)]
+    );
+    applied(&mut replica, &mut notes, 1, 1);
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(sent, [(1, 2, 0), (1, 3, 0), (2, 2, 1), (2, 3, 1)]);
+    applied(&mut replica, &mut notes, 1, 3);
+    applied(&mut replica, &mut notes, 2, 2);
+    assert_eq!(again(&mut replica, &mut notes), [(2, 3, 2)]);
+    applied(&mut replica, &mut notes, 2, 3);
+    replica.step(request(4, Access::Update), &mut notes);
+    let sent = again(&mut replica, &mut notes);
+    assert_eq!(sent, [(1, 4, 3), (2, 4, 3)]);
+}
+
+/// A primary asked for room, and was granted it by a node that had died and joined in between. When
+/// the primary saw that view it dropped the account, and the node kept the room for ever: where
+/// stores were small, others found none.
+#[test]
+fn a_node_that_joins_again_is_told_that_nothing_is_counted_on() {
+    let first = SliceView::first(ViewNumber(1), nodes(0b11), 1, 1);
+    let mut notes = Notes::default();
+    let mut replica = Replica::new(ReplicaConfig {
+        room_ask: 1_000,
+        ..machine(0).config
+    });
+    let lost = first.next(&[], NodeSet::NONE, nodes(0b10)).unwrap();
+    let joined = lost.next(&[], nodes(0b10), NodeSet::NONE).unwrap();
+    for view in [&first, &lost, &joined] {
+        replica.step(ReplicaEvent::View(view), &mut notes);
+    }
+    notes.now += 1_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    let rooms = |(to, message): (NodeSet, ReplicaMessage)| match message {
+        ReplicaMessage::RoomWanted { held, wanted, .. } => Some((to, held, wanted)),
+        _ => None,
+    };
+    let asked: Vec<_> = notes.take_sent().into_iter().filter_map(rooms).collect();
+    assert_eq!(asked, [(nodes(0b10), 0, 0)]);
+}
+
 /// A primary missed the `Validate` of a write that it took, while the writer had a later write
 /// under way, which the primary rejected. The writer did not answer when it was asked, and the
 /// primary waited until the next view.
@@ -261,6 +345,67 @@ fn a_primary_after_a_lost_one_waits_until_nobody_shows_an_older_copy() {
     let entered = ReplicaMessage::Entered(ViewNumber(3));
     replica.step(ReplicaEvent::Message(NodeId(2), &entered), &mut notes);
     assert_eq!(notes.ran, [Ticket(1)]);
+}
+
+/// Views followed each other more quickly than all members entered one, and requests waited for
+/// as long as that lasted.
+#[test]
+fn further_views_do_not_prolong_the_wait_for_older_copies() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b1111), 1, 2);
+    let (mut replica, mut notes) = (machine(1), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let lost = after(&view, &[], NodeSet::only(NodeId(0)));
+    replica.step(ReplicaEvent::View(&lost), &mut notes);
+    replica.step(request(1, Access::Read), &mut notes);
+    let says = |replica: &mut Replica, notes: &mut Notes, from, view| {
+        let entered = ReplicaMessage::Entered(ViewNumber(view));
+        replica.step(ReplicaEvent::Message(NodeId(from), &entered), notes);
+    };
+    says(&mut replica, &mut notes, 2, 1);
+    says(&mut replica, &mut notes, 3, 2);
+    for number in [3, 4] {
+        let next = lost.renumbered(ViewNumber(number));
+        replica.step(ReplicaEvent::View(&next), &mut notes);
+    }
+    assert_eq!(notes.ran, []);
+    says(&mut replica, &mut notes, 2, 5);
+    assert_eq!(notes.ran, [Ticket(1)]);
+}
+
+/// A second primary was lost while the wait for the first one's copies went on: a member that had
+/// entered the view between might still show copies of the second one's keys.
+#[test]
+fn a_further_lost_primary_prolongs_the_wait_for_older_copies() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b1111), 8, 2);
+    let (mut replica, mut notes) = (machine(2), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let first_lost = after(&view, &[], NodeSet::only(NodeId(0)));
+    let second_lost = after(&first_lost, &[], NodeSet::only(NodeId(1)));
+    let taken_over = |before: &SliceView, now: &SliceView| {
+        let primaries = |slice| [before, now].map(|view| view.row(slice).unwrap().primary);
+        let mut slices = (0..8).map(SliceId);
+        slices.find(|slice| primaries(*slice)[0] != NodeId(2) && primaries(*slice)[1] == NodeId(2))
+    };
+    assert!(taken_over(&view, &first_lost).is_some());
+    let slice = taken_over(&first_lost, &second_lost).unwrap();
+    let mut keys = (0..u64::MAX).map(|high| RouteHash(high << 56 | high));
+    let key = keys.find(|key| view.slice_of(*key) == slice).unwrap();
+    for next in [&first_lost, &second_lost] {
+        replica.step(ReplicaEvent::View(next), &mut notes);
+    }
+    let read = ReplicaRequest {
+        ticket: Ticket(1),
+        key,
+        access: Access::Read,
+        size: 0,
+        is_forwarded: false,
+    };
+    replica.step(ReplicaEvent::Request(read), &mut notes);
+    for (entered, ran) in [(2, &[][..]), (3, &[Ticket(1)])] {
+        let entered = ReplicaMessage::Entered(ViewNumber(entered));
+        replica.step(ReplicaEvent::Message(NodeId(3), &entered), &mut notes);
+        assert_eq!(notes.ran, ran);
+    }
 }
 
 /// A slice began empty at a node that had joined after the key had become hot, and was written

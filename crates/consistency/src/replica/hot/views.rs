@@ -16,7 +16,9 @@ use crate::slice_view::SliceId;
 
 impl HotKeys {
     /// Another view: there are no copies any more. Members may still show keys of slices that are
-    /// `guarded`. A write that is under way goes on if its slice `keeps` its primary, else it has
+    /// `guarded`: as of this view, if the guard of one of them `begins`, else as of the one in which
+    /// the guard began. So views that follow each other quickly do not prolong a guard. A write that
+    /// is under way goes on if its slice `keeps` its primary, else it has
     /// no known end. Returns the writes of this primary that go on: their keys, changes and
     /// requests.
     pub(in crate::replica) fn enter_view(
@@ -24,7 +26,7 @@ impl HotKeys {
         cx: &Context,
         host: &mut impl ReplicaHost,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
-        guarded: BTreeSet<SliceId>,
+        (guarded, begins): (BTreeSet<SliceId>, bool),
         keeps: impl Fn(RouteHash) -> bool,
     ) -> Vec<(RouteHash, Cas, u64, Ticket)> {
         let lost = self.members.difference(lasting);
@@ -57,9 +59,12 @@ impl HotKeys {
         if !keeps_copies {
             self.copies.clear();
         }
+        if begins || self.guarded.is_empty() {
+            (self.guarded_since, self.missing) = (view, lasting.without(cx.config.me));
+        }
+        self.missing = self.missing.intersection(lasting);
         self.guarded = guarded;
         (self.view, self.members) = (view, members);
-        self.missing = lasting.without(cx.config.me);
         if had_copies || !lost.is_empty() {
             host.send(self.others(cx), &ReplicaMessage::Entered(view));
         }
@@ -96,8 +101,8 @@ impl HotKeys {
         }
     }
 
-    /// A member has entered the view, and shows nothing of an earlier one; whether no slice is
-    /// guarded for it any more.
+    /// A member has entered a view, and shows nothing of an earlier one; whether no slice is guarded
+    /// any more.
     pub(in crate::replica) fn note_entered(
         &mut self,
         cx: &Context,
@@ -105,15 +110,17 @@ impl HotKeys {
         from: NodeId,
         view: ViewNumber,
     ) -> bool {
-        if view != self.view {
+        if view == self.view {
+            for round in self.rounds.values_mut() {
+                if round.view < view && from != round.primary {
+                    round.missing = round.missing.without(from);
+                }
+            }
+            self.end_rounds(cx, host);
+        }
+        if view < self.guarded_since {
             return false;
         }
-        for round in self.rounds.values_mut() {
-            if round.view < view && from != round.primary {
-                round.missing = round.missing.without(from);
-            }
-        }
-        self.end_rounds(cx, host);
         self.missing = self.missing.without(from);
         let ends = self.missing.is_empty() && !self.guarded.is_empty();
         if ends {

@@ -453,10 +453,11 @@ impl CacheNode {
 
     /// Evicts what is due, and sends the changes for which there is a token.
     fn change_rules(&mut self, now: Instant) {
-        while let Some((key, since)) = {
+        loop {
             let is_idle = self.desk.rules.queue.is_idle();
-            self.desk.admission.victim(is_idle, now)
-        } {
+            let Some((key, since)) = self.desk.admission.victim(is_idle, now) else {
+                break;
+            };
             self.evict(key, since);
         }
         let desk = &mut self.desk;

@@ -10,12 +10,17 @@
 //!
 //! `cluster` starts clusters of processes on loopback, with shared hot keys and without.
 //!
+//! `disk` measures a server whose data is larger than its memory, `restart` how soon it answers.
+//!
 //! A bench prints its tables; what it printed is kept under target/xtask/bench. The figures that
 //! the documents show, with the command that made each, are in docs/research.
 
+mod bounded_processes;
 mod cluster;
 mod cluster_growth;
+mod disk;
 mod nic;
+mod restart;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,11 +49,15 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
         println!("{:12} --only clusters, --only overload", "nic");
         println!("{:12} --nodes 3,4,8", "cluster");
         println!("{:12} --rate 30000", "growth");
+        println!("{:12} --memory 192 --times 10", "disk");
+        println!("{:12} --keys 10000000", "restart");
         return Ok(Outcome::default());
     }
     match arguments {
         [name, rest @ ..] if name == "cluster" => return cluster::command(workspace, rest),
         [name, rest @ ..] if name == "growth" => return cluster_growth::command(workspace, rest),
+        [name, rest @ ..] if name == "disk" => return disk::command(workspace, rest),
+        [name, rest @ ..] if name == "restart" => return restart::command(workspace, rest),
         // By itself it is a bench of the program's.
         [name, rest @ ..] if name == "nic" && !rest.is_empty() => {
             return nic::command(workspace, rest);

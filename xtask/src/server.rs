@@ -139,8 +139,8 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// Ports that nobody has, below those that the kernel gives to whoever connects: a cluster's links
-/// would take one of those before the last node listens, or while a node is down.
+/// Ports that nobody has, below those that the kernel gives to connecting sockets: a cluster's
+/// links would take one of those before the last node listens, or while a node is down.
 pub(crate) fn free_ports() -> impl Iterator<Item = u16> {
     let first = PORTS.start + (std::process::id() % 64) as u16 * 128;
     let ports = (first..PORTS.end).chain(PORTS.start..first);

@@ -32,7 +32,15 @@ struct Step {
     what: &'static str,
     tier: Tier,
     counts: Counts,
-    run: fn(&Workspace, &Log) -> Result<Outcome>,
+    action: Action,
+}
+
+/// What a step runs.
+#[derive(Clone, Copy)]
+enum Action {
+    Call(fn(&Workspace, &Log) -> Result<Outcome>),
+    /// The test-suite of others that has the step's name.
+    Suite,
 }
 
 /// How often a step is worth its time; each tier holds those before it.
@@ -142,53 +150,33 @@ const STEPS: &[Step] = &[
         (Usual, Tests),
         readme::check,
     ),
-    step(
-        "memcached",
-        "memcached's own test-suite",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "memcached"),
-    ),
-    step(
-        "pymemcache",
-        "pymemcache's integration tests",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "pymemcache"),
-    ),
-    step(
+    suite("memcached", "memcached's own test-suite", Usual),
+    suite("pymemcache", "pymemcache's integration tests", Usual),
+    suite(
         "memcached-cluster",
         "what memcached's test-suite asks of one key, of a node of a cluster",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "memcached-cluster"),
+        Usual,
     ),
-    step(
+    suite(
         "pymemcache-cluster",
         "pymemcache with one, with all and with any of the nodes of a cluster",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "pymemcache-cluster"),
+        Usual,
     ),
-    step(
+    suite(
         "pymemcache-tier",
         "pymemcache's integration tests at a gateway to a cache tier",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "pymemcache-tier"),
+        Usual,
     ),
-    step(
+    suite(
         "memccapable-tier",
         "libmemcached's protocol checks at a gateway to a cache tier",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "memccapable-tier"),
+        Usual,
     ),
-    step(
-        "memccapable",
-        "libmemcached's protocol checks",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "memccapable"),
-    ),
-    step(
+    suite("memccapable", "libmemcached's protocol checks", Usual),
+    suite(
         "exporter",
         "a Prometheus exporter reports the server as up",
-        (Usual, Outside),
-        |workspace, log| conformance::step(workspace, log, "exporter"),
+        Usual,
     ),
     step(
         "metrics",
@@ -226,11 +214,10 @@ const STEPS: &[Step] = &[
         (Slow, Tests),
         slow::fuzz,
     ),
-    step(
+    suite(
         "clients",
         "clients of six languages see the same server as memcached",
-        (Slow, Outside),
-        |workspace, log| conformance::step(workspace, log, "clients"),
+        Slow,
     ),
     step(
         "soak",
@@ -251,7 +238,17 @@ const fn step(
         what,
         tier,
         counts,
-        run,
+        action: Action::Call(run),
+    }
+}
+
+const fn suite(name: &'static str, what: &'static str, tier: Tier) -> Step {
+    Step {
+        name,
+        what,
+        tier,
+        counts: Outside,
+        action: Action::Suite,
     }
 }
 
@@ -307,7 +304,11 @@ impl Run {
         std::io::stdout().flush()?;
         let log = Log::file(log_path(workspace, step.name)?)?;
         let start = Instant::now();
-        let outcome = match (step.run)(workspace, &log) {
+        let ended = match step.action {
+            Action::Call(run) => run(workspace, &log),
+            Action::Suite => conformance::step(workspace, &log, step.name),
+        };
+        let outcome = match ended {
             Ok(outcome) => outcome,
             Err(error) => Outcome::failed(format!("{error:#}")),
         };

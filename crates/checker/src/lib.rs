@@ -19,7 +19,7 @@ mod requests;
 mod rules;
 mod search;
 mod slices;
-mod step_notes;
+mod step_description;
 mod tiered;
 
 pub use curtail_consistency::replica::ReplicaMutant;

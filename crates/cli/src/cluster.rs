@@ -22,7 +22,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use curtail_membership::ClusterFile;
 
-use control_socket::Request;
+use control_socket::{NodeSignal, Request};
 use trial_folder::Folder;
 
 /// What to do with a cluster.
@@ -69,7 +69,8 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Wait until every key has its replicas, spread evenly over the nodes that are not leaving
+    /// Wait until every key has its replicas, spread evenly over the nodes that are not leaving. A
+    /// cluster moves keys by itself; this command starts nothing
     Rebalance {
         #[command(flatten)]
         target: Target,
@@ -146,9 +147,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     match &options.command {
         Command::Up(options) => return up::run(options),
         Command::Status { target, json } => status(target, *json)?,
-        Command::Kill(one) => tell(one, |node| Request::Kill { node })?,
-        Command::Pause(one) => tell(one, |node| Request::Pause { node })?,
-        Command::Resume(one) => tell(one, |node| Request::Resume { node })?,
+        Command::Kill(one) => tell(one, NodeSignal::Kill)?,
+        Command::Pause(one) => tell(one, NodeSignal::Pause)?,
+        Command::Resume(one) => tell(one, NodeSignal::Resume)?,
         Command::Add { node, trial, wait } => add(node.as_deref(), trial, wait)?,
         Command::Remove { node, target, wait } => remove(node, target, wait)?,
         Command::Rebalance { target, wait } => {
@@ -174,14 +175,15 @@ fn status(target: &Target, json: bool) -> anyhow::Result<()> {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.to_string(),
     };
-    // Whoever reads may have seen enough.
+    // The reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-fn tell(one: &TrialNode, request: impl Fn(String) -> Request) -> anyhow::Result<()> {
-    let answer = control_socket::ask(&one.trial.folder(), &request(one.node.clone()))?;
-    println!("{answer}");
+fn tell(one: &TrialNode, signal: NodeSignal) -> anyhow::Result<()> {
+    let node = one.node.clone();
+    let request = Request::Signal { node, signal };
+    println!("{}", control_socket::ask(&one.trial.folder(), &request)?);
     Ok(())
 }
 

@@ -544,7 +544,7 @@ impl Flags {
         }
     }
 
-    /// Whoever reaches a server without a login can read and change everything in it.
+    /// Without a login, every client that reaches a server can read and change everything in it.
     fn guard(&self, config: &Config, warnings: &mut Vec<String>) -> anyhow::Result<()> {
         let reachable = |listen: &&Listen| !listen.address.ip().to_canonical().is_loopback();
         let Some(Listen { address, .. }) = config.listen.iter().find(reachable) else {

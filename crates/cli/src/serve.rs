@@ -56,7 +56,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
     for warning in &warnings {
         warn!(target: component::SERVER, "{warning}");
     }
-    // From here on whoever reads the log reads why there is no server, too.
+    // From here on the log says, too, why there is no server.
     let answer = serve(flags, config, &mut controls);
     if let Err(error) = &answer {
         error!(target: component::SERVER, "{error:#}");
@@ -165,7 +165,7 @@ fn write_pid(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("-P {}", path.display()))
 }
 
-/// The ports, for whoever let the system choose them: where `MEMCACHED_PORT_FILENAME` says.
+/// The ports, in case the system chose them: where `MEMCACHED_PORT_FILENAME` says.
 fn write_ports(server: &Server) -> anyhow::Result<()> {
     let Some(path) = std::env::var_os("MEMCACHED_PORT_FILENAME") else {
         return Ok(());

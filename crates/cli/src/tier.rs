@@ -298,7 +298,7 @@ fn get(key: &str, at: &TierPlace) -> anyhow::Result<ExitCode> {
     let written = out
         .write_all(&found.value)
         .and_then(|()| out.write_all(b"\n"));
-    // Whoever reads may have seen enough.
+    // The reader may have closed the pipe.
     let _ = written;
     Ok(ExitCode::SUCCESS)
 }

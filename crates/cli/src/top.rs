@@ -24,6 +24,7 @@ pub(crate) mod reported_cluster;
 mod sample;
 mod sampler;
 mod screen_state;
+mod terminal;
 mod watched_keys;
 
 use std::{

@@ -168,7 +168,7 @@ impl Drop for Trial {
 }
 
 /// The first of as many ports in a row that nobody has, others at each call, below those that the
-/// kernel gives to whoever connects: a node that is down would find its own taken otherwise.
+/// kernel gives to connecting sockets: a node that is down would find its own taken otherwise.
 fn free_ports(count: u16) -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     // Two runs at the same time begin elsewhere.

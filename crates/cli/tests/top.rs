@@ -175,8 +175,8 @@ fn logins_are_told_to_those_who_ask() {
     told(&top(&[&login[..], &[path]].concat()));
 }
 
-/// Goal: whoever is no memcached is told so, and nobody hangs. Method: peers that answer in another
-/// protocol, that hang up, and that are not there.
+/// Goal: `top` says that a peer is no memcached, and never hangs. Method: peers that answer in
+/// another protocol, that hang up, and that are not there.
 #[test]
 fn what_is_no_server_is_said_and_fails() {
     let foreign = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -328,7 +328,6 @@ fn the_screen_follows_keys_and_leaves_the_terminal_as_it_was() {
     screen.press("?");
     screen.wait_for("this help");
     screen.press("?p");
-    // Only cells that changed are drawn; words to wait for must have nothing of what they replace.
     screen.wait_for("every");
     screen.press("k");
     screen.wait_for("seen,");

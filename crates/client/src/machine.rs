@@ -123,7 +123,7 @@ pub enum MachineOutput<'a> {
     Send(Head),
     /// Send the slot's request, again.
     Transmit(Transmission),
-    /// Tell whoever asked.
+    /// Tell the requester.
     Tell(Event<'a>),
     /// A session was granted; requests that wait may be assigned.
     Open,

@@ -23,7 +23,7 @@ pub struct Outcome<'a> {
     /// How it ended.
     pub status: Status,
     /// The item's version; 0 if there is none, also if a read found a write that is accepted and
-    /// not executed yet: whoever wants to compare asks again.
+    /// not executed yet: to compare, ask again.
     pub version: u64,
     /// The number that arithmetic left.
     pub number: u64,
@@ -41,7 +41,7 @@ pub struct Answer {
     /// How it ended.
     pub status: Status,
     /// The item's version; 0 if there is none, also if a read found a write that is accepted and
-    /// not executed yet: whoever wants to compare asks again.
+    /// not executed yet: to compare, ask again.
     pub version: u64,
     /// The number that arithmetic left; of a ping, the first position that is not executed.
     pub number: u64,

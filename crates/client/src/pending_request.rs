@@ -28,12 +28,12 @@ use crate::{
 };
 
 /// A marked write that is under way; it ends when it is accepted.
-#[must_use = "an error of a write is only seen by who asks for it"]
+#[must_use = "an error of a write is only seen by a caller that asks for it"]
 #[derive(Debug)]
 pub struct Write(Ticket);
 
 /// A request that is under way and will have an answer.
-#[must_use = "an answer is only seen by who asks for it"]
+#[must_use = "an answer is only seen by a caller that asks for it"]
 #[derive(Debug)]
 pub struct Call(Ticket);
 

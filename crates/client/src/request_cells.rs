@@ -4,7 +4,7 @@
 //! Client-side delegation (Juneberry, NSDI 2025, section 4; JB-15): one socket serves all threads
 //! of a process. A thread reserves a cell, writes its request there and publishes the cell's number
 //! in a ring; the owner takes numbers from the ring in order, exchanges each request for an answer,
-//! and wakes whoever waits for it.
+//! and wakes the thread that waits for it.
 //!
 //! ```text
 //!            reserve           publish          take             settle          collect, drop
@@ -212,7 +212,7 @@ impl Cells {
         self.open(index).map(|(_, body)| body)
     }
 
-    /// Ends a request and wakes whoever waits for it.
+    /// Ends a request and wakes the thread that waits for it.
     pub(crate) fn settle(&self, index: u32, end: CallEnd) {
         let Some((cell, mut body)) = self.open(index) else {
             return;

@@ -61,7 +61,7 @@ use crate::{
 /// let visits = session.call(&Command::increment(b"visits", 1))?.result()?;
 /// println!("{:?} {}", visits.status, visits.number);
 ///
-/// // Whoever does not want the answer gets the faster promise.
+/// // A write whose answer is not needed is acknowledged earlier.
 /// session.write(&Command::delete(b"greeting").marked())?.accepted()?;
 /// # Ok(())
 /// # }

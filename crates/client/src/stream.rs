@@ -2,7 +2,7 @@
 //! one behind another.
 //!
 //! It is opened when it is first needed and never waited for. When it breaks, everything that was
-//! under way on it is sent again over another one by whoever keeps the requests.
+//! under way on it is sent again over another one by the owner of the requests.
 //!
 //! Invariants: a frame's length is known from its first 88 bytes and is bounded; memory for a value
 //! is taken as its bytes arrive, not as they are announced.

@@ -493,8 +493,8 @@ mod tests {
         TierAddress::get(key).to_ipv4([127, 77])
     }
 
-    /// Who cannot send frames is told what to do, and so is who has an interface to which no switch
-    /// brings a reply.
+    /// A host that cannot send frames is told what to do, and so is one with an interface to which
+    /// no switch brings a reply.
     #[test]
     fn who_cannot_be_a_client_of_frames_is_told() {
         let refused = TierSession::open(TARGET, 256).unwrap_err();

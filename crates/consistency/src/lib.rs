@@ -3,7 +3,7 @@
 //!
 //! Everything here is a machine: time and configuration are arguments, and what is to be done is
 //! emitted. Values never come in here: a machine knows a value by the timestamp of its write, and
-//! whoever drives it keeps the bytes. A server's workers, the simulator's event queue and the
+//! its driver keeps the bytes. A server's workers, the simulator's event queue and the
 //! checker drive the same code.
 //!
 //! Three papers are here. PacificA (Lin et al., MSR-TR 2008): a primary and its followers
@@ -20,7 +20,7 @@ pub mod cluster_clock;
 pub mod hot_list;
 pub mod lease;
 pub mod members;
-pub mod placement_plan;
 pub mod replica;
+pub mod slice_placement;
 pub mod slice_view;
 pub mod tiered;

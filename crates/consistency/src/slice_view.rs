@@ -257,7 +257,7 @@ impl SliceView {
         for node in joining.difference(staying) {
             note_joined(&mut joined, node, number);
         }
-        // A view is what its store keeps of it: nothing of who is no member.
+        // A view is what its store keeps of it: nothing of nodes that are no members.
         let members = staying.union(joining);
         for (node, of) in (0..).zip(&mut joined) {
             if !members.contains(NodeId(node)) {

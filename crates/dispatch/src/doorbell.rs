@@ -14,7 +14,7 @@
 //! A tap is for what has time until the owner wakes for something else: it hears of it then, and at
 //! once when it is awake.
 //!
-//! Whoever leaves something leaves it first and rings then; the owner answers first and looks then.
+//! A sender leaves its message first and rings then; the owner answers first and looks then.
 //! One word holds the whole state, so the owner cannot fall asleep between the two without being
 //! woken: either its `try_sleep` finds the bell rung, or the ringer finds it asleep.
 
@@ -30,7 +30,7 @@ const RUNG: u32 = 2;
 const TAPPED: u32 = 3;
 
 impl Doorbell {
-    /// A bell that nobody has rung, of an owner who is awake.
+    /// A bell that has not been rung, of an owner that is awake.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
         Self(AtomicU32::new(QUIET))
@@ -46,8 +46,8 @@ impl Doorbell {
     /// wake it.
     #[must_use = "a sleeper has to be woken"]
     pub fn ring(&self) -> bool {
-        // Release pairs with the Acquire in `answer` and `wake`: who hears the bell finds what was
-        // left before it was rung.
+        // Release pairs with the Acquire in `answer` and `wake`: an owner that hears the bell finds
+        // what was left before it was rung.
         matches!(self.0.swap(RUNG, Ordering::AcqRel), ASLEEP | TAPPED)
     }
 
@@ -60,7 +60,7 @@ impl Doorbell {
             })
         };
         // Release pairs with the Acquire in `answer`, also for a bell that is tapped or rung
-        // already: who hears it finds what all had left who told of something.
+        // already: an owner that hears it finds what all senders had left.
         let _ = self
             .0
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, told);

@@ -39,7 +39,7 @@ impl GateWords {
     #[inline]
     pub fn look(&self, slice: u16) -> SeenGate {
         let word = self.word(slice);
-        // Pairs with the Release in `set`: whoever sees a state sees what was done before.
+        // Pairs with the Release in `set`: a thread that sees a state sees what was done before.
         let word = word.map_or(0, |word| word.load(Ordering::Acquire));
         SeenGate { word }
     }

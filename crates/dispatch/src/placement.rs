@@ -9,7 +9,7 @@
 //!            read              write
 //! EREW       owner             owner
 //! CREW       here              owner
-//! d-CREW     here              whoever holds the partition; nobody: here, and then it is held
+//! d-CREW     here              the partition's holder; none: here, which then holds it
 //! CRCW       here              here
 //! ```
 
@@ -38,7 +38,7 @@ pub enum Placement {
     Here,
     /// At the partition's static owner.
     Owner(Worker),
-    /// At whoever holds the partition in [`crate::SharedWriters`]; the claim tells.
+    /// At the worker that holds the partition in [`crate::SharedWriters`]; the claim tells.
     Claim,
 }
 

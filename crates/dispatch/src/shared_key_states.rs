@@ -115,7 +115,7 @@ impl SharedKeys {
             return Seen::ORDINARY;
         };
         let Some(place) = bucket.place_of(named(key)) else {
-            // Pairs with the Release in `settle`: whoever sees the count sees why.
+            // Pairs with the Release in `settle`: a thread that sees the count sees why.
             let homeless = bucket.homeless.load(Ordering::Acquire);
             return if homeless == 0 {
                 Seen::ORDINARY
@@ -153,7 +153,7 @@ impl SharedKeys {
         }
     }
 
-    /// Says what may be done with `key` from now on. To be called by whoever holds the lock of the
+    /// Says what may be done with `key` from now on. The caller holds the lock of the
     /// key: before its item is changed if it becomes unsettled, after that if it becomes valid or
     /// ordinary.
     pub fn settle(&self, key: RouteHash, state: SharedState) {

@@ -82,7 +82,7 @@ impl<const PARTITIONS: usize> SharedWriters<PARTITIONS> {
         }
     }
 
-    /// Where the word of `partition` lies, for who has the processor fetch it before it claims.
+    /// Where the word of `partition` lies, for a worker that prefetches it before it claims.
     #[inline]
     pub fn address(&self, partition: Partition) -> *const impl Sized {
         core::ptr::from_ref(self.word(partition))

@@ -8,7 +8,7 @@
 //! key; for linearizability nothing is lost by that (it is local), for sequential consistency the
 //! promise is per key, as in ccKVS.
 //!
-//! Nothing here reads a clock, sends anything or knows a server: whoever records supplies the
+//! Nothing here reads a clock, sends anything or knows a server: the recorder supplies the
 //! instants, and a simulator's virtual time serves as well as a real clock.
 //!
 //! ```text

@@ -3,8 +3,8 @@
 //!
 //! The log holds the hashes of the latest requests that were looked at, a table beside it how often
 //! each of them is there. A key that is there more often than a threshold *bursts*: it need not
-//! wait for the end of its segment. Whoever was told suppresses the key for a while, so that one
-//! burst is one report.
+//! wait for the end of its segment. A caller that was told suppresses the key for a while, so that
+//! one burst is one report.
 
 use alloc::{boxed::Box, vec, vec::Vec};
 

@@ -50,7 +50,7 @@ impl HashIndex {
         self.slots[at] = Slot { hash, number };
     }
 
-    /// Forgets `hash`; whoever stands behind it moves up, so that no search ends too early.
+    /// Forgets `hash`; what stands behind it moves up, so that no search ends too early.
     pub(crate) fn remove(&mut self, hash: u64) {
         let mask = self.slots.len() - 1;
         let mut hole = self.find(hash);

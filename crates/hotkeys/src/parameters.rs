@@ -25,7 +25,7 @@ pub struct Parameters {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct CheckedParameters(Parameters);
 
-/// Why parameters cannot be used: the operator's fault, or that of whoever chose them.
+/// Why parameters cannot be used: the operator's fault, or that of the code that chose them.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ParametersError {

@@ -207,7 +207,7 @@ fn as_json(model: &Checked, outcome: &Outcome) -> Value {
     })
 }
 
-/// Prints; who has read enough may close the pipe.
+/// Prints; the reader may close the pipe early.
 fn print(text: &str) -> io::Result<()> {
     match stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -311,7 +311,7 @@ fn exchange((mut a, mut b): (Node, Node)) {
 
 /// Goal: nodes with different numbers of workers are linked so that every worker reaches the other
 /// node, and an answer finds the worker that asked. Method: 1, 2 and 3 workers; every worker asks,
-/// whoever is asked answers to where it came from.
+/// and each answer goes to where the question came from.
 #[test]
 fn every_worker_is_linked_and_answers_go_back() {
     for (workers, others) in [(1, 3), (3, 1), (2, 3)] {

@@ -21,6 +21,7 @@ mod timeline;
 
 use std::{
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
 };
 
@@ -28,7 +29,7 @@ use clap::{Args, Subcommand};
 
 use self::document::Document;
 pub use self::{
-    arguments::{LoadArgs, Target},
+    arguments::{LoadArgs, SeriesArgs, Target},
     rate_range::{Range, Sweep},
     slo::Slo,
 };
@@ -51,6 +52,9 @@ pub struct BenchArgs {
     /// Runs against servers that are up.
     #[command(flatten)]
     pub load: LoadArgs,
+    /// How many, and what is reported.
+    #[command(flatten)]
+    pub series: SeriesArgs,
 }
 
 /// The other things that `bench` does.
@@ -59,11 +63,7 @@ pub enum BenchCommand {
     /// Start servers, measure them alternately, and print medians and the ratios of successive
     /// measurements.
     Compare(CompareArgs),
-    /// Run one rate against one target, and show the server's plan and latencies for each second;
-    /// --preload-only, --slo, --window-ms and --json have no effect.
-    // A timeline refuses these flags: it has one rate and one run.
-    #[command(mut_arg("sweep", |flag| flag.hide(true)), mut_arg("repeat", |flag| flag.hide(true)))]
-    #[command(mut_arg("search", |flag| flag.hide(true)))]
+    /// Run one rate against one target, and show the server's plan and latencies for each second.
     Timeline(Box<LoadArgs>),
 }
 
@@ -81,20 +81,20 @@ pub fn run(args: &BenchArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     match &args.command {
         Some(BenchCommand::Compare(args)) => compare::run(args),
         Some(BenchCommand::Timeline(args)) => timeline::run(args, stop),
-        None => run_load(&args.load, stop),
+        None => run_load(&args.load, &args.series, stop),
     }
 }
 
-fn run_load(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
-    let setting = args.setting(stop)?;
-    if args.preload || args.preload_only {
-        run_steps::preload(&setting, args.preload_only)?;
+fn run_load(args: &LoadArgs, series: &SeriesArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
+    let setting = args.setting(series, stop)?;
+    if args.preload || series.preload_only {
+        run_steps::preload(&setting, series.preload_only)?;
     }
-    if args.preload_only {
+    if series.preload_only {
         return Ok(ExitCode::SUCCESS);
     }
     let document = run_steps::run(&setting)?;
-    report(args, &document)?;
+    report(args.report.as_deref(), series.json, &document)?;
     for fault in setting.faults() {
         eprintln!("{fault}");
     }
@@ -109,18 +109,18 @@ fn run_load(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
 }
 
 /// Writes and prints the outcome in the forms that were asked for.
-fn report(args: &LoadArgs, document: &Document) -> Result<(), LoadError> {
-    if let Some(folder) = &args.report {
+fn report(folder: Option<&Path>, json: bool, document: &Document) -> Result<(), LoadError> {
+    if let Some(folder) = folder {
         files::write(folder, document)?;
     }
-    let mut text = match args.json {
+    let mut text = match json {
         true => document.json()? + "\n",
         false => summary::text(document),
     };
-    if let (false, Some(folder)) = (args.json, &args.report) {
+    if let (false, Some(folder)) = (json, folder) {
         text += &format!("report: {}\n", folder.join(files::PAGE).display());
     }
-    // Who has read enough may close the pipe.
+    // The reader may close the pipe early.
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(LoadError::machine("printing the outcome")(error))

@@ -1,6 +1,9 @@
 //! Stores every key once before a run, and samples afterwards how many are still there.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use curtail_workload::{Kind, Random};
 
@@ -20,11 +23,12 @@ const BLOCK: u64 = 64;
 /// Two blocks are under way, so that one has to fit into what the system buffers.
 const BLOCK_BYTES_MAX: usize = 128 << 10;
 
-/// Stores every key of a load over one connection a thread; how many writes were refused.
+/// Stores every key of a load over one connection a thread, `rate` of them a second at most; how
+/// many writes were refused.
 pub(crate) fn preload(
     target: &str,
     load: &Load,
-    threads: usize,
+    (threads, rate): (usize, Option<f64>),
     stop: &Stop,
 ) -> Result<u64, LoadError> {
     let (threads, keys) = (threads.max(1) as u64, load.keys());
@@ -34,7 +38,13 @@ pub(crate) fn preload(
     let results: Vec<std::thread::Result<_>> = std::thread::scope(|scope| {
         let (progress, wording) = (&progress, &wording);
         let running: Vec<_> = parts
-            .map(|part| scope.spawn(move || store(target, load, wording, part, progress, stop)))
+            .map(|part| {
+                let pace = Pace {
+                    begun: Instant::now(),
+                    rate: rate.map(|rate| rate / threads as f64),
+                };
+                scope.spawn(move || store(target, (load, wording), (part, pace), progress, stop))
+            })
             .collect();
         running.into_iter().map(|thread| thread.join()).collect()
     });
@@ -44,11 +54,30 @@ pub(crate) fn preload(
     results.try_fold(0, |sum, result| Ok(sum + result.map_err(panicked)??))
 }
 
+/// How fast one thread stores keys.
+#[derive(Clone, Copy)]
+struct Pace {
+    begun: Instant,
+    /// Keys a second; none for as fast as the server takes them.
+    rate: Option<f64>,
+}
+
+impl Pace {
+    /// Waits until `sent` keys are due.
+    fn wait(self, sent: u64) {
+        let due = self
+            .rate
+            .map(|rate| Duration::from_secs_f64(sent as f64 / rate));
+        if let Some(early) = due.and_then(|due| due.checked_sub(self.begun.elapsed())) {
+            std::thread::sleep(early);
+        }
+    }
+}
+
 fn store(
     target: &str,
-    load: &Load,
-    wording: &Wording,
-    keys: Range<u64>,
+    (load, wording): (&Load, &Wording),
+    (keys, pace): (Range<u64>, Pace),
     progress: &Progress,
     stop: &Stop,
 ) -> Result<u64, LoadError> {
@@ -67,6 +96,7 @@ fn store(
             wording.put(&wording.store(sent), version, 0, &mut block);
             sent += 1;
         }
+        pace.wait(last_block - keys.start);
         exchange.send(&block)?;
         let due = if sent < keys.end { before } else { sent };
         while received < due {

@@ -6,7 +6,8 @@
 //!
 //! Each word depends on the version, so that a value torn between two versions shows; the head
 //! says whose value it is, so that one that belongs to another key, or to the past, can be named.
-//! Values shorter than the head are words only: they are checked by whoever knows what was written.
+//! Values shorter than the head are words only: only a caller that knows what was written can check
+//! them.
 
 use curtail_workload::mix;
 

@@ -153,7 +153,7 @@ impl Member {
 impl MemberHandle {
     /// A heartbeat of `from` arrived.
     ///
-    /// Whoever receives them may also tell of this node itself, whenever it carries out
+    /// The thread that receives them may also tell of this node itself, whenever it carries out
     /// [`Observer::heartbeat`]: from then on the others' silence counts only while it does, so that
     /// a node whose receiving thread is starved suspects nobody.
     pub fn heard(&self, from: NodeId, heartbeat: Heartbeat) {
@@ -245,7 +245,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 /// ends while it waits for a processor is everybody's.
 fn go_first() {
     if let Ok(nice) = getpriority_process(None) {
-        // Whoever may not goes on as it is.
+        // A member that may not goes on as it is.
         let _ = setpriority_process(None, nice - NICER);
     }
 }

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use curtail_consistency::{
     members::{ClusterRecord, Incarnation, RecordChange, SlicePlan},
-    placement_plan::{PlacementGoal, is_settled},
     replica::Model,
+    slice_placement::{PlacementGoal, is_settled},
     slice_view::{SLICES, SliceRow, SliceView},
 };
 use curtail_types::{NodeId, NodeSet, ViewNumber};

@@ -148,7 +148,7 @@ fn launch(folder: &Path, client: u16, (peer, peers): (u16, &[u16])) -> Child {
         .unwrap()
 }
 
-/// A port that nobody has, another one at each call, below those that the kernel gives to whoever
+/// A port that nobody has, another one at each call, below those that the kernel gives to sockets
 /// connects: while an etcd is dead, its peers' connections would be given its own otherwise.
 fn free_port() -> u16 {
     static GIVEN: AtomicUsize = AtomicUsize::new(0);

@@ -16,7 +16,7 @@
 //! Huge pages avoid that, but the first touch of one costs milliseconds (2 MiB are zeroed, and a
 //! virtual machine's host may have to find them first), which a thread with clients cannot give.
 //! So the region asks for huge pages only where [`Region::supply`] is about to touch them, ahead of
-//! use and from a thread that nobody waits for; whoever overtakes it gets small pages, a few
+//! use and from a thread that nobody waits for; a thread that overtakes it gets small pages, a few
 //! microseconds each, and loses nothing else.
 //!
 //! Under Miri and loom, where there is no such system call, a region is an ordinary small

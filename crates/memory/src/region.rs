@@ -90,7 +90,7 @@ impl Region {
         if let Some(page) = self.words().get(start..end) {
             self.memory.advise(start, HUGE_PAGE_WORDS, true);
             for word in page.iter().step_by(PAGE_WORDS) {
-                // A write that changes nothing, whoever else writes.
+                // A write that changes nothing, even if another thread writes.
                 let _ = word.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }

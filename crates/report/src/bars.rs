@@ -1,5 +1,5 @@
 //! Groups of bars, as a file of its own: every group has its own scale, and every scale starts at
-//! zero. The best bar of a group is the coloured one, whoever's it is.
+//! zero. The best bar of a group is the coloured one.
 
 use plotters::style::text_anchor::HPos;
 

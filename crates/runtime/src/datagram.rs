@@ -13,7 +13,7 @@
 //! was sent to, so that the answer can leave by that one: a client takes answers from nobody else.
 //!
 //! Sockets never block. What the kernel has no room for when sending is lost, as it would be on the
-//! network, and counted; whoever waits for it asks again.
+//! network, and counted; a client that waits for it asks again.
 
 use std::{
     io,
@@ -119,7 +119,7 @@ impl DatagramSocket {
             .map_err(WatchError)
     }
 
-    /// The descriptor, for whoever waits for several sockets by other means.
+    /// The descriptor, for callers that wait for several sockets by other means.
     pub fn number(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
@@ -646,7 +646,7 @@ mod tests {
         assert_eq!(inbox.get(0).unwrap().0.len(), 2);
     }
 
-    /// Goal: who asks a host at one of its addresses is answered from that one. Method: a socket at
+    /// Goal: a host answers from the address at which it was asked. Method: a socket at
     /// no address in particular is asked at two of loopback's, by a client that takes answers from
     /// whom it has asked and nobody else; and at IPv6's, where there is one.
     #[test]

@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(stream.receive(&mut buffer), Received::End);
     }
 
-    /// Goal: who waits for bytes is not woken for fewer. Method: a part, then the rest; a
+    /// Goal: a thread that waits for bytes is not woken for fewer. Method: a part, then the rest; a
     /// non-blocking look at the poll set between.
     #[test]
     fn a_receive_waits_for_all_its_bytes() {

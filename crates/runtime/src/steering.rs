@@ -237,7 +237,7 @@ mod tests {
         datagrams.iter().map(of).collect()
     }
 
-    /// Goal: a key's datagrams come to one socket whoever sends them, and keys of every length are
+    /// Goal: a key's datagrams come to one socket from any sender, and keys of every length are
     /// spread over all. Method: keys of 1 to 250 bytes that differ in their last byte alone.
     #[test]
     fn a_key_has_one_socket_and_keys_are_spread() {

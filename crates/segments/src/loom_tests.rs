@@ -47,7 +47,7 @@ fn a_validated_lease_keeps_the_words() {
     });
 }
 
-/// Goal: a retired segment is never lost: whoever comes last frees it, and only once.
+/// Goal: a retired segment is never lost: the thread that comes last frees it, and only once.
 #[test]
 fn the_last_of_reader_and_reclaimer_frees() {
     loom::model(|| {

@@ -136,7 +136,7 @@ fn the_reserve_is_kept() {
     assert!(segments.open(0, 0, 0, SegmentClaim::Any).is_none());
 }
 
-/// Goal: kept segments are left by those who take beyond them, and who they are kept for gets one
+/// Goal: threads that take beyond kept segments leave them, and their owner gets one
 /// even beyond the limit, which is kept to again when it is free. Method: a memory of four
 /// segments, three of them kept.
 #[test]

@@ -61,7 +61,7 @@ pub enum Fault {
     /// Nothing.
     #[default]
     Nothing,
-    /// No bug, but as with all others: whoever holds a partition gives its processor away.
+    /// No bug, but as with all others: a worker that holds a partition yields its processor.
     Contends,
     /// A read does not follow the write to its key that was handed to another worker.
     Overtakes,

@@ -36,7 +36,7 @@ pub(crate) use tier_run::TierRun;
 pub enum Architecture {
     /// To the back ends.
     NoCache,
-    /// To whoever has the key, as the rules say.
+    /// To the node that has the key, as the rules say.
     SwitchKv,
     /// Reads go to the cache, and after a miss the client asks the back end (SW-67).
     LookAside,

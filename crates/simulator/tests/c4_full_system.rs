@@ -253,7 +253,7 @@ fn a_core_that_balances_has_its_price() {
 }
 
 /// What the server ships in place of the dispatcher keeps its promise, too. Goal: a partition has
-/// one writer at a time, writes that meet go to whoever holds it, and neighbouring ones are carried
+/// one writer at a time, writes that meet go to the holder, and neighbouring ones are carried
 /// out as one. Method: popular writes at a middle load; CRCW, which promises nothing, hands nothing
 /// on, and its writers meet.
 #[test]

@@ -1,4 +1,4 @@
-//! A data directory: who has it, and in which format it is.
+//! A data directory: which process has it, and in which format it is.
 //!
 //! ```text
 //!  DIR/FORMAT   "curtail-data 1", and the secret of the log's checksums, with a checksum
@@ -74,7 +74,7 @@ impl DataDirectory {
     }
 }
 
-/// Locks the directory, and leaves the number of this process for those who come later.
+/// Locks the directory, and leaves the number of this process for processes that come later.
 fn lock(path: &Path) -> Result<File, StorageError> {
     let dir = path.to_path_buf();
     let denied = |error| StorageError::NotWritable {

@@ -60,7 +60,7 @@ pub enum WriteRefused {
     Failed,
 }
 
-/// Numbers for those who look on.
+/// Numbers for statistics.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct StorageGauges {
     /// Writes in the log since the start of this process.

@@ -65,9 +65,16 @@ pub struct Storage {
 /// Reads that no thread has taken.
 #[derive(Debug, Default)]
 struct ReadQueue {
-    requests: Mutex<VecDeque<ReadRequest>>,
+    waiting: Mutex<WaitingReads>,
     filled: Condvar,
     is_closing: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct WaitingReads {
+    requests: VecDeque<ReadRequest>,
+    /// Threads that sleep until there is a request, and were not woken for one.
+    sleepers: usize,
 }
 
 /// Wakes the threads that flush and compact.
@@ -177,13 +184,18 @@ impl Storage {
 
     /// Has a thread read an item. False if too many reads wait.
     pub fn submit(&self, request: ReadRequest) -> bool {
-        let mut requests = lock(&self.desk.requests);
-        if requests.len() >= READS_MAX {
+        let mut waiting = lock(&self.desk.waiting);
+        if waiting.requests.len() >= READS_MAX {
             return false;
         }
-        requests.push_back(request);
-        drop(requests);
-        self.desk.filled.notify_one();
+        waiting.requests.push_back(request);
+        // Threads that read take the next request without being woken: a wake is a system call.
+        let wakes = waiting.sleepers > 0;
+        waiting.sleepers -= usize::from(wakes);
+        drop(waiting);
+        if wakes {
+            self.desk.filled.notify_one();
+        }
         true
     }
 
@@ -203,7 +215,7 @@ impl Storage {
         (self.engine.replayed, self.engine.torn_bytes)
     }
 
-    /// Numbers for those who look on.
+    /// Numbers for statistics.
     pub fn gauges(&self) -> StorageGauges {
         self.engine.gauges()
     }
@@ -217,9 +229,9 @@ impl Storage {
     pub fn close(&self) {
         lock(&self.engine.queue).is_closing = true;
         self.engine.queued.notify_all();
-        let requests = lock(&self.desk.requests);
+        let waiting = lock(&self.desk.waiting);
         self.desk.is_closing.store(true, Relaxed);
-        drop(requests);
+        drop(waiting);
         self.desk.filled.notify_all();
         self.upkeep.is_closing.store(true, Relaxed);
         self.upkeep.wake.notify_all();
@@ -406,16 +418,17 @@ fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
 
 impl ReadQueue {
     fn next(&self) -> Option<ReadRequest> {
-        let mut requests = lock(&self.requests);
+        let mut waiting = lock(&self.waiting);
         loop {
-            if let Some(request) = requests.pop_front() {
+            if let Some(request) = waiting.requests.pop_front() {
                 return Some(request);
             }
             if self.is_closing.load(Relaxed) {
                 return None;
             }
-            let filled = self.filled.wait(requests);
-            requests = filled.unwrap_or_else(std::sync::PoisonError::into_inner);
+            waiting.sleepers += 1;
+            let filled = self.filled.wait(waiting);
+            waiting = filled.unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 }

@@ -261,14 +261,14 @@ impl Room {
         self.flushed_seconds
             .store(now.unix_seconds(), Ordering::Relaxed);
         self.gone.fetch_or(FLUSHED, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `may_be_gone`, so that who is answered after the flush
-        // sees it.
+        // Release: pairs with the Acquire in `may_be_gone`, so that a client that is answered after
+        // the flush sees it.
         self.generation.fetch_add(1, Ordering::Release);
         self.seal_all_held(|_| true);
     }
 
     /// Whether the last flush is some time ago, so that what it left is taken back without being
-    /// asked for. Until then whoever asks for such an item finds it flushed, and is counted so.
+    /// asked for. Until then a request for such an item finds it flushed, and is counted so.
     pub(crate) fn is_flush_settled(&self, now: Now) -> bool {
         let flushed = self.flushed_seconds.load(Ordering::Relaxed);
         now.unix_seconds().abs_diff(flushed) >= FLUSH_SETTLES_SECONDS

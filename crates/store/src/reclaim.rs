@@ -69,7 +69,7 @@ const DIRECT_TURNS_MAX: usize = 4096;
 /// The same for a write that may not evict anything.
 const GATHER_TURNS_MAX: usize = 16;
 
-/// How often a write that needs room yields to those who work at it, before it sleeps.
+/// How often a write that needs room yields to the threads that make room, before it sleeps.
 const YIELDS_MAX: usize = 64;
 
 /// How long it sleeps each time.
@@ -799,8 +799,8 @@ mod tests {
     use super::*;
     use crate::{StoreConfig, sync::Arc};
 
-    /// Goal: a write that needs room waits for those who are at it, also when they get no turn for
-    /// a while. Method: both drains are held for 50 ms while memory runs out.
+    /// Goal: a write that needs room waits for the threads that make it, also when they get no turn
+    /// for a while. Method: both drains are held for 50 ms while memory runs out.
     #[test]
     fn a_write_waits_for_those_who_make_room() {
         let store = Arc::new(

@@ -2,10 +2,11 @@
 //!
 //! Each slice has an *incarnation*, which its items carry in three bits of their meta word. A clear
 //! begins another one, and sets for each earlier one a *bound*: an item is gone if its version is
-//! below the bound of its incarnation. Moving an item takes its incarnation along, so whoever moves
-//! or copies items need not know of clears. A sweep through the index then removes what is gone and
-//! gives what stays the incarnation of now; after it the former ones can be used again, and readers
-//! look at no bound any more ([`Room::note_cleared`](crate::open_segments::Room::note_cleared)).
+//! below the bound of its incarnation. Moving an item takes its incarnation along, so code that
+//! moves or copies items need not know of clears. A sweep through the index then removes what is
+//! gone and gives what stays the incarnation of now; after it the former ones can be used again,
+//! and readers look at no bound any more
+//! ([`Room::note_cleared`](crate::open_segments::Room::note_cleared)).
 //!
 //! Why the sweep leaves nothing of a former incarnation: a writer reads the incarnation under the
 //! key's lock, and publishes the item before it gives the lock back. The sweep begins after the
@@ -74,8 +75,8 @@ impl Clears {
         let Some(cleared) = self.slices.get(usize::from(slice)) else {
             return 0;
         };
-        // Acquire: pairs with the Release in `Cleared::begin`. Whoever sees a new incarnation sees
-        // that nothing was written in it, and says so if that is no longer true.
+        // Acquire: pairs with the Release in `Cleared::begin`. A thread that sees a new incarnation
+        // sees that nothing was written in it, and says so if that is no longer true.
         let incarnation = cleared.incarnation.load(Ordering::Acquire);
         if !cleared.is_written.load(Ordering::Relaxed) {
             cleared.is_written.store(true, Ordering::Relaxed);
@@ -267,7 +268,7 @@ impl Store {
         let Some(handle) = Reference::new(reference) else {
             return;
         };
-        // It may have moved in memory meanwhile: then whoever it is now is found under the hash.
+        // It may have moved in memory meanwhile: then it is found under the hash.
         let position = locked.find(|found| found == handle).or_else(|| {
             locked.find(|found| {
                 self.index.resolver().key_hash(found.get()) == hash

@@ -35,7 +35,7 @@ pub(crate) struct ChangeContext<'a, 'i> {
 /// Whose room an item takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Taker {
-    /// That of anybody who writes.
+    /// That of any writer.
     Writer,
     /// What was promised.
     Promised,
@@ -515,8 +515,8 @@ impl Store {
     }
 
     /// A write that cannot be done. Like memcached, a plain `set` then removes what is there, so
-    /// that nobody reads an old value after a newer write was seen to fail. Whoever may not evict
-    /// for it has not heard the last of it: then nothing changes.
+    /// that nobody reads an old value after a newer write was seen to fail. A caller that may not
+    /// evict for it will try again: then nothing changes.
     #[cold]
     pub(crate) fn refuse(
         &self,

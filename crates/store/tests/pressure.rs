@@ -346,8 +346,8 @@ fn resident_memory_stays_within_the_limit() {
     assert_eq!(bench.store.counters().no_memory, 0);
 }
 
-/// Goal: who asks for it learns of every eviction, and nothing is noted otherwise. Method: write
-/// four times what fits and compare what was noted with the counter.
+/// Goal: a caller that asks for it learns of every eviction, and nothing is noted otherwise.
+/// Method: write four times what fits and compare what was noted with the counter.
 #[test]
 fn evictions_are_noted_while_somebody_wants_them() {
     let mut bench = Bench::new(8, true);

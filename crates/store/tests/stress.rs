@@ -358,7 +358,7 @@ fn plain_reads_are_never_torn() {
     });
 }
 
-/// Goal: whoever compacts never takes an item for removed that is being written over. Method: each
+/// Goal: compaction never takes an item for removed that is being written over. Method: each
 /// thread writes long keys of its own over and over, whose flags come and go while the words that
 /// they take stay the same, and makes holes beside them; all compact, nothing is evicted, and what
 /// a thread wrote last is there.

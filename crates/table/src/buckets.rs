@@ -94,7 +94,7 @@ impl Place {
     }
 }
 
-/// The memory of all buckets of a table, and who knows the items.
+/// The memory of all buckets of a table, and the type that knows the items.
 ///
 /// `occupied`, `hash_at` and the prefetches may be called without a lock, while others write: their
 /// result is a hint then. `relocate` and `clear` are called under the buckets' locks.

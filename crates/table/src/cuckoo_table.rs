@@ -218,7 +218,8 @@ impl<R: Resolver, C: Locks> Index<R, C> {
             let size = self.size();
             let pair = size.pair(hash);
             let held = Held::pair(&self.locks, self.locks.stripes().of_pair(pair));
-            // Whoever split one of these buckets gave its stripe back before it was taken here.
+            // A thread that split one of these buckets released its stripe before it was taken
+            // here.
             if self.is_still(size, hash, pair) {
                 return HeldPair { held, pair };
             }

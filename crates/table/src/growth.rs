@@ -88,7 +88,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
             stripes[1] = stripes[0];
         }
         let mut held = Held::pair(&self.locks, stripes);
-        // Whoever adds bucket `buckets` holds these locks, so this check settles who it is.
+        // The thread that adds bucket `buckets` holds these locks, so only one passes this check.
         if self.size().buckets() != buckets {
             return true;
         }

@@ -195,8 +195,8 @@ impl<R: Resolver, C: Locks> Index<R, C> {
     /// [`Index::raise_mark`].
     ///
     /// What is at the hint's place is validated by the stripe of its bucket alone, whatever the
-    /// key's buckets are now: if the key's item is there it is nowhere else, and whoever changes
-    /// it, moves it or takes it away changes that version.
+    /// key's buckets are now: if the key's item is there it is nowhere else, and changing,
+    /// moving or removing it changes that version.
     #[inline]
     pub fn read_hinted<T>(
         &self,
@@ -384,7 +384,7 @@ impl<'a, R: Resolver, C: Locks> Locked<'a, R, C> {
         &self.table.buckets.line(position.0.bucket())[position.0.slot()]
     }
 
-    /// The item that `is_it` recognises among those whose tag matches.
+    /// The item that `is_it` recognises among the items whose tag matches.
     #[inline]
     pub fn find(&mut self, mut is_it: impl FnMut(Reference) -> bool) -> Option<Position> {
         let tag = tag_of(self.hash);
@@ -458,7 +458,7 @@ impl<'a, R: Resolver, C: Locks> Locked<'a, R, C> {
     /// Says that the caller changed the item at a position in place: readers of it must repeat.
     #[inline]
     pub fn changed(&mut self, position: Position) {
-        // The version of its own bucket: who reads at a hint checks no other.
+        // The version of its own bucket: a reader at a hint checks no other.
         self.held
             .changed(self.table.locks.stripes().of_bucket(position.0.bucket()));
     }

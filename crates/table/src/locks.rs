@@ -20,8 +20,8 @@
 //!
 //! A few neighbouring buckets share a stripe, so there are more stripes as the table grows, up to
 //! [`STRIPES_MAX`], from where on distant buckets share them too. A bucket's stripe never changes;
-//! a key's stripes are those of its buckets, and so change when one of them is split. Whoever locks
-//! or stamps them looks afterwards whether they were still the key's (`cuckoo_table.rs`).
+//! a key's stripes are those of its buckets, and so change when one of them is split. A thread that
+//! locks or stamps them looks afterwards whether they were still the key's (`cuckoo_table.rs`).
 
 use curtail_memory::{Pages, Region, prefetch::prefetch_to_write};
 
@@ -214,8 +214,8 @@ impl<const N: usize> StripePair<'_, N> {
     /// Whether no writer changed a stripe since `stamp` was taken.
     #[inline(always)]
     pub(crate) fn validate(self, stamp: Stamp<N>) -> bool {
-        // Pairs with the fence(Release) in `mark_locked` and `spin_lock`: whoever read a word
-        // stored after that fence sees, after this one, a version that is locked or newer.
+        // Pairs with the fence(Release) in `mark_locked` and `spin_lock`: a thread that read a
+        // word stored after that fence sees, after this one, a version that is locked or newer.
         fence(Ordering::Acquire);
         let versions = self.0.map(|stripe| stripe[VERSION].load(Ordering::Relaxed));
         let differing = versions

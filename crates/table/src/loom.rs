@@ -190,7 +190,7 @@ fn loom_catches_an_insert_that_does_not_notice_a_split() {
     assert!(is_caught(|| split_beside_insert(Some(Bug::UncheckedHold))));
 }
 
-/// An insert into two full buckets has room after a split, whoever splits, and no item is lost.
+/// An insert into two full buckets has room after a split by any thread, and no item is lost.
 #[test]
 fn loom_insert_without_room_beside_split() {
     explore(2, || {
@@ -285,7 +285,7 @@ fn loom_catches_a_number_that_is_read_early() {
 }
 
 /// A reader of an item that is removed sees it or misses it, and never again after it has missed;
-/// and whoever saw the removal (by joining) misses.
+/// and a reader that saw the removal (by joining) misses.
 #[test]
 fn loom_remove_beside_read() {
     explore(3, || {

@@ -1,7 +1,7 @@
 //! Visiting every item while others write (CK-58).
 //!
 //! Buckets are visited in order, each under its lock. An item could escape by moving from a bucket
-//! not yet visited to one already visited; so whoever makes such a move leaves the item's hash with
+//! not yet visited to one already visited; so a thread that makes such a move leaves its hash with
 //! the walk, which ends with the buckets of those. Every item that is in the table throughout is
 //! therefore visited at least once; one that moves may be visited twice. A walk may rest for as
 //! long as it likes, and several may be under way.
@@ -33,7 +33,7 @@ pub(crate) struct Walks {
     passes: Mutex<Vec<Arc<Pass>>>,
 }
 
-/// How far one walk is, for those who move items.
+/// How far one walk is, for threads that move items.
 #[derive(Debug, Default)]
 struct Pass {
     /// The first bucket that is not visited yet.
@@ -64,7 +64,7 @@ impl Walks {
     /// An item is moved between two buckets whose locks are held.
     #[inline]
     pub(crate) fn is_any(&self) -> bool {
-        // Whoever visits a bucket counted itself before it took the bucket's lock.
+        // A walk that visits a bucket counted itself before it took the bucket's lock.
         self.count.load(Ordering::Relaxed) != 0
     }
 

@@ -24,7 +24,7 @@ impl Client {
         Self::connect_to(server.addresses()[0])
     }
 
-    /// A client of whoever listens at `address`, as soon as somebody does.
+    /// A client of the server at `address`, as soon as one listens there.
     #[track_caller]
     pub fn connect_to(address: SocketAddr) -> Self {
         let mut connected = None;

@@ -23,8 +23,8 @@ use curtail_types::{Access, Instant, Key, RouteHash};
 
 use crate::{
     answered_writes::AnsweredWrites,
-    back_end_desk::{BackEndCounts, BackEndDesk, ParkedWork},
     back_end_requests::OpenRequests,
+    back_end_state::{BackEndCounts, BackEndDesk, ParkedWork},
     back_end_store::{BackEndStore, StoreOptions, StorePlace},
     hot_key_reports::{HotKeyReports, UpdateMode},
     incarnation,

@@ -18,11 +18,11 @@ use crate::{
     cache_copies::{CachedCopies, CachedCopy, CopiedItem, CopyHits},
     cache_group::{self, CacheGroup},
     cache_rules::{CacheRules, SWITCH_PEER},
-    incarnation, load_value,
+    incarnation,
     node_loop::{NodeError, TierInbox, TierNode},
     outbox::{TierOutbox, reply_address},
     rate_limit::RateLimit,
-    status,
+    report_encoding, status,
     tier_file::{TierBaseline, TierFile},
 };
 
@@ -358,7 +358,7 @@ impl CacheNode {
     }
 
     fn take_report(&mut self, from: BackEndId, value: &[u8]) {
-        let Some(keys) = load_value::decode(value, self.desk.scale) else {
+        let Some(keys) = report_encoding::decode(value, self.desk.scale) else {
             self.desk.counts.unlike_reports += 1;
             return;
         };

@@ -9,7 +9,7 @@ use curtail_codec::tiered::{
 use curtail_consistency::tiered::{Admission, BackEndId, CacheId, GroupKeys, GuestKeys};
 use curtail_types::{Instant, Key, KeyLoad, KeyName, Load, LoadScale, RouteHash};
 
-use crate::{cache_copies::CachedCopies, load_value, outbox::TierOutbox, tier_file::TierFile};
+use crate::{cache_copies::CachedCopies, outbox::TierOutbox, report_encoding, tier_file::TierFile};
 
 /// What a cache node has to do with the others.
 pub(crate) struct CacheGroup {
@@ -115,7 +115,7 @@ impl CacheGroup {
             Some(load_of(name, *load))
         });
         let named: Vec<KeyLoad> = named.collect();
-        load_value::encode(self.scale, &named, &mut self.value);
+        report_encoding::encode(self.scale, &named, &mut self.value);
         let others: Vec<CacheId> = self.others().collect();
         for to in others {
             self.tell(to, TieredOpcode::Shared, number, outbox);
@@ -129,7 +129,7 @@ impl CacheGroup {
         datagram: &TieredDatagram<'_>,
         admission: &mut Admission,
     ) {
-        let Some(keys) = load_value::decode(datagram.value, self.scale) else {
+        let Some(keys) = report_encoding::decode(datagram.value, self.scale) else {
             self.counts.unlike_lists += 1;
             return;
         };
@@ -154,7 +154,7 @@ impl CacheGroup {
         datagram: &TieredDatagram<'_>,
         (outbox, now): (&mut TierOutbox, Instant),
     ) -> (Vec<RouteHash>, Vec<RouteHash>) {
-        let Some(keys) = load_value::decode(datagram.value, self.scale) else {
+        let Some(keys) = report_encoding::decode(datagram.value, self.scale) else {
             self.counts.unlike_lists += 1;
             return (Vec::new(), Vec::new());
         };
@@ -193,7 +193,7 @@ impl CacheGroup {
             Some(load_of(name, Load(hits)))
         });
         let held: Vec<KeyLoad> = held.collect();
-        load_value::encode(self.scale, &held, &mut self.value);
+        report_encoding::encode(self.scale, &held, &mut self.value);
         self.tell(home, TieredOpcode::SharedHits, number, outbox);
     }
 

@@ -2,11 +2,11 @@
 //! keys that burst at once (SW-45 to SW-59).
 
 use curtail_codec::tiered::TieredOpcode;
-use curtail_consistency::tiered::LoadGate;
+use curtail_consistency::tiered::LoadThreshold;
 use curtail_hotkeys::{Access, Parameters, Tracker};
 use curtail_types::{Instant, Key, KeyHash, LoadReport, LoadScale, RouteHash};
 
-use crate::{load_value, node_loop::NodeError};
+use crate::{node_loop::NodeError, report_encoding};
 
 /// How the keys that a cache node holds follow the load: what back ends send without being asked
 /// (SW-45, SW-58, SW-68).
@@ -36,7 +36,7 @@ impl UpdateMode {
 /// The counters of a back end's keys.
 pub(crate) struct HotKeyReports {
     pub(crate) tracker: Tracker,
-    gate: LoadGate,
+    gate: LoadThreshold,
     pub(crate) scale: LoadScale,
     pub(crate) reported: usize,
     pub(crate) update: UpdateMode,
@@ -67,7 +67,7 @@ impl HotKeyReports {
         };
         Ok(Self {
             tracker: Tracker::new(checked, now),
-            gate: LoadGate::new(limit),
+            gate: LoadThreshold::new(limit),
             scale,
             reported,
             update,
@@ -119,7 +119,7 @@ impl HotKeyReports {
         self.tracker.report_into(&mut self.report);
         let hottest = self.report.keys.iter().take(self.reported);
         let hottest: Vec<_> = hottest.copied().collect();
-        load_value::encode(self.scale, &hottest, &mut self.value);
+        report_encoding::encode(self.scale, &hottest, &mut self.value);
         (self.last, self.current) = (self.current, 0);
     }
 

@@ -21,8 +21,8 @@
 
 mod answered_writes;
 mod back_end;
-mod back_end_desk;
 mod back_end_requests;
+mod back_end_state;
 mod back_end_store;
 mod cache;
 mod cache_copies;
@@ -30,11 +30,11 @@ mod cache_group;
 mod cache_rules;
 mod hot_key_reports;
 mod incarnation;
-mod item_changes;
-mod load_value;
 mod node_loop;
 mod outbox;
 mod rate_limit;
+mod read_modify_write;
+mod report_encoding;
 mod rule_change;
 mod rule_lags;
 mod status;

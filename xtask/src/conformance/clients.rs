@@ -27,7 +27,7 @@ pub(super) fn pymemcache(workspace: &Workspace, log: &Log, server: &[String]) ->
 /// Tests that cannot pass, as pytest's `-k` names them, and why.
 pub(super) type Cannot = [(&'static str, &'static str)];
 
-/// pymemcache's integration tests against whoever listens on `port`, but for those that cannot
+/// pymemcache's integration tests against the server on `port`, but for those that cannot
 /// pass there.
 pub(super) fn pymemcache_at(
     workspace: &Workspace,
@@ -102,7 +102,7 @@ pub(super) fn memccapable(log: &Log, server: &[String]) -> Result<Outcome> {
     memccapable_at(log, server.port)
 }
 
-/// The same against whoever listens on `port`.
+/// The same against the server on `port`.
 pub(super) fn memccapable_at(log: &Log, port: u16) -> Result<Outcome> {
     required_packages::ensure(log, &[Tool::of("memccapable", "libmemcached-tools")])?;
     let mut command = Command::new("memccapable");

@@ -11,14 +11,14 @@ use super::actions::SliceAction;
 use super::world::{Load, SliceParcel, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
 use crate::requests::Label;
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 impl SliceSetup {
     /// A step from `before`, and what came of it.
     pub(super) fn step_in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
         let what = self.action_in_words(before, action);
         let mut world = before.clone();
-        world.notes = StepNotes::gathering();
+        world.notes = StepDescription::gathering();
         self.stepper(&mut world).act(action);
         world.notes.behind(what)
     }

@@ -28,7 +28,7 @@ use crate::judge::{Linearizable, Written};
 use crate::requests::Kind;
 use crate::requests::in_words;
 use crate::search::{Model, Outcome};
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 /// A bounded cluster of slices.
 #[derive(Clone, Copy, Debug)]
@@ -426,7 +426,7 @@ impl Model for SliceSetup {
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
             seen: Seen::default(),
-            notes: StepNotes::default(),
+            notes: StepDescription::default(),
             fault: None,
         };
         let mut stepper = self.stepper(&mut world);

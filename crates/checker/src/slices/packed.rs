@@ -9,7 +9,7 @@ use super::SliceFaults;
 use super::world::{Seen, SliceNode, SliceParcel, SliceWorld, Stage};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::Linearizable;
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 /// A state in little memory.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl PackedSlices {
             view: self.view.clone(),
             wants: self.wants,
             seen: Seen::default(),
-            notes: StepNotes::default(),
+            notes: StepDescription::default(),
             fault: None,
         }
     }

@@ -15,7 +15,7 @@ use super::in_words::refusal_in_words;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -38,7 +38,7 @@ pub struct SliceWorld {
     pub(super) wants: u8,
     /// What was seen in the last step; not part of the state.
     pub(super) seen: Seen,
-    pub(super) notes: StepNotes,
+    pub(super) notes: StepDescription,
     pub(super) fault: Option<String>,
 }
 

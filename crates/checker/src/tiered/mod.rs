@@ -32,7 +32,7 @@ use crate::judge::{Linearizable, Written};
 use crate::requests::Kind;
 use crate::requests::in_words;
 use crate::search::{Model, Outcome};
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 /// A bounded tier.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ pub enum TierModelMutant {
 }
 
 listed_enum! {
-    /// An error of whoever drives the machines.
+    /// An error of the driver of the machines.
     pub enum TierDriverMutant {
         /// A reader at the cache judges a request by a clock that it read before that came.
         ReadsByOldClock,
@@ -417,7 +417,7 @@ impl Model for TierSetup {
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
             seen: Seen::default(),
-            notes: StepNotes::default(),
+            notes: StepDescription::default(),
             fault: None,
         };
         let mut stepper = self.stepper(&mut world);

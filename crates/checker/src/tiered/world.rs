@@ -14,7 +14,7 @@ use super::{ANSWERED, DROPPED, ENDED, FLUSHED, REFUSED, TierFaults, WAITED};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
-use crate::step_notes::StepNotes;
+use crate::step_description::StepDescription;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -32,7 +32,7 @@ pub struct TierWorld {
     pub(super) left: TierFaults,
     /// What was seen in the last step; not part of the state.
     pub(super) seen: Seen,
-    pub(super) notes: StepNotes,
+    pub(super) notes: StepDescription,
     pub(super) fault: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::control_socket::Process;
+use super::control_socket::{NodeSignal, Process};
 
 /// A node's process, running or ended.
 #[derive(Debug)]
@@ -83,26 +83,25 @@ impl NodeProcess {
         self.ended.map(describe)
     }
 
-    /// Kills it.
-    pub(super) fn kill(&mut self) -> anyhow::Result<()> {
-        self.must_run()?;
-        self.child.kill()?;
-        self.ended = Some(self.child.wait()?);
-        Ok(())
-    }
-
-    /// Stops it in its tracks.
-    pub(super) fn pause(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::STOP)?;
-        self.paused = true;
-        Ok(())
-    }
-
-    /// Lets it go on.
-    pub(super) fn resume(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::CONT)?;
-        self.paused = false;
-        Ok(())
+    /// Kills, pauses or resumes it, and says what it is now.
+    pub(super) fn act(&mut self, signal: NodeSignal) -> anyhow::Result<String> {
+        let state = match signal {
+            NodeSignal::Kill => {
+                self.kill()?;
+                "is dead"
+            }
+            NodeSignal::Pause => {
+                self.signal(Signal::STOP)?;
+                self.paused = true;
+                "is paused"
+            }
+            NodeSignal::Resume => {
+                self.signal(Signal::CONT)?;
+                self.paused = false;
+                "continues"
+            }
+        };
+        Ok(format!("{} {state}", self.name))
     }
 
     /// Asks it to end.
@@ -125,6 +124,13 @@ impl NodeProcess {
             thread::sleep(Duration::from_millis(10));
         }
         let _ = self.kill();
+    }
+
+    fn kill(&mut self) -> anyhow::Result<()> {
+        self.must_run()?;
+        self.child.kill()?;
+        self.ended = Some(self.child.wait()?);
+        Ok(())
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {

@@ -18,16 +18,23 @@ use super::trial_folder::Folder;
 pub(super) enum Request {
     /// Which processes there are, as [`Process`].
     Processes,
-    /// Kill a node.
-    Kill { node: String },
-    /// Stop a node in its tracks.
-    Pause { node: String },
-    /// Let it go on.
-    Resume { node: String },
+    /// Do something to the process of a node.
+    Signal { node: String, signal: NodeSignal },
     /// Start a node; the answer is its name.
     Add { node: Option<String> },
     /// End a node that has left.
     Stop { node: String },
+}
+
+/// What can be done to the process of a node.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum NodeSignal {
+    /// End it at once.
+    Kill,
+    Pause,
+    /// Let it go on.
+    Resume,
 }
 
 /// What is answered: what was done, or why it was not.
@@ -76,7 +83,7 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<Request> {
     Ok(serde_json::from_str(&line)?)
 }
 
-/// Answers it. Whoever asked may have gone.
+/// Answers it. The requester may have ended.
 pub(super) fn reply(mut stream: &UnixStream, answer: anyhow::Result<String>) {
     let answer: Answer = answer.map_err(|error| format!("{error:#}"));
     if let Ok(text) = serde_json::to_string(&answer) {

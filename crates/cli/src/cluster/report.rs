@@ -52,7 +52,7 @@ struct Line {
 }
 
 impl Report {
-    /// Puts together what the file, the store and whoever runs the processes say.
+    /// Puts together what the file, the store and the parent of the processes say.
     pub(super) fn new(
         cluster: &ClusterFile,
         roster: Option<Roster>,
@@ -182,7 +182,7 @@ impl fmt::Display for Report {
                 trips.join(", ")
             )?;
         }
-        // Every node tells the same story; whoever is up longest knows most of it.
+        // Every node reports the same events; the node that is up longest knows most of them.
         let longest = told.iter().max_by_key(|(_, numbers)| numbers.events.len());
         let Some((id, numbers)) = longest else {
             return Ok(());

@@ -462,18 +462,7 @@ impl TieredTrial<'_> {
 
     fn carry_out(&mut self, request: Request) -> anyhow::Result<String> {
         match request {
-            Request::Kill { node } => {
-                self.find(&node)?.kill()?;
-                Ok(format!("{node} is dead"))
-            }
-            Request::Pause { node } => {
-                self.find(&node)?.pause()?;
-                Ok(format!("{node} is paused"))
-            }
-            Request::Resume { node } => {
-                self.find(&node)?.resume()?;
-                Ok(format!("{node} continues"))
-            }
+            Request::Signal { node, signal } => self.find(&node)?.act(signal),
             Request::Add { node: Some(node) } => {
                 self.start(&node)?;
                 Ok(node)

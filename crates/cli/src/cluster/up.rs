@@ -247,18 +247,7 @@ impl Trial {
                 let reports: Vec<_> = self.nodes.iter().map(NodeProcess::report).collect();
                 Ok(serde_json::to_string(&reports)?)
             }
-            Request::Kill { node } => {
-                self.find(&node)?.kill()?;
-                Ok(format!("{node} is dead"))
-            }
-            Request::Pause { node } => {
-                self.find(&node)?.pause()?;
-                Ok(format!("{node} is paused"))
-            }
-            Request::Resume { node } => {
-                self.find(&node)?.resume()?;
-                Ok(format!("{node} continues"))
-            }
+            Request::Signal { node, signal } => self.find(&node)?.act(signal),
             Request::Stop { node } => {
                 self.find(&node)?.stop();
                 Ok(format!("{node} is told to stop"))

@@ -108,7 +108,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 mod tests {
     use curtail_consistency::{
         members::RecordChange,
-        placement_plan::{PlacementGoal, wished_steps},
+        slice_placement::{PlacementGoal, wished_steps},
         slice_view::{RowChange, RowStep},
     };
     use curtail_membership::{Addresses, Settings};

@@ -33,7 +33,7 @@ pub(crate) fn show_status(path: &Path, is_json: bool) -> anyhow::Result<()> {
             describe(&file, &first, &second)?
         }
     };
-    // Whoever reads may have seen enough.
+    // The reader may have closed the pipe.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(crate) enum Fault {
     LoginRefused,
     /// The server lets nobody watch, or nobody else; what it said.
     Unwatched(String),
-    /// Whoever answers does not speak memcached's protocol; what it said.
+    /// The peer does not speak memcached's protocol; what it said.
     Foreign(String),
 }
 

@@ -1,102 +1,80 @@
 //! Draws the screen: panels below each other, with heights by importance and room.
 
-use ratatui::{
-    Frame,
-    layout::Rect,
-    style::{Color, Style, Stylize},
-    text::Line,
-};
-
 use super::{
     number_format::{age, interval},
     panels::{Panel, panels},
     screen_state::Screen,
+    terminal::{Line, Size, Style},
 };
 
-/// Draws all of it.
-pub(crate) fn draw(frame: &mut Frame<'_>, screen: &Screen) {
-    let area = frame.area();
-    let mut page = Page { frame, area, y: 0 };
-    page.line(title(screen));
+/// The lines of all of it, from the top.
+pub(crate) fn draw(screen: &Screen, size: Size) -> Vec<Line> {
+    let lines = Vec::with_capacity(size.rows);
+    let mut page = Page { size, lines };
+    page.line(title(screen), Style::Bold);
     if let Some(reason) = &screen.gone {
         let text = format!("{}: {reason}; trying again", screen.server);
-        page.line(Line::styled(text, alarm()));
+        page.line(text, Style::Alarm);
     }
     if screen.help {
-        HELP.iter().for_each(|line| page.line(Line::raw(*line)));
+        HELP.iter().for_each(|line| page.line(*line, Style::Plain));
     } else if let Some(view) = &screen.view {
-        let panels = panels(
-            view,
-            &screen.history,
-            screen.keys.as_ref(),
-            usize::from(area.width),
-        );
-        let faint = screen.gone.is_some();
+        let panels = panels(view, &screen.history, screen.keys.as_ref(), size.columns);
+        let style = match screen.gone {
+            Some(_) => Style::Faint,
+            None => Style::Plain,
+        };
         // The last line is the footer's.
-        let room = usize::from(page.left().saturating_sub(1));
+        let room = page.left().saturating_sub(1);
         for (panel, lines) in panels.iter().zip(shares(&panels, room)) {
-            page.panel(panel, lines, faint);
+            page.panel(panel, lines, style);
         }
     } else if screen.gone.is_none() {
-        page.line(Line::raw("connecting"));
+        page.line("connecting", Style::Plain);
     }
     page.footer();
+    page.lines
 }
 
-/// Where the next line goes.
-struct Page<'a, 'b> {
-    frame: &'a mut Frame<'b>,
-    area: Rect,
-    y: u16,
+/// Lines, and the room for them.
+struct Page {
+    size: Size,
+    lines: Vec<Line>,
 }
 
-impl Page<'_, '_> {
-    fn left(&self) -> u16 {
-        self.area.height.saturating_sub(self.y)
+impl Page {
+    fn left(&self) -> usize {
+        self.size.rows - self.lines.len()
     }
 
-    fn line(&mut self, line: Line<'_>) {
-        if self.left() == 0 {
-            return;
+    fn line(&mut self, text: impl Into<String>, style: Style) {
+        if self.left() > 0 {
+            let text = text.into();
+            self.lines.push(Line { text, style });
         }
-        let area = Rect {
-            y: self.y,
-            height: 1,
-            ..self.area
-        };
-        self.frame.render_widget(line, area);
-        self.y += 1;
     }
 
     /// The heading and the first lines of a panel, `lines` in all.
-    fn panel(&mut self, panel: &Panel, lines: usize, faint: bool) {
-        let width = usize::from(self.area.width);
+    fn panel(&mut self, panel: &Panel, lines: usize, style: Style) {
+        let width = self.size.columns;
         let mut left = lines;
         if left > 0 && !panel.heading.is_empty() {
-            let heading = format!("{:<width$}", panel.heading);
-            self.line(Line::raw(heading).reversed());
+            self.line(format!("{:<width$}", panel.heading), Style::Reversed);
             left -= 1;
         }
-        for text in panel.lines.iter().take(left) {
-            let style = if faint {
-                Style::new().dim()
-            } else {
-                Style::new()
-            };
-            self.line(Line::styled(text.as_str(), style));
-        }
+        let texts = panel.lines.iter().take(left);
+        texts.for_each(|text| self.line(text.as_str(), style));
     }
 
     fn footer(&mut self) {
-        let bottom = self.area.height.saturating_sub(1);
-        if self.y <= bottom {
-            self.y = bottom;
-            self.line(Line::raw(FOOTER).dim());
+        while self.left() > 1 {
+            self.line("", Style::Plain);
         }
+        self.line(FOOTER, Style::Faint);
     }
 }
 
-fn title(screen: &Screen) -> Line<'_> {
+fn title(screen: &Screen) -> String {
     let mut text = format!("curtail top {}", screen.server);
     if let Some(view) = &screen.view {
         text += &format!("   {}   up {}", view.version, age(view.uptime_seconds));
@@ -105,11 +83,7 @@ fn title(screen: &Screen) -> Line<'_> {
         true => "   PAUSED".to_owned(),
         false => format!("   every {}", interval(screen.interval)),
     };
-    Line::raw(text).bold()
-}
-
-fn alarm() -> Style {
-    Style::new().fg(Color::Red).bold()
+    text
 }
 
 /// How many lines each panel gets: first what matters of each, in their order, then the rest.

@@ -1,8 +1,6 @@
 //! The terminal: threads that send events, and the loop that draws.
 //!
-//! Something is drawn only when there is something new, and ratatui sends only the cells that
-//! changed, so nothing flickers. The terminal is put back however it ends: by a key, a signal, an
-//! error, or a panic (ratatui's hook runs before the message is printed).
+//! Something is drawn only when there is something new.
 
 use std::{
     process::ExitCode,
@@ -13,13 +11,13 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use curtail_runtime::Controls;
-use ratatui::{DefaultTerminal, crossterm::event};
 
 use super::{
     Target,
     draw::draw,
     sampler::Sampler,
     screen_state::{News, Order, Screen, Step},
+    terminal::{Keys, Terminal, TerminalNews},
 };
 
 /// Shows `target` until the user or a signal ends it.
@@ -29,25 +27,26 @@ pub(crate) fn run(target: Target, interval: Duration, keys: bool) -> Result<Exit
     let mut screen = Screen::new(target.address.to_string(), interval, keys);
     let (news_sender, news) = channel();
     let (orders, order_receiver) = channel();
-    let mut terminal = ratatui::try_init().context("the terminal")?;
+    let mut terminal = Terminal::enter().context("the terminal")?;
+    let keys_pressed = terminal.keys().context("the terminal")?;
     let sender = news_sender.clone();
     thread::spawn(move || wait_for_signal(controls, &sender));
     let sender = news_sender.clone();
     thread::spawn(move || Sampler::new(target, interval, keys).run(&order_receiver, &sender));
-    thread::spawn(move || read_keys(&news_sender));
+    thread::spawn(move || read_keys(keys_pressed, &news_sender));
     let answer = show(&mut terminal, &mut screen, &news, &orders);
-    ratatui::restore();
+    drop(terminal);
     answer.context("the terminal")?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn show(
-    terminal: &mut DefaultTerminal,
+    terminal: &mut Terminal,
     screen: &mut Screen,
     news: &Receiver<News>,
     orders: &Sender<Order>,
 ) -> std::io::Result<()> {
-    terminal.draw(|frame| draw(frame, screen))?;
+    terminal.show(|size| draw(screen, size))?;
     while let Ok(latest) = news.recv() {
         match screen.step(latest) {
             Step::Nothing => continue,
@@ -56,7 +55,7 @@ fn show(
             Step::Tell(order) => drop(orders.send(order)),
             Step::Draw => {}
         }
-        terminal.draw(|frame| draw(frame, screen))?;
+        terminal.show(|size| draw(screen, size))?;
     }
     Ok(())
 }
@@ -67,9 +66,13 @@ fn wait_for_signal(mut controls: Controls, news: &Sender<News>) {
     let _ = news.send(News::End);
 }
 
-fn read_keys(news: &Sender<News>) {
-    while let Ok(event) = event::read() {
-        if news.send(News::Input(event)).is_err() {
+fn read_keys(mut keys: Keys, news: &Sender<News>) {
+    while let Ok(latest) = keys.wait() {
+        let mut latest = match latest {
+            TerminalNews::Keys(keys) => keys.into_iter().map(News::Key).collect(),
+            TerminalNews::Resized => vec![News::Resized],
+        };
+        if latest.drain(..).any(|one| news.send(one).is_err()) {
             return;
         }
     }

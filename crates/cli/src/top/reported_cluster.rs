@@ -119,7 +119,7 @@ pub(crate) fn member((id, row): (&str, &str)) -> Option<Member> {
     })
 }
 
-/// The panel: who is there, what is hot, what happened.
+/// The panel: the nodes, what is hot, what happened.
 pub(crate) fn panel(cluster: &Cluster, now_seconds: u64) -> Panel {
     let serves = if cluster.serves {
         ""

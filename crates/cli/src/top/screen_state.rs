@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
 use super::{history::History, rates::View, sample::Sample, watched_keys::HotKeys};
 
 /// The state behind what is drawn.
@@ -33,8 +31,10 @@ pub(crate) enum News {
     Gone(String),
     /// The hottest keys, or why they are not known.
     Keys(Result<HotKeys, String>),
-    /// A key, or another size of the terminal.
-    Input(Event),
+    /// A key was pressed: the byte that a terminal in raw mode sends for it.
+    Key(u8),
+    /// The terminal has another size.
+    Resized,
     /// The process is to end.
     End,
 }
@@ -55,6 +55,9 @@ pub(crate) enum Step {
     Nothing,
     End,
 }
+
+const CONTROL_C: u8 = 3;
+const ESCAPE: u8 = 0x1b;
 
 /// Between which `+` and `-` step.
 const INTERVALS_MS: [u64; 9] = [100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000];
@@ -88,9 +91,8 @@ impl Screen {
                 self.keys = self.keys_wanted.then_some(keys);
                 Step::Draw
             }
-            News::Input(Event::Key(key)) if key.kind != KeyEventKind::Release => self.press(key),
-            News::Input(Event::Resize(..)) => Step::Draw,
-            News::Input(_) => Step::Nothing,
+            News::Key(key) => self.press(key),
+            News::Resized => Step::Draw,
             News::End => Step::End,
         }
     }
@@ -104,27 +106,25 @@ impl Screen {
         Step::Draw
     }
 
-    fn press(&mut self, key: KeyEvent) -> Step {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        match key.code {
-            KeyCode::Char('c') if control => Step::End,
-            KeyCode::Char('q') => Step::End,
-            KeyCode::Char('p' | ' ') => {
+    fn press(&mut self, key: u8) -> Step {
+        match key {
+            CONTROL_C | b'q' => Step::End,
+            b'p' | b' ' => {
                 self.paused = !self.paused;
                 Step::Tell(Order::Pause(self.paused))
             }
-            KeyCode::Char('k') => {
+            b'k' => {
                 self.keys_wanted = !self.keys_wanted;
                 self.keys = None;
                 Step::Tell(Order::Keys(self.keys_wanted))
             }
-            KeyCode::Char('+' | '=') => self.set_interval(true),
-            KeyCode::Char('-') => self.set_interval(false),
-            KeyCode::Char('?' | 'h') => {
+            b'+' | b'=' => self.set_interval(true),
+            b'-' => self.set_interval(false),
+            b'?' | b'h' => {
                 self.help = !self.help;
                 Step::Draw
             }
-            KeyCode::Esc if self.help => {
+            ESCAPE if self.help => {
                 self.help = false;
                 Step::Draw
             }
@@ -151,8 +151,7 @@ mod tests {
     use super::*;
 
     fn press(screen: &mut Screen, key: char) -> Step {
-        let event = Event::Key(KeyEvent::from(KeyCode::Char(key)));
-        screen.step(News::Input(event))
+        screen.step(News::Key(u8::try_from(key).unwrap()))
     }
 
     fn screen() -> Screen {
@@ -172,13 +171,11 @@ mod tests {
         assert!(screen.keys.is_none(), "late keys are not wanted");
         assert_eq!(press(&mut screen, '?'), Step::Draw);
         assert!(screen.help);
-        let escape = Event::Key(KeyEvent::from(KeyCode::Esc));
-        assert_eq!(screen.step(News::Input(escape)), Step::Draw);
+        assert_eq!(press(&mut screen, '\x1b'), Step::Draw);
         assert!(!screen.help);
         assert_eq!(press(&mut screen, 'x'), Step::Nothing);
         assert_eq!(press(&mut screen, 'q'), Step::End);
-        let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-        assert_eq!(screen.step(News::Input(Event::Key(interrupt))), Step::End);
+        assert_eq!(press(&mut screen, '\x03'), Step::End);
         assert_eq!(press(&mut screen, 'c'), Step::Nothing);
     }
 

@@ -1,6 +1,6 @@
 //! Random numbers for jitter: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 //!
-//! They only have to differ between clients, so that those who were sent away together do not come
+//! They only have to differ between clients, so that clients that were refused together do not come
 //! back together; nobody is kept out by them. Everything follows from the seed.
 
 /// A sequence of numbers that a seed decides.

@@ -317,7 +317,7 @@ impl<'a> WireKey<'a> {
         'a: 's,
     {
         let decoded = base64::decode(self.text.bytes(), &mut scratch.0);
-        // Whoever made this key has decoded the text before; the other arm cannot be reached.
+        // The text was decoded when this key was made; the other arm cannot be reached.
         match decoded.map(Key::new) {
             Some(Ok(key)) => key,
             _ => self.text,

@@ -1,7 +1,7 @@
 //! The text commands on items, one line each.
 //!
-//! memcached counts the words first, and a wrong count is `ERROR` even to those who asked for no
-//! reply; only then does a last word `noreply` silence what follows, errors included. A word too
+//! memcached counts the words first, and a wrong count is `ERROR` even to a client that asked for
+//! no reply; only then does a last word `noreply` silence what follows, errors included. A word too
 //! many in the place of `noreply` is ignored.
 
 use curtail_types::{

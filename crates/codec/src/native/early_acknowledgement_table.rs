@@ -33,7 +33,7 @@ numbered_enum! {
         Externalising = 3,
         /// Touches every queue.
         Barrier = 4,
-        /// Touches no item; answered by whoever receives it.
+        /// Touches no item; the thread that receives it answers.
         Local = 5,
     }
 }

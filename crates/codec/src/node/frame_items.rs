@@ -1,8 +1,8 @@
 //! What stands in the bodies of frames, item behind item.
 //!
 //! Every item is a head of fixed length, then perhaps a key, then perhaps a *payload* (a value, a
-//! request, an answer), which comes last so that it can be written in place by whoever has it in
-//! pieces. Lengths stand in the heads; nothing is aligned.
+//! request, an answer), which comes last so that a caller that has it in
+//! pieces can write it in place. Lengths stand in the heads; nothing is aligned.
 
 use core::marker::PhantomData;
 

@@ -15,7 +15,7 @@
 //! answered with its own proof. The connector proves itself first, since anybody can connect and
 //! ask. Instead of its next message either side may send a [`HandshakeRefusal`] and close.
 //!
-//! Codec carries the 32 bytes; who has the secret computes and compares them.
+//! Codec carries the 32 bytes; the owner of the secret computes and compares them.
 
 use curtail_types::{NodeId, numbered_enum};
 

@@ -21,7 +21,7 @@
 //! last. Of two lists the one with the later number holds.
 
 mod bytes;
-mod follower;
+mod keys_to_heat;
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -29,7 +29,7 @@ use curtail_types::{KeyLoad, KeyName, Load, LoadReport, LoadScale, UnlikeReports
 
 use crate::replica::Model;
 
-pub use follower::HotFollower;
+pub use keys_to_heat::KeysToHeat;
 
 /// What decides about the list.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -287,7 +287,7 @@ impl HotCoordinator {
         Ok(&self.list)
     }
 
-    /// Whoever was not worth it for two epochs goes; whoever has rested may come again.
+    /// A key that was not worth it for two epochs leaves; one that has rested may come again.
     fn weigh_known(&mut self, epoch: &Epoch<'_>) {
         let now = self.epoch;
         let reported: BTreeMap<&KeyName, &KeyLoad> = epoch
@@ -326,7 +326,7 @@ impl HotCoordinator {
         });
     }
 
-    /// Whoever is worth it comes, the best first.
+    /// Admits the keys that are worth it, the best first.
     fn admit(&mut self, epoch: &Epoch<'_>) {
         let candidate = |key: &KeyLoad| {
             let worth = epoch.worth(&key.key, (key.load, key.writes));

@@ -99,7 +99,7 @@ fn config() -> HotListConfig {
 }
 
 /// Goal: it does not matter which nodes clients ask. Method: the same load at every subset of four
-/// nodes finds the same keys within three epochs, but for those whose load is about the limit.
+/// nodes finds the same keys within three epochs, except keys whose load is about the limit.
 #[test]
 fn load_at_any_nodes_finds_the_same_keys() {
     let mut found = Vec::new();
@@ -302,7 +302,7 @@ fn primaries_are_told_of_their_keys() {
         RouteHash(digits.parse::<u64>().unwrap() << 61)
     };
     let hash = |key: u64| RouteHash(key << 61);
-    let mut followers = [HotFollower::default(), HotFollower::default()];
+    let mut followers = [KeysToHeat::default(), KeysToHeat::default()];
     for follower in &mut followers {
         assert!(follower.take(&list(2, &[0, 1, 2]), route));
         assert!(!follower.take(&list(1, &[]), route), "older");

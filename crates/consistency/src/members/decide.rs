@@ -45,8 +45,8 @@ impl MemberMachine {
         since.is_some_and(|since| self.stepped.ns >= since.ns + wait_ns)
     }
 
-    /// Who is about to do without somebody's answers removes him, if he is silent, too: whoever is
-    /// to do that may be slow, and one change is enough for all.
+    /// A member that is about to do without another's answers also removes that one if it is
+    /// silent: the member whose task that is may be slow, and one change is enough for all.
     fn stance_of_member(&self) -> Option<RecordChange> {
         let member = self.known.has(self.config.me, self.incarnation);
         let departs = self.aim == Aim::Departing;
@@ -76,7 +76,7 @@ impl MemberMachine {
         }
     }
 
-    /// Whoever is expected is waited for, but not for ever.
+    /// Waits for the members that are expected, but not for ever.
     fn form(&self, silent: NodeSet) -> Option<RecordChange> {
         let waiting = self.known.members();
         let lowest = waiting.difference(silent).first() == Some(self.config.me);

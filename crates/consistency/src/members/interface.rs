@@ -60,7 +60,7 @@ pub struct Heartbeat {
     pub life: Incarnation,
     /// The newest view that it knows of.
     pub view: ViewNumber,
-    /// The view in force there: whoever was taken out before has stopped serving.
+    /// The view in force there: members removed before it have stopped serving.
     pub adopted: ViewNumber,
     /// What the sender's clock shows.
     pub sent: Instant,
@@ -99,7 +99,7 @@ pub enum MemberInput<'a> {
     Lost,
     /// A heartbeat arrived.
     Heartbeat {
-        /// Whose. One of this node itself says that whoever receives heartbeats here is at work:
+        /// Whose. One of this node itself says that the thread that receives heartbeats here works:
         /// once there was one, the others' silence counts only while there are more. Nothing else
         /// of it is looked at.
         from: NodeId,

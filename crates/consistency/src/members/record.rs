@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 
 use crate::{
-    placement_plan::{PlacementGoal, holds_nothing},
+    slice_placement::{PlacementGoal, holds_nothing},
     slice_view::{RowChange, SliceView},
 };
 
@@ -25,8 +25,8 @@ pub struct ClusterRecord {
     pub number: ViewNumber,
     /// Members on their way out: they hand over what they hold.
     pub leaving: NodeSet,
-    /// Members that miss another's answers, and serve by the lease of the store alone: whoever
-    /// takes one of them out waits for that lease.
+    /// Members that miss another's answers, and serve by the lease of the store alone: a
+    /// member that removes one of them waits for that lease.
     pub detached: NodeSet,
     /// The last view that one of them is not among any more.
     pub released: ViewNumber,

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::{
-    placement_plan::wished_steps,
+    slice_placement::wished_steps,
     slice_view::{RowChange, RowStep},
 };
 
@@ -539,7 +539,7 @@ fn the_lowest_who_is_heard_removes_the_silent() {
 }
 
 #[test]
-fn whoever_hears_nobody_waits_longer() {
+fn a_member_that_hears_no_other_waits_longer() {
     let mut desk = three(0);
     let outputs = desk.run(3 * desk.machine.config.suspicion_ns);
     let suspects = outputs.contains(&MemberOutput::Event(MemberNotice::Suspected(NodeId(2))));

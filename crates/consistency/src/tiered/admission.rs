@@ -9,7 +9,7 @@
 //!
 //! Loads are measured as the back ends measure theirs: requests of a segment, averaged over
 //! segments with weights that fall. The cache may hold more keys than its capacity for as long as
-//! evictions may wait; who comes does not wait for who goes.
+//! evictions may wait; a key that comes does not wait for one that goes.
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -250,7 +250,7 @@ impl Admission {
         Some(Admitted(place))
     }
 
-    /// A key was removed, whoever wanted it.
+    /// A key was removed, for any reason.
     pub fn remove(&mut self, key: RouteHash) {
         self.wanted.remove(&key);
         let Some(place) = self.places.remove(&key) else {

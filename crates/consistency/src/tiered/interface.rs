@@ -109,10 +109,10 @@ pub trait BackEndHost {
     /// Removes every item, and keeps the answer to these flushes.
     fn clear(&mut self, asked: &[Ticket]);
 
-    /// The answer that [`run`](Self::run) or [`clear`](Self::clear) left goes to whoever asked.
+    /// The answer that [`run`](Self::run) or [`clear`](Self::clear) left goes to the requester.
     fn respond(&mut self, ticket: Ticket);
 
-    /// Whoever asked is told why there is no answer.
+    /// The requester is told why there is no answer.
     fn refuse(&mut self, ticket: Ticket, refusal: TierRefusal);
 
     /// Whether there is an item.

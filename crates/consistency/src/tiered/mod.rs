@@ -10,7 +10,7 @@
 //! cache ([`TierCache`]) may have a copy, and answers a write of those only when the cache shows
 //! it, or has lost its lease. The page `docs/reference/tiered-protocol.md` is the specification.
 //!
-//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadGate`] and
+//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadThreshold`] and
 //! the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
 //! rules, [`RuleSender`] and [`RuleController`] between the cache and the switch; of which keys all
 //! cache nodes have copies, [`GroupKeys`] and [`GuestKeys`].
@@ -20,7 +20,7 @@ mod back_end;
 mod cache;
 mod group_keys;
 mod interface;
-mod load_gate;
+mod load_threshold;
 mod message;
 mod mutant;
 mod rule_controller;
@@ -40,7 +40,7 @@ pub use interface::{
     BackEndConfig, BackEndEvent, BackEndHost, CacheConfig, CacheEvent, CacheHost, TierRefusal,
     TierRequest,
 };
-pub use load_gate::LoadGate;
+pub use load_threshold::LoadThreshold;
 pub use message::{Generation, TierMessage};
 pub use mutant::{RuleMutant, TierMutant};
 pub use rule_controller::{RuleController, RuleCounts};

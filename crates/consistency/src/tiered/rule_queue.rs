@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A switch takes 400 to 12,000 changes a second. An install and a withdrawal of one key that both
-//! wait cancel out. The queue is bounded; whoever finds it full admits nothing (back-pressure).
+//! wait cancel out. The queue is bounded; while it is full, nothing is admitted (back-pressure).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;

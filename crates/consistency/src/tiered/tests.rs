@@ -299,7 +299,7 @@ struct Walk {
     real_ns: u64,
     /// What is on its way, and when it arrives.
     underway: Vec<(u64, Sent)>,
-    /// No older value may be shown to who asks now.
+    /// No older value may be shown to a request that arrives now.
     least: u64,
     /// What each request at the back end must at least show.
     asked: BTreeMap<Ticket, u64>,

@@ -21,7 +21,7 @@ use crate::{
     text_protocol::Protocol,
 };
 
-/// Runs against servers that are up.
+/// One run, or each of several.
 #[derive(Clone, Debug, Args)]
 pub struct LoadArgs {
     /// Server to measure, [LABEL=]HOST:PORT; repeat the flag to measure several alternately and
@@ -81,9 +81,10 @@ pub struct LoadArgs {
     /// Store every key once before the runs.
     #[arg(long, help_heading = "Load")]
     pub preload: bool,
-    /// Store every key once and do nothing else.
-    #[arg(long, help_heading = "Load")]
-    pub preload_only: bool,
+    /// Store at most this many keys a second before the runs, for a server that needs time to move
+    /// them to a disk (not with --protocol native).
+    #[arg(long, value_name = "KEYS", value_parser = quantity::positive, help_heading = "Load")]
+    pub preload_rate: Option<f64>,
     /// After a read that misses, store the key, as a cache's client does.
     #[arg(long, help_heading = "Load")]
     pub fill: bool,
@@ -98,27 +99,6 @@ pub struct LoadArgs {
     /// Without it every connection sends its next request after a reply (closed loop).
     #[arg(long, value_delimiter = ',', value_parser = quantity::positive, help_heading = "Pace")]
     pub rate: Vec<f64>,
-    /// Offered loads at equal distances: 50k..400k/8 means eight runs from 50k to 400k.
-    #[arg(
-        long,
-        value_name = "LOW..HIGH/N",
-        conflicts_with = "rate",
-        help_heading = "Pace"
-    )]
-    pub sweep: Option<Sweep>,
-    /// Latency bounds, such as p99<1ms,p99.9<5ms. With --rate or --sweep each run is judged by
-    /// them; otherwise the command searches for the highest rate that meets them.
-    #[arg(long, value_name = "BOUNDS", help_heading = "Pace")]
-    pub slo: Option<Slo>,
-    /// Lowest and highest rate of the search by --slo [default: 5k..5m].
-    #[arg(
-        long,
-        value_name = "LOW..HIGH",
-        requires = "slo",
-        conflicts_with_all = ["rate", "sweep"],
-        help_heading = "Pace"
-    )]
-    pub search: Option<Range>,
 
     /// Number of connections; with the native protocol, of sessions [default: 50; native: 1 for
     /// each thread].
@@ -157,12 +137,6 @@ pub struct LoadArgs {
     /// Seconds of warm-up before each run.
     #[arg(long, default_value_t = 1.0, help_heading = "Measuring")]
     pub warm_up: f64,
-    /// How often every run is made, alternating between targets; reports show medians.
-    #[arg(long, default_value_t = 1, help_heading = "Measuring")]
-    pub repeat: usize,
-    /// Length of a measurement window in milliseconds.
-    #[arg(long, default_value_t = 20.0, help_heading = "Measuring")]
-    pub window_ms: f64,
     /// Boundaries between size classes of requests, in bytes of the value.
     #[arg(
         long,
@@ -187,9 +161,59 @@ pub struct LoadArgs {
     /// Folder into which an HTML page, JSON and HDR histograms are written.
     #[arg(long, value_name = "FOLDER", help_heading = "Output")]
     pub report: Option<PathBuf>,
+}
+
+/// Several runs, and what is reported of them.
+#[derive(Clone, Debug, Args)]
+pub struct SeriesArgs {
+    /// Store every key once and do nothing else.
+    #[arg(long, help_heading = "Load")]
+    pub preload_only: bool,
+    /// Offered loads at equal distances: 50k..400k/8 means eight runs from 50k to 400k.
+    #[arg(
+        long,
+        value_name = "LOW..HIGH/N",
+        conflicts_with = "rate",
+        help_heading = "Pace"
+    )]
+    pub sweep: Option<Sweep>,
+    /// Latency bounds, such as p99<1ms,p99.9<5ms. With --rate or --sweep each run is judged by
+    /// them; otherwise the command searches for the highest rate that meets them.
+    #[arg(long, value_name = "BOUNDS", help_heading = "Pace")]
+    pub slo: Option<Slo>,
+    /// Lowest and highest rate of the search by --slo [default: 5k..5m].
+    #[arg(
+        long,
+        value_name = "LOW..HIGH",
+        requires = "slo",
+        conflicts_with_all = ["rate", "sweep"],
+        help_heading = "Pace"
+    )]
+    pub search: Option<Range>,
+    /// How often every run is made, alternating between targets; reports show medians.
+    #[arg(long, default_value_t = 1, help_heading = "Measuring")]
+    pub repeat: usize,
+    /// Length of a measurement window in milliseconds.
+    #[arg(long, default_value_t = 20.0, help_heading = "Measuring")]
+    pub window_ms: f64,
     /// Print one JSON object instead of tables.
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+}
+
+/// A single run.
+impl Default for SeriesArgs {
+    fn default() -> Self {
+        Self {
+            preload_only: false,
+            sweep: None,
+            slo: None,
+            search: None,
+            repeat: 1,
+            window_ms: 20.0,
+            json: false,
+        }
+    }
 }
 
 /// A server and what it is called in reports.
@@ -217,6 +241,8 @@ pub(super) struct Setting {
     pub(super) search: Option<Range>,
     pub(super) slo: Option<Slo>,
     pub(super) repeat: usize,
+    /// Keys a second that a preload stores at most.
+    pub(super) preload_rate: Option<f64>,
     pub(super) stop: Stop,
 }
 
@@ -242,16 +268,19 @@ impl Setting {
 }
 
 impl LoadArgs {
-    pub(super) fn setting(&self, stop: &Stop) -> Result<Setting, LoadError> {
+    pub(super) fn setting(&self, series: &SeriesArgs, stop: &Stop) -> Result<Setting, LoadError> {
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));
         if !self.server_pid.is_empty() && self.server_pid.len() != self.target.len() {
             return refuse("as many --server-pid as --target");
         }
-        if self.repeat == 0 {
+        if series.repeat == 0 {
             return refuse("at least one run");
         }
+        if self.preload_rate.is_some() && self.protocol == Protocol::Native {
+            return refuse("--preload-rate: the native protocol's preload has no pace");
+        }
         let load = self.load()?;
-        let (paces, search) = self.paces(&load)?;
+        let (paces, search) = self.paces(series, &load)?;
         let mut labels: Vec<&str> = self.target.iter().map(|target| &*target.label).collect();
         labels.sort_unstable();
         labels.dedup();
@@ -262,8 +291,12 @@ impl LoadArgs {
             .target
             .iter()
             .enumerate()
-            .map(|(index, target)| self.plan(target, self.server_pid.get(index), &load))
-            .collect::<Result<_, _>>()?;
+            .map(|(index, target)| {
+                let window = seconds(series.window_ms / 1000.0, "window")?;
+                let plan = self.plan(target, self.server_pid.get(index), &load)?;
+                Ok(Plan { window, ..plan })
+            })
+            .collect::<Result<_, LoadError>>()?;
         for plan in &plans {
             plan.check()?;
         }
@@ -273,8 +306,9 @@ impl LoadArgs {
             plans,
             paces,
             search,
-            slo: self.slo.clone(),
-            repeat: self.repeat,
+            slo: series.slo.clone(),
+            repeat: series.repeat,
+            preload_rate: self.preload_rate,
             stop: stop.clone(),
         })
     }
@@ -297,7 +331,6 @@ impl LoadArgs {
             ramp: seconds(self.ramp, "ramp")?,
             warm_up: seconds(self.warm_up, "warm-up")?,
             duration: seconds(self.duration, "duration")?,
-            window: seconds(self.window_ms / 1000.0, "window")?,
             pregenerated: self.pregenerated,
             cores: self.pin.clone(),
             spin: self.spin,
@@ -315,7 +348,11 @@ impl LoadArgs {
     }
 
     /// The paces of the runs, or where to search.
-    fn paces(&self, load: &Load) -> Result<(Vec<Pace>, Option<Range>), LoadError> {
+    fn paces(
+        &self,
+        series: &SeriesArgs,
+        load: &Load,
+    ) -> Result<(Vec<Pace>, Option<Range>), LoadError> {
         let workload = match &load.source {
             Source::Drawn(workload) => Some(workload),
             Source::Recorded(_) => None,
@@ -323,7 +360,7 @@ impl LoadArgs {
         let arrivals = workload.map_or(Arrivals::Poisson, |workload| workload.arrivals);
         let is_constant = arrivals == Arrivals::Constant;
         let open = |rate| Pace::Open { rate, is_constant };
-        let rates = match &self.sweep {
+        let rates = match &series.sweep {
             Some(sweep) => sweep.rates(),
             None => self.rate.clone(),
         };
@@ -331,7 +368,7 @@ impl LoadArgs {
             Arrivals::Closed { think_ns } => Some(Pace::Closed { think_ns }),
             _ => None,
         };
-        let timed = !rates.is_empty() || self.slo.is_some();
+        let timed = !rates.is_empty() || series.slo.is_some();
         if closed.is_some() && timed {
             return Err(LoadError::Arguments(
                 "the workload is a closed loop (arrivals=closed): it has no rate".into(),
@@ -341,10 +378,10 @@ impl LoadArgs {
             let paces = rates.into_iter().map(|rate| open(Phases::fixed(rate)));
             return Ok((paces.collect(), None));
         }
-        if self.slo.is_some() {
+        if series.slo.is_some() {
             return Ok((
                 vec![open(Phases::fixed(1.0))],
-                Some(self.search.unwrap_or(SEARCH)),
+                Some(series.search.unwrap_or(SEARCH)),
             ));
         }
         let own = workload
@@ -511,13 +548,14 @@ mod tests {
     struct Command {
         #[command(flatten)]
         args: LoadArgs,
+        #[command(flatten)]
+        series: SeriesArgs,
     }
 
     fn setting(words: &[&str]) -> Result<Setting, LoadError> {
-        let args = Command::try_parse_from(["bench"].iter().chain(words))
-            .unwrap()
-            .args;
-        args.setting(&Stop::new())
+        let words = ["bench"].iter().chain(words);
+        let Command { args, series } = Command::try_parse_from(words).unwrap();
+        args.setting(&series, &Stop::new())
     }
 
     fn drawn(setting: &Setting) -> &Workload {

@@ -378,7 +378,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        bench::arguments::LoadArgs,
+        bench::arguments::{LoadArgs, SeriesArgs},
         drive::{Pace, Usage},
         stop::Stop,
     };
@@ -387,12 +387,19 @@ mod tests {
     struct Command {
         #[command(flatten)]
         args: LoadArgs,
+        #[command(flatten)]
+        series: SeriesArgs,
+    }
+
+    fn setting(words: &[&str]) -> Setting {
+        let words = ["bench"].iter().chain(words);
+        let Command { args, series } = Command::try_parse_from(words).unwrap();
+        args.setting(&series, &Stop::new()).unwrap()
     }
 
     /// A run of nothing at this rate that ended like this.
     fn step(rate: f64, verdict: Verdict) -> Step {
-        let args = Command::try_parse_from(["bench"]).unwrap().args;
-        let plan = args.setting(&Stop::new()).unwrap().plans[0].clone();
+        let plan = setting(&[]).plans[0].clone();
         let plan = Plan {
             pace: Pace::poisson(rate),
             ..plan
@@ -416,8 +423,7 @@ mod tests {
     /// missed, as on a machine that stalls now and then.
     #[test]
     fn a_load_above_one_that_missed_is_not_kept() {
-        let args = Command::try_parse_from(["bench", "--slo", "p99<1ms", "--target", "one=h:1"]);
-        let setting = args.unwrap().args.setting(&Stop::new()).unwrap();
+        let setting = setting(&["--slo", "p99<1ms", "--target", "one=h:1"]);
         let mut document = Document {
             targets: Vec::new(),
             ..Document::of(&setting, Vec::new())

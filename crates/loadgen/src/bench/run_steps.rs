@@ -24,7 +24,8 @@ use crate::{
 /// Stores every key in every target, and says so where nothing else will be said.
 pub(super) fn preload(setting: &Setting, says_so: bool) -> Result<(), LoadError> {
     for (target, plan) in setting.targets.iter().zip(&setting.plans) {
-        let refused = preload::preload(&target.address, &plan.load, plan.threads, &setting.stop)?;
+        let pace = (plan.threads, setting.preload_rate);
+        let refused = preload::preload(&target.address, &plan.load, pace, &setting.stop)?;
         let keys = plan.load.keys();
         if refused > 0 {
             eprintln!("{}: {refused} of {keys} keys were refused", target.label);

@@ -27,7 +27,10 @@ use curtail_client::memcached::Connection;
 use curtail_report::Table;
 use curtail_workload::Phases;
 
-use super::{arguments::LoadArgs, files, run_steps};
+use super::{
+    arguments::{LoadArgs, SeriesArgs},
+    files, run_steps,
+};
 use crate::{
     blocking_connection,
     drive::{Plan, measure_until_lost},
@@ -78,14 +81,9 @@ const COLUMNS: [&str; 14] = [
 
 /// Runs the first rate against the first target and writes the timeline.
 pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
-    let setting = args.setting(stop)?;
-    let (Some(plan), Some(pace), [_], true) = (
-        setting.plans.first(),
-        setting.paces.first(),
-        &*setting.targets,
-        setting.search.is_none() && setting.paces.len() == 1 && setting.repeat == 1,
-    ) else {
-        let why = "a timeline needs exactly one target, one rate and one run".into();
+    let setting = args.setting(&SeriesArgs::default(), stop)?;
+    let ([plan], [pace]) = (&*setting.plans, &*setting.paces) else {
+        let why = "a timeline needs exactly one target and one rate".into();
         return Err(LoadError::Arguments(why));
     };
     if args.preload {

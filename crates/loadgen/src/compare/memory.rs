@@ -54,7 +54,7 @@ fn load(args: &CompareArgs, setting: &Setting, limit_mib: u64) -> Result<Memory,
     let empty = cpu::resident_bytes(server.pid()).ok_or_else(gone)?;
     let workload = workload(args.memory_items, Sizes::constant(32), 1.0, 0.0)?;
     let load = Load::drawn(setting.kind.protocol(16), workload);
-    let refused = preload::preload(&server.target, &load, 1, &Stop::new())?;
+    let refused = preload::preload(&server.target, &load, (1, None), &Stop::new())?;
     let resident = cpu::resident_bytes(server.pid()).ok_or_else(gone)?;
     let found = preload::sample(&server.target, &load, SAMPLES)?;
     let items = args.memory_items as f64;

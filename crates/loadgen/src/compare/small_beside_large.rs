@@ -1,5 +1,5 @@
-//! Small requests beside large ones: what large values do to the tail of those who never asked for
-//! them.
+//! Small requests beside large ones: what large values do to the tail of clients that never asked
+//! for them.
 //!
 //! ```text
 //!   for each server, in turn:   small alone | small + 0.125 % of 500 KB
@@ -16,7 +16,7 @@
 //!
 //! The first server is also measured while as many bytes go over as many connections between
 //! threads that belong to no server (`copies_without_server`): what the machine does to small
-//! requests beside large values, whoever serves them.
+//! requests beside large values, on any server.
 
 mod copies_without_server;
 mod large_driver;

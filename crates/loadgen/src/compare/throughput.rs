@@ -198,7 +198,7 @@ pub(crate) fn plan(
 
 /// Stores every key of a load in a server.
 pub(crate) fn store(server: &Server, load: &Load) -> Result<(), LoadError> {
-    match preload::preload(&server.target, load, 1, &Stop::new())? {
+    match preload::preload(&server.target, load, (1, None), &Stop::new())? {
         0 => Ok(()),
         refused => {
             let name = server.kind.name();

@@ -28,6 +28,8 @@ pub struct WindowQuantiles {
     pub p99_lower_quartile_us: Option<f64>,
     /// Upper quartile over windows of the 99th percentile.
     pub p99_upper_quartile_us: Option<f64>,
+    /// Median over windows with at least 1,000 latencies of the 99.9th percentile.
+    pub p999_us: Option<f64>,
     /// Median over windows of the longest.
     pub max_us: f64,
     /// Why the quantiles are missing.
@@ -37,6 +39,9 @@ pub struct WindowQuantiles {
 
 /// Windows with fewer latencies say nothing about a 99th percentile.
 pub(crate) const SAMPLES_MIN: u64 = 100;
+
+/// Windows with fewer latencies say nothing about a 99.9th percentile.
+const SAMPLES_MIN_P999: u64 = 1_000;
 
 /// The most windows that a run may have: each costs about 8 KiB once it is used.
 pub(crate) const WINDOWS_MAX: u64 = 30_000;
@@ -101,6 +106,17 @@ impl Windows {
         self.each(quantile).into_iter().map(|(_, us)| us).collect()
     }
 
+    /// The median over windows of the 99.9th percentile, unless half of it may be the driver's
+    /// lateness.
+    fn p999_us(&self, late: &Self) -> Option<f64> {
+        let middle = |windows: &Self| {
+            let p999s = windows.each_of(0.999, SAMPLES_MIN_P999);
+            let p999s: Vec<f64> = p999s.into_iter().map(|(_, us)| us).collect();
+            (!p999s.is_empty()).then(|| rank(&p999s, 0.5))
+        };
+        middle(self).filter(|p999_us| middle(late).unwrap_or(0.0) <= p999_us / 2.0)
+    }
+
     /// The quantiles over windows, judged by those of the driver's lateness.
     pub(crate) fn quantiles(&self, late: &Self) -> WindowQuantiles {
         let mut result = WindowQuantiles {
@@ -131,6 +147,7 @@ impl Windows {
         result.p99_us = Some(p99_us);
         result.p99_lower_quartile_us = Some(rank(&p99s, 0.25));
         result.p99_upper_quartile_us = Some(rank(&p99s, 0.75));
+        result.p999_us = self.p999_us(late);
         result
     }
 }
@@ -186,6 +203,20 @@ mod tests {
         }
         let quantiles = windows.quantiles(&late);
         assert!(quantiles.p99_us.is_none() && quantiles.not_measurable.is_some());
+    }
+
+    /// Goal: a window says nothing about a quantile beyond which it has next to nothing. Method:
+    /// windows of 999 and of 1,000 latencies.
+    #[test]
+    fn small_windows_have_no_p999() {
+        let p999_us = |count: u64| {
+            let mut windows = Windows::new(20 * MS, 20 * MS);
+            windows.record(0, 10_000, count - 2);
+            windows.record(0, 3 * MS, 2);
+            windows.quantiles(&Windows::new(20 * MS, 20 * MS)).p999_us
+        };
+        assert_eq!(p999_us(999), None);
+        assert!(p999_us(1_000).is_some_and(|us| us > 2_900.0));
     }
 
     #[test]

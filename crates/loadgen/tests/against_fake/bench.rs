@@ -191,7 +191,7 @@ fn a_server_that_ends_leaves_what_was_measured() {
     }
 }
 
-/// Goal: whoever ends a run early sees so in what it wrote, and so does a script. Method: the wish
+/// Goal: a run that is ended early says so in what it wrote and in its exit code. Method: the wish
 /// is there before the first run is over.
 #[test]
 fn a_run_that_is_ended_early_is_marked() {

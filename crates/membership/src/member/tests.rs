@@ -6,7 +6,7 @@ use std::{
 };
 
 use curtail_consistency::{
-    placement_plan::{is_settled, wished_steps},
+    slice_placement::{is_settled, wished_steps},
     slice_view::RowStep,
 };
 

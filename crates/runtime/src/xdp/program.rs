@@ -185,7 +185,7 @@ impl Nic {
         self.origin
     }
 
-    /// The secrets of whoever made the maps.
+    /// The secrets of the process that made the maps.
     pub fn secrets(&self) -> [u64; 4] {
         [0, 1, 2, 3].map(|at| self.setting(settings::SECRET + at))
     }

@@ -367,7 +367,7 @@ fn random_frames_have_the_same_fate() {
     );
 }
 
-/// Goal: whoever asks whether the program can be had is told what is so. Method: the smallest maps,
+/// Goal: the answer whether the program can be had is right. Method: the smallest maps,
 /// where this process may load the program at all.
 #[test]
 fn a_probe_loads_the_program() {

@@ -202,7 +202,7 @@ impl<'a> Words<'a> {
 pub(crate) fn grant(sessions: Sessions<'_>, peer: Peer, place: u64, now_ns: u64) -> SessionName {
     let limits = SessionLimits {
         now_ns,
-        lease_ns: 1, // whoever was there before is gone
+        lease_ns: 1, // an earlier holder is gone
         per_address: 1,
     };
     let token = |index: u32, generation: u32| {

@@ -75,7 +75,7 @@ impl Veth {
         at(&self.client, does)
     }
 
-    /// Runs this at the server's end, for who is at the client's.
+    /// Runs this at the server's end, for a test at the client's.
     pub(crate) fn at_server<T: Send>(&self, does: impl FnOnce() -> T + Send) -> T {
         at(&self.server, does)
     }

@@ -50,7 +50,7 @@ pub(super) const BATCH: usize = 64;
 const SLEEP: Duration = Duration::from_millis(50);
 
 /// Turns with a queue of accepted writes before a datagram is given up: more than 20 ms with the
-/// pauses, for whoever has the queue may have lost its processor.
+/// pauses, because the worker that has the queue may have lost its processor.
 const TURNS_MAX: usize = 400;
 
 /// Turns after which it pauses between them.
@@ -158,7 +158,7 @@ impl MemcachedDatagrams {
 struct DatagramContext {
     cx: WorkerContext,
     replies: Replies,
-    /// For those who wait for accepted writes, if there are any.
+    /// For the requests that wait for accepted writes, if there are any.
     executor: Option<Executor>,
 }
 

@@ -67,18 +67,18 @@ named_enum! {
     /// MI-55..57) on the datagram path.
     #[derive(Default)]
     pub enum NativePlacement {
-        /// Whoever comes by, beginning with its own queues.
+        /// Any worker, beginning with its own queues.
         #[default]
         Any = "any",
         /// The one worker that the queue belongs to.
         Owner = "owner",
-        /// Where workers receive, whoever received it: HKH, early binding, with
+        /// Where workers receive, the worker that received it: HKH, early binding, with
         /// [`NativeChoice::Writes`] or [`NativeChoice::Key`]. Elsewhere as `Any`.
         Arrival = "arrival",
         /// The same, one request at a time, and who has nothing to do takes what others have not
         /// begun: HKH+WS. Elsewhere as `Any`.
         Stealing = "stealing",
-        /// Whoever is free, one request at a time, from a queue that a thread fills: SHO. Where
+        /// Any free worker, one request at a time, from a queue that a thread fills: SHO. Where
         /// that thread acknowledges writes, it hands over reads.
         HandOff = "hand-off",
     }

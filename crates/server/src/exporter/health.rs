@@ -1,8 +1,8 @@
 //! `/livez` and `/readyz`: whether the server makes progress, and whether it is ready for clients.
 //!
-//! They are apart because what follows is: who is not ready gets no clients for now, who does not
-//! live is started anew. A node that lost its lease is not ready, and starting it anew would cost
-//! its contents for nothing.
+//! They are apart because what follows is: a server that is not ready gets no clients for now, one
+//! that does not live is started anew. A node that lost its lease is not ready, and starting it
+//! anew would cost its contents for nothing.
 //!
 //! Every worker runs a turn at least once a second, also with nothing to do, and the control thread
 //! begins an epoch when the last one is over. [`Pulse`] looks once a second whether they have; a
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(pulse.stuck_among(&shown(8, true)), None);
     }
 
-    /// Goal: who has nothing to do may rest.
+    /// Goal: an idle worker may rest.
     #[test]
     fn a_thread_without_work_is_not_stuck() {
         let mut pulse = Pulse::new(Instant::now());

@@ -1,5 +1,5 @@
-//! The admin port: `/metrics` for scrapers, `/livez` for whoever restarts servers, `/readyz` for
-//! whoever sends them clients (`/healthz` is the same), and `/policy` to see and change what
+//! The admin port: `/metrics` for scrapers, `/livez` for a supervisor that restarts servers,
+//! `/readyz` for a load balancer (`/healthz` is the same), and `/policy` to see and change what
 //! workers decide by.
 //!
 //! It has a thread of its own, so that a slow scraper delays no request, and hyper on a

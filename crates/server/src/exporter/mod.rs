@@ -1,6 +1,6 @@
-//! What others read of a running server: `/metrics`, `/livez` and `/readyz`, and alarms in the log.
+//! What others read of a running server: `/metrics`, `/livez` and `/readyz`, failures in the log.
 
-pub(crate) mod alarms;
+pub(crate) mod failure_log;
 pub(crate) mod health;
 pub(crate) mod http;
 pub(crate) mod prometheus;

@@ -10,7 +10,7 @@
 //! logs never waits for standard error: a line that finds the queue full is dropped and counted
 //! (`log_lines_dropped` in `stats curtail`). Requests are not logged one by one; what a peer can
 //! cause by the thousand passes a bound (`limit`) or is summed up once a second
-//! (the alarms of the exporter).
+//! (`exporter::failure_log`).
 //!
 //! A process has one log. A program that embeds the server and installs a subscriber of its own
 //! receives the same events.

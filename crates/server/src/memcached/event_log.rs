@@ -2,10 +2,10 @@
 //!
 //! Whether anybody looks on is asked once per turn. Only then is each request looked at beside
 //! being carried out, with a second look at its item: what it costs is paid while watching. Where
-//! and how a request runs does not depend on it: whoever carries a request out tells of it, in the
-//! order in which requests are carried out there, and of each of those that are carried out as one
-//! (a compacted run) what would be told of it alone. Only what is shown at `-vv` is
-//! shown where it arrived.
+//! and how a request runs does not depend on it: the worker that carries a request out tells of it,
+//! in the order in which requests are carried out there, and of each of those that are carried out
+//! as one (a compacted run) what would be told of it alone. Only what is shown at `-vv` is shown
+//! where it arrived.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ use crate::{
     memcached::watch::{Interests, Journal, Watchers},
 };
 
-/// What a worker tells those who look on.
+/// What a worker tells watching clients.
 #[derive(Debug)]
 pub(crate) struct EventLog {
     /// Whether anybody looks on in this turn.

@@ -1,4 +1,4 @@
-//! `lru_crawler metadump` and `mgdump`: a line for every item, to whoever can read them all; and
+//! `lru_crawler metadump` and `mgdump`: a line for every item, for clients that read them all; and
 //! `stats cachedump`, the same for some of them.
 //!
 //! ```text

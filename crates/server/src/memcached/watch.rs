@@ -45,7 +45,7 @@ pub(crate) struct LogCounts {
     pub(crate) watcher_sent: Tally,
 }
 
-/// One watching connection, as those who write to it see it.
+/// One watching connection, as its writers see it.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     interests: Interests,

@@ -2,7 +2,7 @@
 //! declared once; `stats` and `/metrics` take its name and number from here.
 //!
 //! Counting must cost nothing, so a request adds to a number that only its thread knows. The sums
-//! go to shared atomics before the replies leave: whoever has seen a reply sees it counted.
+//! go to shared atomics before the replies leave: a client that has seen a reply sees it counted.
 
 use std::marker::PhantomData;
 

@@ -31,7 +31,7 @@ mod host;
 mod io_thread;
 mod on_node;
 mod queue_memory;
-mod queue_rounds;
+mod queue_polling;
 mod read;
 mod read_barrier;
 mod receiver;

@@ -40,7 +40,7 @@ use curtail_runtime::Inbox;
 use curtail_types::{Exptime, KeyHash};
 
 #[cfg(feature = "baselines")]
-use crate::native::baselines::pull::HandOff;
+use crate::native::baselines::hand_off_and_stealing::HandOff;
 use crate::{
     native::{
         HEARTBEAT_NS_MAX, Host, Native, NativeMode, NativePlacement,

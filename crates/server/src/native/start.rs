@@ -204,7 +204,11 @@ impl Opening {
             locals,
             grants: Mutex::new(Grants::default()),
             #[cfg(feature = "baselines")]
-            software: baselines::pull::software_queues(&self.config, self.mode, config.workers),
+            software: baselines::hand_off_and_stealing::software_queues(
+                &self.config,
+                self.mode,
+                config.workers,
+            ),
             published: (0..threads).map(|_| PublishedNativeCounts::new()).collect(),
             verifies: self.memory.acknowledges(),
             item_bytes_max: config.item_bytes_max,

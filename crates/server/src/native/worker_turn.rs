@@ -5,12 +5,12 @@ use curtail_ordered_queue::{QueueState, TURN_MAX};
 use curtail_runtime::monotonic_ns;
 
 #[cfg(feature = "baselines")]
-use crate::native::baselines::pull::Pulling;
+use crate::native::baselines::hand_off_and_stealing::Pulling;
 use crate::{
     native::{
         BEAT_NS, Host, Native, NativePlacement, ReadBarrier,
         executor::Executor,
-        queue_rounds::Rounds,
+        queue_polling::Rounds,
         receiver::{Receiver, ReceiverContext},
     },
     store_context::StoreContext,

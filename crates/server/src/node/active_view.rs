@@ -4,7 +4,7 @@
 //! beside the machine of its slice waits until every thread has begun a turn since:
 //!
 //! ```text
-//!   mark = marks.set()      a new number: whoever begins a turn from now on knows what led to it
+//!   mark = marks.set()      a new number: turns that begin from now on see what led to it
 //!   ...                     every thread notes the number that it saw when its turn began
 //!   marks.is_passed(mark)   nobody is in a turn that began before
 //! ```
@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use curtail_consistency::{
-    placement_plan::{PlacementGoal, is_settled},
+    slice_placement::{PlacementGoal, is_settled},
     slice_view::{SliceId, SliceView},
 };
 use curtail_types::NodeId;

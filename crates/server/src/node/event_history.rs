@@ -12,7 +12,7 @@ use std::{
 };
 
 use curtail_consistency::{
-    placement_plan,
+    slice_placement,
     slice_view::{SliceRow, SliceView},
 };
 use curtail_membership::{Node, Roster};
@@ -234,7 +234,7 @@ fn keys_of(roster: &Roster, id: NodeId) -> &'static str {
 fn is_settled(roster: &Roster) -> bool {
     roster
         .slices()
-        .is_none_or(|slices| placement_plan::is_settled(slices, &roster.goal()))
+        .is_none_or(|slices| slice_placement::is_settled(slices, &roster.goal()))
 }
 
 /// A member in one row: standing, keys, items, name, address for clients, and the round trip to it
@@ -297,7 +297,7 @@ mod tests {
         rows
     }
 
-    /// Goal: whoever looks at one node reads what happened to all, and what is lost. Method: two
+    /// Goal: each node reports what happened to all nodes, and what is lost. Method: two
     /// nodes form a cluster, one says what it has and dies.
     #[test]
     fn a_node_death_is_recorded_with_the_items_lost() {

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 
 use curtail_consistency::{
-    hot_list::{HotCoordinator, HotCosts, HotFollower, HotList, HotListConfig, HotReport},
+    hot_list::{HotCoordinator, HotCosts, HotList, HotListConfig, HotReport, KeysToHeat},
     replica::Model,
 };
 use curtail_types::{KeyName, LoadReport, NodeId};
@@ -33,7 +33,7 @@ use crate::{
 /// What a node knows of the hot list.
 #[derive(Debug)]
 pub(super) struct HotState {
-    follower: HotFollower,
+    follower: KeysToHeat,
     /// Asked on the coordinator only.
     coordinator: HotCoordinator,
     /// Reports of this epoch, the newest of each node.
@@ -58,7 +58,7 @@ const LIST: u8 = 1;
 impl HotState {
     pub(super) fn new(model: Model, keys_max: usize) -> Self {
         Self {
-            follower: HotFollower::default(),
+            follower: KeysToHeat::default(),
             coordinator: HotCoordinator::new(HotListConfig::new(keys_max, model)),
             reports: Vec::new(),
             costs: CostSums::new(),

@@ -28,7 +28,7 @@ pub(crate) mod host;
 mod hot_keys;
 mod inbox;
 mod membership;
-mod news_of_peers;
+mod peer_heartbeats;
 mod request_placement;
 mod requests_elsewhere;
 mod requests_from_peers;

@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use curtail_consistency::placement_plan::holds_nothing;
+use curtail_consistency::slice_placement::holds_nothing;
 use curtail_links::{LinkCounts, Links};
 use curtail_types::{Cas, Failure, Instant};
 
@@ -27,7 +27,7 @@ use crate::{
         host::{NodeArrival, NodeContext},
         hot_keys::HeatLook,
         inbox::Inbox,
-        news_of_peers::PlanLook,
+        peer_heartbeats::PlanLook,
         requests_elsewhere::KeysUnderWay,
         stages::{
             Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,
@@ -297,7 +297,7 @@ impl NodeWorker {
 
     // ---- answers ----
 
-    /// Gives what is done to whoever waits for it.
+    /// Gives the outcomes of completed operations to the requests that wait for them.
     fn distribute(&mut self, cx: &mut NodeContext<'_>, filled: &mut Vec<Completed>) {
         let mut done = std::mem::take(&mut self.done);
         self.check_lease(cx, &mut done);
@@ -382,7 +382,7 @@ impl NodeWorker {
         }
     }
 
-    /// Takes the memory of what has been told to whoever asked.
+    /// Takes back the memory of an outcome that its requester has been told.
     pub(crate) fn give_back(&mut self, completed: Completed) {
         self.spare.give(completed.request);
         self.spare.give(completed.value);

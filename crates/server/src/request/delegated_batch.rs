@@ -48,7 +48,7 @@ pub(crate) struct DelegatedRequest {
     /// The origin's slot of the connection, and which connection that is.
     pub(crate) slot: usize,
     pub(crate) serial: u64,
-    /// The number of the connection, for those who look on.
+    /// The number of the connection, for watching clients.
     pub(crate) connection: i32,
     pub(crate) hash: KeyHash,
     pub(crate) hint: Hint,

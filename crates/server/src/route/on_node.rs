@@ -88,7 +88,7 @@ pub(crate) fn work_in_cluster(worker: &mut Worker) {
     let mut filled = std::mem::take(&mut node.completed);
     node.work(&mut worker.cx.node_cx(), &mut filled);
     if !filled.is_empty() {
-        // Whoever sees a reply must find it counted.
+        // A client that has seen a reply must find it counted.
         send::publish_counts(worker);
     }
     for completed in filled.drain(..) {

@@ -2,7 +2,7 @@
 //!
 //! - computes the plan of size-aware sharding: the size from which values are large, and the number
 //!   of large workers;
-//! - logs the [`Alarms`];
+//! - logs the [`FailureLog`];
 //! - has the busiest worker move connections to the idlest ([`move_command::shift`]);
 //! - ends the epoch of a cluster's node, whose coordinator then chooses the hot keys.
 //!
@@ -32,7 +32,7 @@ use tracing::debug;
 use crate::{
     config::Config,
     connection::move_command::{self, Load},
-    exporter::alarms::Alarms,
+    exporter::failure_log::FailureLog,
     log::component,
     metrics::counters::Count,
     start::thread_priority::StarvationBoost,
@@ -50,14 +50,14 @@ const SILENT_MAX: u32 = 60;
 pub(crate) fn run(shared: &Shared) {
     let mut control = SizeControl::new(settings(&shared.config), shared.clock.now().instant);
     let mut boost = StarvationBoost::new(shared);
-    let mut alarms = Alarms::new(shared);
+    let mut failures = FailureLog::new(shared);
     let mut requests = vec![0; shared.workers.len()];
     let epoch = Duration::from_millis(u64::from(shared.config.epoch_ms.max(1)));
     let mut begun = Instant::now();
     loop {
         shared.control.sleep(epoch.saturating_sub(begun.elapsed()));
         if shared.stopping.load(Relaxed) {
-            alarms.end(shared);
+            failures.end(shared);
             return;
         }
         if boost.look(shared) {
@@ -66,7 +66,7 @@ pub(crate) fn run(shared: &Shared) {
         if begun.elapsed() >= epoch {
             begun = Instant::now();
             end_epoch(shared, &mut control, &mut requests);
-            alarms.look(shared);
+            failures.look(shared);
         }
     }
 }
@@ -110,8 +110,8 @@ fn settings(config: &Config) -> ControlConfig {
     }
 }
 
-/// What each worker did in the epoch: whoever did least gets the next connection, and some of those
-/// that whoever did most has.
+/// What each worker did in the epoch: the one that did least gets the next connection, and some of
+/// the connections of the one that did most.
 fn note_loads(shared: &Shared, before: &mut [u64]) {
     for (worker, before) in shared.workers.iter().zip(before) {
         let requests = worker.counts.read().get(Count::Requests);

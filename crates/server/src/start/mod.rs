@@ -3,7 +3,7 @@
 //! ```text
 //!  main thread          acceptor            worker 0..n-1  <-->  large workers     (admin)
 //!  start, wait for -->  accept, place  -->  turn after turn      large requests     /metrics
-//!  signals, stop                            control: once an epoch plan, alarms, balance, hot keys
+//!  signals, stop                            control: each epoch plan, failures, balance, hot keys
 //! ```
 
 pub(crate) mod acceptor;
@@ -114,8 +114,16 @@ impl Server {
     /// # Errors
     /// Anything that keeps it from answering; nothing keeps running then.
     pub fn start(
-        mut config: Config,
+        config: Config,
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
+        // Generic code is compiled with the crate that uses it, and as little optimised.
+        Self::start_asking(config, Box::new(ask))
+    }
+
+    fn start_asking(
+        mut config: Config,
+        ask: Box<dyn Fn(ControlEvent) + Send + Sync>,
     ) -> Result<Self, StartError> {
         settle(&mut config)?;
         let listeners = listen(&config)?;
@@ -165,7 +173,7 @@ impl Server {
             spins: busy_poll::is_allowed(config.workers),
             stopping: AtomicBool::new(false),
             time_shift_seconds: AtomicI64::new(0),
-            ask: Box::new(ask),
+            ask,
             config,
         });
         attach_tier(&shared);
@@ -506,7 +514,7 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     let options = SocketOptions {
         backlog: config.backlog,
-        // Whoever reaches a node shall be answered: it is not there before it is in service.
+        // A client that reaches a node must get an answer, so a node listens once it is in service.
         listens: config.node.is_none(),
     };
     for listen in &config.listen {

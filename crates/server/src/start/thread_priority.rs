@@ -109,8 +109,8 @@ impl Watched {
 mod tests {
     use super::*;
 
-    /// Goal: who gets nowhere though it could run is let forward until the next look, again if it
-    /// has to be. Method: a worker without a turn between looks.
+    /// Goal: a thread that gets nowhere though it could run is let forward until the next look,
+    /// again if it has to be. Method: a worker without a turn between looks.
     #[test]
     fn who_starves_steps_forward_for_a_look() {
         let mut worker = Watched::default();
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(worker.look(false, 8, || true), Some(Step::Aside), "idle");
     }
 
-    /// Goal: who gets on, waits for a client, or has nothing to do stays aside.
+    /// Goal: a thread that gets on, waits for a client, or has nothing to do stays aside.
     #[test]
     fn who_gets_on_or_waits_stays_aside() {
         let mut worker = Watched::default();

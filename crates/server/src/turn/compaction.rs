@@ -58,7 +58,7 @@ pub(crate) trait Run {
 
     fn operation(&self, number: usize) -> Option<&Operation>;
 
-    /// The number of its connection, for those who look on.
+    /// The number of its connection, for watching clients.
     fn connection(&self, number: usize) -> i32;
 
     /// Whether the watchers' lines were written where the requests arrived: so it is on a node of a

@@ -74,7 +74,7 @@ impl PagesThread {
             && self.is_forward.load(Relaxed)
         {
             let _ = id.step_aside();
-            // Only now: who needs it meanwhile asks again in its next turn.
+            // Only now: a worker that needs it meanwhile asks again in its next turn.
             self.is_forward.store(false, Relaxed);
         }
     }

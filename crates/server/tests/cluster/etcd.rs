@@ -95,8 +95,8 @@ impl Drop for Etcd {
     }
 }
 
-/// A port below those that the kernel gives to whoever connects: it must still be free when a dead
-/// etcd is started again.
+/// A port below those that the kernel gives to connecting sockets: it must still be free when a
+/// dead etcd is started again.
 fn free_port(host: &str) -> u16 {
     let first = 17_000 + std::process::id() as u16 % 64 * 60;
     let is_free = |port: &u16| TcpListener::bind((host, *port)).is_ok();

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_consistency::{placement_plan, slice_view::SliceView};
+use curtail_consistency::{slice_placement, slice_view::SliceView};
 use curtail_membership::{ClusterFile, NodeConfig, Roster};
 use curtail_server::{
     Config, Fault, Listen, NativeConfig, NativeMode, Server,
@@ -202,7 +202,7 @@ impl Processes {
         let word = if hot { "hot" } else { "cold" };
         let nodes = self.nodes.iter_mut().flatten();
         for node in nodes.filter(|node| !node.is_stopped) {
-            // Whoever has ended hears nothing.
+            // A process that has ended hears nothing.
             let _ = writeln!(node.input, "{word} {key}");
         }
     }
@@ -258,7 +258,7 @@ impl Processes {
         let all = |roster: Roster| {
             let is_settled = |slices: &Arc<SliceView>| {
                 let members = slices.members.len() == self.shape.nodes;
-                members && placement_plan::is_settled(slices, &roster.goal())
+                members && slice_placement::is_settled(slices, &roster.goal())
             };
             roster.slices().is_some_and(is_settled)
         };

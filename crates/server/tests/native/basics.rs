@@ -21,7 +21,7 @@ fn answers_come_from_the_address_that_was_asked() {
         let port = native_address(&server).port();
         for ip in ["127.0.0.1", "127.0.0.2"] {
             let mut client = Client::connect_strictly(format!("{ip}:{port}").parse().unwrap());
-            // Whoever asks again is answered by who receives that; so nobody does.
+            // A request that is sent again is answered by its receiver, so none is sent again.
             client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
             client.write(b"k", b"one");
             let stored = client.ask(Ask::set(b"k", ip.as_bytes()));
@@ -233,7 +233,7 @@ fn a_start_says_when_writes_are_acknowledged() {
     }
 }
 
-/// Queues that belong to one worker each are executed too, whoever receives.
+/// Queues that belong to one worker each are executed too, whichever worker receives.
 #[test]
 fn queues_may_belong_to_workers() {
     for mode in MODES {

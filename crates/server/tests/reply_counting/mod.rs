@@ -127,7 +127,7 @@ fn converse(address: SocketAddr, talk: Talk) -> Counted {
             let wrong = reader.take(command.expected).err()?;
             Some((number, wrong))
         });
-        // Whoever still writes ends.
+        // A thread that still writes ends.
         let _ = stream.shutdown(Shutdown::Both);
         writing.join().unwrap();
         (reader.counted, wrong)

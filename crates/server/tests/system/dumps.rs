@@ -1,4 +1,4 @@
-//! `lru_crawler`: its dumps list every item, in pieces, at the pace of whoever reads them.
+//! `lru_crawler`: its dumps list every item, in pieces, at the pace of their reader.
 
 use std::{collections::BTreeSet, fmt::Write};
 

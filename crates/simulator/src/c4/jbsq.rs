@@ -3,8 +3,8 @@
 //!
 //! As C-4 uses it (Sutherland, Falsafi, Daglis, ASPLOS 2023, section 4; the policy is nanoPU's and
 //! NeBuLA's). "Outstanding" counts what is on its way, queued, in service, and answered but not
-//! yet reported. The bound keeps work central as long as possible, so it goes to whoever is free
-//! first; a bound of 2 hides the way between dispatcher and worker.
+//! yet reported. The bound keeps work central as long as possible, so it goes to the core that is
+//! free first; a bound of 2 hides the way between dispatcher and worker.
 
 use curtail_dispatch::{WORKERS_MAX, Worker};
 

@@ -131,7 +131,7 @@ impl RunState<'_> {
         self.plan_for(node, at - now, What::Packet(from, packet));
     }
 
-    /// A link broke: whoever waits for an answer on it hears of that once the two meet again.
+    /// A link broke: a requester that waits on it hears of that once the two meet again.
     fn note_broken(&mut self, from: NodeId, to: NodeId, packet: &Packet) {
         let (asker, other, number) = match packet {
             Packet::Request { demand, .. } => (from, to, demand.number),

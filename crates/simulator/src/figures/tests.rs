@@ -250,7 +250,7 @@ fn the_papers_numbers_stand_beside_its_parameters_only() {
     }
 }
 
-/// Goal: whoever has a row has the run. Method: every parameter of every figure that has a number
+/// Goal: a row names its run completely. Method: every parameter of every figure that has a number
 /// or a name is in the row's parameters, or is its place.
 #[test]
 fn rows_name_every_parameter() {

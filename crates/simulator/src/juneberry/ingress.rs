@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A packet that is past whoever admits.
+    /// A packet that has been admitted.
     pub(super) fn admit(&mut self, now: u64, packet: Packet) {
         if !self.goes_through_queue(&packet) {
             return self.take(now, packet);

@@ -26,7 +26,7 @@ pub(crate) struct Arrivals<'a> {
     measured: Range<u64>,
     /// When the next one was sent.
     sent_ns: u64,
-    /// From there to whoever decides about it.
+    /// From there to the core that decides about it.
     input_ns: u64,
     /// What a request takes of a core that balances, and when that has done all before.
     dispatch_ns: u64,

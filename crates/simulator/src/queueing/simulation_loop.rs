@@ -208,7 +208,7 @@ impl<'a, T: Times> Run<'a, T> {
 
     fn arrive(&mut self, now: u64) {
         if self.point.deciders.end_epoch(now) {
-            // New roles: whoever is idle looks again.
+            // New roles: idle cores look again.
             self.wake_others(now, 0);
         }
         let (mut request, word) = self.point.arrivals.request(now);

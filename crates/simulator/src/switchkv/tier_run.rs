@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndConfig, BackEndEvent, BackEndId, CacheConfig,
-    CacheEvent, CacheId, LoadGate, RuleBudget, RuleNews, RuleQueue, SimulatedCookie, SimulatedRule,
-    SimulatedRules, TierBackEnd, TierCache, TierMessage, TierRequest,
+    CacheEvent, CacheId, LoadThreshold, RuleBudget, RuleNews, RuleQueue, SimulatedCookie,
+    SimulatedRule, SimulatedRules, TierBackEnd, TierCache, TierMessage, TierRequest,
 };
 use curtail_hotkeys::{Access as Seen, Bursts, Parameters, Tracker};
 use curtail_types::{Access, Instant, Key, KeyHash, Load, LoadReport, LoadScale, RouteHash};
@@ -65,7 +65,7 @@ struct Asked {
 
 struct BurstWatch {
     bursts: Bursts,
-    gate: LoadGate,
+    gate: LoadThreshold,
 }
 
 impl<'a> TierRun<'a> {
@@ -166,7 +166,7 @@ impl<'a> TierRun<'a> {
         let watch = || {
             Box::new(BurstWatch {
                 bursts: Bursts::new(&Parameters::switchkv()),
-                gate: LoadGate::new(model.back_end_qps as u64),
+                gate: LoadThreshold::new(model.back_end_qps as u64),
             })
         };
         Node {
@@ -200,7 +200,7 @@ impl<'a> TierRun<'a> {
         for _ in 0..sent {
             self.request();
         }
-        // Whoever comes first takes what the rules have room for, so another one each time.
+        // The first key takes what the rules have room for, so another one each time.
         let (count, first) = (self.nodes.len(), mix(self.slot) as usize);
         for turn in 0..count {
             self.serve_slot(first.wrapping_add(turn) % count);

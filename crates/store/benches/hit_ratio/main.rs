@@ -8,9 +8,11 @@
 //! The traces are not part of the repository. A relative path is taken from the repository's root.
 //! Without the traces, the simulators are checked on small examples and the tables are skipped;
 //! the same when the bench is run as a test. `--variations` adds the table of what was tried,
-//! `--store-only` prints nothing but how the store does beside its simulator.
+//! `--store-only` prints nothing but how the store does beside its simulator, `--admission` nothing
+//! but which items a cache above a disk should take in.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod arc;
 mod checks;
 mod contenders;
@@ -56,9 +58,10 @@ fn main() -> ExitCode {
     }
     match read(&folder) {
         Ok(traces) => {
-            match has("--store-only") {
-                true => print_store(&traces),
-                false => print(&traces, has("--variations")),
+            match (has("--store-only"), has("--admission")) {
+                (true, _) => print_store(&traces),
+                (false, true) => admission::print(&traces),
+                (false, false) => print(&traces, has("--variations")),
             }
             ExitCode::SUCCESS
         }

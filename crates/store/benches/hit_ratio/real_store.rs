@@ -84,7 +84,8 @@ impl<'t> Stored<'t> {
         }
     }
 
-    fn write(&mut self, object: ObjectId) {
+    /// Puts an object in.
+    pub(crate) fn write(&mut self, object: ObjectId) {
         let (bytes, hash) = self.key(object);
         let Ok(key) = Key::new(&bytes) else { return };
         let size = match self.scale {
@@ -97,14 +98,8 @@ impl<'t> Stored<'t> {
             .set(&mut self.writer, NOW, key, hash, &set, value);
     }
 
-    fn key(&self, object: ObjectId) -> ([u8; 8], KeyHash) {
-        let bytes = u64::from(object).to_le_bytes();
-        (bytes, self.store.hash(&bytes))
-    }
-}
-
-impl Policy for Stored<'_> {
-    fn request(&mut self, object: ObjectId) -> bool {
+    /// Asks for an object; whether it was there.
+    pub(crate) fn find(&mut self, object: ObjectId) -> bool {
         self.requests += 1;
         if self.requests.is_multiple_of(TURN) {
             self.store.maintain(&mut self.writer, NOW, ITEMS_A_TURN_MAX);
@@ -117,10 +112,22 @@ impl Policy for Stored<'_> {
         let found = self
             .store
             .get(&mut self.writer, NOW, key, hash, &get, |_| ());
-        if found.is_none() {
+        found.is_some()
+    }
+
+    fn key(&self, object: ObjectId) -> ([u8; 8], KeyHash) {
+        let bytes = u64::from(object).to_le_bytes();
+        (bytes, self.store.hash(&bytes))
+    }
+}
+
+impl Policy for Stored<'_> {
+    fn request(&mut self, object: ObjectId) -> bool {
+        let found = self.find(object);
+        if !found {
             self.write(object);
         }
-        found.is_some()
+        found
     }
 
     fn copied(&self) -> u64 {

@@ -176,7 +176,8 @@ pub(crate) fn print_store(traces: &[Trace]) {
 /// A margin of a tenth of a point counts as equal.
 const AS_GOOD: f64 = 0.001;
 
-fn cells(traces: &[Trace]) -> impl Iterator<Item = (&Trace, u64)> {
+/// Every trace at every size.
+pub(crate) fn cells(traces: &[Trace]) -> impl Iterator<Item = (&Trace, u64)> {
     traces
         .iter()
         .flat_map(|trace| PERCENTS.map(|percent| (trace, percent)))

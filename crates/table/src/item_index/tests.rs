@@ -500,8 +500,8 @@ fn a_planted_bug_is_caught() {
     assert!(caught, "torn values were not noticed");
 }
 
-/// Goal: no update under a lock is lost, whoever inserts the item. Method: threads add to shared
-/// counters, and insert and remove others, while the table grows; the sum must be exact.
+/// Goal: no update under a lock is lost, whichever thread inserts the item. Method: threads add to
+/// shared counters, and insert and remove others, while the table grows; the sum must be exact.
 #[test]
 fn no_update_is_lost() {
     let (threads, turns, counters) = if cfg!(miri) {

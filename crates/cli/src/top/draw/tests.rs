@@ -1,8 +1,6 @@
-//! The screen on an emulated terminal.
+//! The screen as lines of text.
 
 use std::time::Duration;
-
-use ratatui::{Terminal, backend::TestBackend};
 
 use curtail_testing::assert_contains;
 
@@ -10,6 +8,7 @@ use super::*;
 use crate::top::{
     sample::{Names, Sample},
     screen_state::News,
+    terminal::visible,
     watched_keys::{HotKey, HotKeys},
 };
 
@@ -83,15 +82,13 @@ fn screen() -> Screen {
     screen
 }
 
-fn drawn(screen: &Screen, width: u16, height: u16) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, screen)).unwrap();
-    let cells = terminal.backend().buffer().content();
-    let line = |cells: &[ratatui::buffer::Cell]| {
-        let line: String = cells.iter().map(|cell| cell.symbol()).collect();
-        line.trim_end().to_owned() + "\n"
-    };
-    cells.chunks(usize::from(width).max(1)).map(line).collect()
+fn drawn(screen: &Screen, columns: usize, rows: usize) -> String {
+    let lines = draw(screen, Size { columns, rows });
+    assert_eq!(lines.len(), rows);
+    let shown = lines.iter().map(|line| visible(&line.text, columns));
+    shown
+        .map(|text| text.trim_end().to_owned() + "\n")
+        .collect()
 }
 
 /// Goal: everything of a small server has its place on the smallest usual terminal.

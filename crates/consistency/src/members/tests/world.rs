@@ -13,7 +13,7 @@ use curtail_workload::Random;
 
 use super::super::*;
 use crate::{
-    placement_plan::{is_settled, wished_steps},
+    slice_placement::{is_settled, wished_steps},
     slice_view::{RowChange, RowStep, SliceView},
 };
 
@@ -336,7 +336,7 @@ impl World {
             13 => self.launch(id),
             _ => {}
         }
-        // Whoever has no process gets one after a while.
+        // A node without a process gets one after a while.
         let id = NodeId(one as u8);
         if self.below(300) == 0 && !self.has_process(id) {
             self.launch(id);
@@ -354,7 +354,7 @@ impl World {
         self.processes.iter().any(runs)
     }
 
-    /// The store carries out what has come to it, and answers arrive at whoever is awake.
+    /// The store carries out what has come to it, and answers arrive at the nodes that are awake.
     fn store(&mut self) {
         for at in 0..self.requests.len() {
             let request = &self.requests[at];
@@ -609,7 +609,7 @@ fn run(seed: u64, fault: Fault) -> (Counts, Option<String>) {
 const TROUBLE_MS: u64 = 20_000;
 
 #[test]
-fn whoever_serves_is_in_the_view_of_all_who_do_and_peace_heals() {
+fn serving_nodes_are_in_each_others_views_and_a_calm_network_heals() {
     let mut all = Counts::new();
     for seed in 0..SEEDS {
         let (counts, found) = run(seed, Fault::Nothing);

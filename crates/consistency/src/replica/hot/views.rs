@@ -16,9 +16,9 @@ use crate::slice_view::SliceId;
 
 impl HotKeys {
     /// Another view: there are no copies any more. Members may still show keys of slices that are
-    /// `guarded`: as of this view, if the guard of one of them `begins`, else as of the one in which
-    /// the guard began. So views that follow each other quickly do not prolong a guard. A write that
-    /// is under way goes on if its slice `keeps` its primary, else it has
+    /// `guarded`: as of this view, if the guard of one `begins`, else as of the view in which it
+    /// began. So views that follow each other quickly do not prolong a guard. A write that is under
+    /// way goes on if its slice `keeps` its primary, else it has
     /// no known end. Returns the writes of this primary that go on: their keys, changes and
     /// requests.
     pub(in crate::replica) fn enter_view(
@@ -101,8 +101,8 @@ impl HotKeys {
         }
     }
 
-    /// A member has entered a view, and shows nothing of an earlier one; whether no slice is guarded
-    /// any more.
+    /// A member has entered a view, and shows nothing of an earlier one; whether that ends all
+    /// guards.
     pub(in crate::replica) fn note_entered(
         &mut self,
         cx: &Context,

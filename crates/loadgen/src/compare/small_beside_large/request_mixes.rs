@@ -74,8 +74,8 @@ impl Company {
         }
     }
 
-    /// How far those who ask for the large values step back. Values of 10 MB would not come at the
-    /// rate that was asked for if they stepped aside.
+    /// How far the clients that ask for the large values step back. Values of 10 MB would not come
+    /// at the rate that was asked for if they stepped aside.
     pub(super) fn step_back(&self) -> StepBack {
         match self.amount {
             Amount::Share(_) => StepBack::Aside,

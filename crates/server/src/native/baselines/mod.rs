@@ -1,4 +1,4 @@
 //! Baselines of the papers: other ways to queue and receive native requests.
 
-pub(crate) mod pull;
+pub(crate) mod hand_off_and_stealing;
 pub(crate) mod software_queue;

@@ -1,4 +1,4 @@
-//! What a machine asks of its node: the store, the other nodes, readers, and whoever waits.
+//! What a machine asks of its node: the store, the other nodes, readers, and waiting requests.
 
 use curtail_codec::node::ItemRequest;
 use curtail_consistency::{
@@ -109,7 +109,7 @@ impl<'a> StageHost<'a, '_, '_> {
             .unwrap_or_default();
     }
 
-    /// Whoever asked is told how it ended.
+    /// The requester is told how it ended.
     fn complete(&mut self, waiting: Waiting) {
         self.stage_cx.done.push(super::Completed {
             origin: waiting.origin,

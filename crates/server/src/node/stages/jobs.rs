@@ -276,7 +276,7 @@ impl Spare {
         copy
     }
 
-    /// Keeps a piece for the next one who needs it.
+    /// Keeps a piece for the next job that needs it.
     pub(in crate::node) fn give(&mut self, mut bytes: Vec<u8>) {
         let bytes_held = bytes.capacity();
         if self.0.len() < SPARE_MAX && bytes_held != 0 && bytes_held <= SPARE_BYTES_MAX {

@@ -5,7 +5,7 @@
 //!                                                                                |
 //!        readers <--- gates, shared keys, copies  <------------------------------+
 //!        store   <--- run, apply, evict, clear    <------------------------------+
-//!        nodes   <--- send, forward               whoever asked <--- respond <---+
+//!        nodes   <--- send, forward               requester     <--- respond <---+
 //! ```
 //!
 //! Invariants: only a stage's own worker steps its machine, so what it says to a node goes over one

@@ -40,7 +40,7 @@ pub(super) fn without_room(operation: &Operation) -> Option<(Outcome, bool)> {
 }
 
 impl StageContext<'_, '_> {
-    /// Removes what is there; whoever asked for `waiting` is told `outcome` then.
+    /// Removes what is there; the requester of `waiting` is told `outcome` then.
     pub(super) fn removal_of(
         &mut self,
         request: &ItemRequest<'_>,

@@ -1,9 +1,10 @@
 //! The walk through the store by which holders of slices catch up.
 //!
-//! One walk serves all slices that ask for it before it begins; who asks later waits for the next.
-//! A walk goes on while every slice of it can take more keys, and a few buckets at a turn. Between
-//! two steps it rests, so that it takes a small share of the worker's time: else a node that was
-//! added has the others serve their clients late. What catches up no more is left behind.
+//! One walk serves all slices that ask for it before it begins; a slice that asks later waits for
+//! the next. A walk goes on while every slice of it can take more keys, and a few buckets at a
+//! turn. Between two steps it rests, so that it takes a small share of the worker's time: else a
+//! node that was added has the others serve their clients late. What catches up no more is left
+//! behind.
 
 use curtail_consistency::slice_view::SliceId;
 use curtail_store::ScanCursor;

@@ -50,7 +50,7 @@ pub(super) struct Waiting {
 /// What becomes of a request whose answer the machine lets go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Next {
-    /// Whoever asked is told.
+    /// The requester is told.
     Answer,
     /// It did not run, because the item had grown: it is given to the machine again.
     Again,

@@ -1,7 +1,7 @@
 //! The end of a run: every fault is healed, and every request must complete.
 
 use curtail_consistency::{
-    placement_plan::{PlacementGoal, is_settled},
+    slice_placement::{PlacementGoal, is_settled},
     slice_view::SliceId,
 };
 use curtail_types::{NodeId, NodeSet};

@@ -1,13 +1,13 @@
 //! The store of views, and what nodes make of it: leases, fencing, and placement.
 //!
-//! This stands for the membership of nodes, which has a simulation of its own: whoever is taken out
-//! has stopped to serve before another node follows the view, and no sooner than it must.
+//! This stands for the membership of nodes, which has a simulation of its own: a removed node
+//! has stopped serving before another node follows the view, and no sooner than it must.
 
 use std::sync::Arc;
 
 use curtail_consistency::{
-    placement_plan::{PlacementGoal, wished_steps},
     replica::ReplicaEvent,
+    slice_placement::{PlacementGoal, wished_steps},
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_types::{NodeId, NodeSet};

@@ -81,7 +81,7 @@ fn promise_is_kept(bug: SliceBug, seed: u64, sent: Sent) -> bool {
         }
         left -= u64::from(room);
         puts += 1;
-        // Whoever else writes gets nothing of it.
+        // Other writers get nothing of it.
         let others = match sent {
             Sent::Ends => 25,
             _ => u64::from(puts % 16 == 0),

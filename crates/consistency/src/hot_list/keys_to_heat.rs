@@ -9,7 +9,7 @@ use crate::slice_view::SliceView;
 
 /// The newest list at a node, and what its machines were told of it.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
-pub struct HotFollower {
+pub struct KeysToHeat {
     list: HotList,
     /// The keys, as the machines know them.
     routes: Vec<RouteHash>,
@@ -19,7 +19,7 @@ pub struct HotFollower {
     view: ViewNumber,
 }
 
-impl HotFollower {
+impl KeysToHeat {
     /// Takes a list, if it is newer than what is known; whether it was. `route` is the hash of a
     /// key.
     pub fn take(&mut self, list: &HotList, route: impl Fn(&KeyName) -> RouteHash) -> bool {

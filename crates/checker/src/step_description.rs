@@ -7,9 +7,9 @@ use std::hash::{Hash, Hasher};
 
 /// Gathers sentences while a step is described, and drops them otherwise. Not part of a state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StepNotes(Option<Vec<String>>);
+pub(crate) struct StepDescription(Option<Vec<String>>);
 
-impl StepNotes {
+impl StepDescription {
     /// Notes that gather.
     pub(crate) const fn gathering() -> Self {
         Self(Some(Vec::new()))
@@ -31,6 +31,6 @@ impl StepNotes {
     }
 }
 
-impl Hash for StepNotes {
+impl Hash for StepDescription {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }

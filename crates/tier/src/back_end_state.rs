@@ -22,9 +22,9 @@ use crate::{
     back_end_requests::{OpenRequests, RequestAnswer},
     back_end_store::{BackEndStore, StoreRefused, StoredItem},
     hot_key_reports::HotKeyReports,
-    item_changes::{self, ChangedItem},
     outbox::{TierOutbox, reply_address},
     rate_limit::RateLimit,
+    read_modify_write::{self, ChangedItem},
 };
 
 /// The host of a back end's machine.
@@ -341,7 +341,7 @@ impl BackEndDesk {
         };
         let now_s = now.unix_seconds();
         let (found, place) = self.store.get(&open.key, now_s);
-        let changed = item_changes::change(found, &request, now, version);
+        let changed = read_modify_write::change(found, &request, now, version);
         let (item, number) = match changed {
             ChangedItem::Refused(status) => {
                 return RequestAnswer {

@@ -7,7 +7,7 @@ use curtail_types::Instant;
 
 /// Measures the load of a back end in windows of fixed length.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-pub struct LoadGate {
+pub struct LoadThreshold {
     /// Requests of a window from which on the back end is loaded.
     loaded_from: u64,
     window_ns: u64,
@@ -17,7 +17,7 @@ pub struct LoadGate {
     is_loaded: bool,
 }
 
-impl LoadGate {
+impl LoadThreshold {
     /// Windows are 10 to 100 ms.
     pub const WINDOW_NS: u64 = 20_000_000;
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_node_is_loaded_from_four_fifths_of_its_limit() {
-        let mut gate = LoadGate::new(100_000);
+        let mut gate = LoadThreshold::new(100_000);
         let at = |ms: u64| Instant { ns: ms * 1_000_000 };
         gate.serve(at(0), 1_599);
         assert!(!gate.is_loaded());

@@ -1,5 +1,5 @@
-//! Alarms: the control loop compares counters once a second and logs one line for each kind of
-//! frequent failure.
+//! The control loop compares counters once a second and logs one line for each kind of frequent
+//! failure.
 //!
 //! So neither a worker nor the acceptor writes a line for a refused request, and a flood makes no
 //! more lines than a trickle.
@@ -14,7 +14,7 @@ use crate::{
 
 /// What was counted at the last look.
 #[derive(Debug)]
-pub(crate) struct Alarms {
+pub(crate) struct FailureLog {
     looked_at: u64,
     counted: [u64; ALARMS.len()],
 }
@@ -84,7 +84,7 @@ fn of(shared: &Shared, count: Count) -> u64 {
     shared.counts_total().get(count)
 }
 
-impl Alarms {
+impl FailureLog {
     /// Begins with nothing, since a worker can count before the control loop begins.
     pub(crate) fn new(shared: &Shared) -> Self {
         Self {

@@ -2,7 +2,7 @@
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
-    cluster_clock::Reading, members::Heartbeat, placement_plan::wished_steps,
+    cluster_clock::Reading, members::Heartbeat, slice_placement::wished_steps,
 };
 use curtail_links::Vitals;
 use curtail_types::{Instant, NodeId, ViewNumber};

@@ -137,7 +137,7 @@ impl Target {
     }
 
     /// Too many hold a slice after a holder has come: who holds the most goes, and of two like
-    /// these, who has it for longer.
+    /// these, the node that has it for longer.
     fn trim(&mut self, view: &SliceView) {
         for ((_, row), wanted) in view.rows().zip(&mut self.rows) {
             while wanted.holders.len() > self.replicas {

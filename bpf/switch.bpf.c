@@ -2,7 +2,8 @@
 /* The switch of a cache tier (SwitchKV, Li 2016, section 2.2.1): reads from a frame's destination
  * which key or host it is for, and redirects it to a port.
  *
- *   class 0x02, a first get:   rule of the key -> cache node, else as class 0x06
+ *   class 0x02, a first get:   rule of the key -> cache node, else as class 0x06; a rule that is
+ *                              spread -> one of several cache nodes, by the sender's UDP port
  *   class 0x06, the rest:      back end
  *   class 0x0a, to a host:     host
  *
@@ -18,6 +19,9 @@
 #define IPV6_BYTES 40
 #define IPV4_TO 16
 #define IPV6_TO 24
+#define IPV4_PROTOCOL 9
+#define IPV6_PROTOCOL 6
+#define PROTOCOL_UDP 17
 
 #define CLASS_GET 0x02
 #define CLASS_BACK_END 0x06
@@ -37,6 +41,10 @@
 #define PORTS_MAX 1024
 #define RULES_MAX 131072
 #define ROUTES_MAX 65536
+/* crates/types/src/tier.rs divides them (SpreadSlots). */
+#define SPREAD_SLOTS 64
+/* In a rule's port: the rule is spread; the rest is the port of its own cache node. */
+#define PORT_SPREAD 0x80000000ULL
 
 static long (*const redirect_map)(void *map, u64 key, u64 flags) = (void *)51;
 
@@ -78,6 +86,14 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } macs SECTION(".maps");
+
+/* The port that a slot of senders leads to when a rule is spread; 0 if none is. */
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, SPREAD_SLOTS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} spread SECTION(".maps");
 
 struct {
 	MAP_NUMBER(type, MAP_ARRAY);
@@ -168,6 +184,25 @@ INLINE struct rule *rule_of(u64 word)
 	return map_lookup(&routes, &word);
 }
 
+/* The port of a rule that is spread. A frame that has no UDP port is of slot 0. */
+INLINE u32 spread_port(const u8 *frame, const u8 *end, u16 type, u32 own)
+{
+	const u8 *ip = frame + ETHERNET_BYTES;
+	const u8 *udp = ip + (type == swapped16(ETHERTYPE_IPV6) ? IPV6_BYTES : IPV4_BYTES);
+	u32 slot = 0;
+	u64 *port;
+
+	if (udp + 2 <= end) {
+		u8 protocol = type == swapped16(ETHERTYPE_IPV6) ? ip[IPV6_PROTOCOL]
+								: ip[IPV4_PROTOCOL];
+
+		if (protocol == PROTOCOL_UDP)
+			slot = udp[1] % SPREAD_SLOTS;
+	}
+	port = map_lookup(&spread, &slot);
+	return port && *port ? *port : own;
+}
+
 INLINE int nowhere(void)
 {
 	u32 zero = 0;
@@ -202,7 +237,9 @@ int curtail_switch(struct xdp_md *context)
 	rule = rule_of(word);
 	if (!rule)
 		return nowhere();
-	port = rule->port;
+	port = rule->port & ~PORT_SPREAD;
+	if (rule->port & PORT_SPREAD)
+		port = spread_port(frame, end, type, port);
 	mac = map_lookup(&macs, &port);
 	if (mac && *mac)
 		__builtin_memcpy(frame, mac, 6);

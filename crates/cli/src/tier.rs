@@ -135,7 +135,7 @@ struct BackEndFlags {
     /// Requests served in a second; those beyond are refused. 0: no limit
     #[arg(long, value_name = "NUM", default_value_t = 0)]
     limit: u64,
-    /// Number of hottest keys that the back end reports to the cache node in each period
+    /// Number of hottest keys that the back end reports to its cache node in each period
     #[arg(long, value_name = "NUM", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     reported: u16,
@@ -192,6 +192,9 @@ struct CacheFlags {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
+    /// Reads answered in a second; those beyond are refused. 0: no limit
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    limit: u64,
     #[command(flatten)]
     parent: Parent,
 }
@@ -366,6 +369,7 @@ fn run_cache(flags: &CacheFlags) -> anyhow::Result<ExitCode> {
         id: CacheId(flags.id),
         capacity: flags.keys,
         rules: rule_budget(flags.rule_changes, flags.rule_delay_ms),
+        limit_per_s: flags.limit,
     };
     let file = flags.at.load()?;
     run_node(&flags.parent, || Ok(CacheNode::start(&file, &options)?))

@@ -562,6 +562,7 @@ fn file_with_two_caches(port: u16) -> TierFile {
         epoch: 1,
         lease_ms: 500,
         period_ms: 100,
+        group_keys: 0,
         baseline: None,
         network: curtail_tier::TierFileNetwork::Forwarder(at(0)),
         control: at(1),

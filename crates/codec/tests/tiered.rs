@@ -81,6 +81,10 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         number: 12,
         ..between_nodes(opcode)
     };
+    let listed = |opcode| TieredHead {
+        generation: 0,
+        ..numbered(opcode)
+    };
     let versioned = |opcode| TieredHead {
         version: Cas(0x0fed_cba9_8765_4321),
         ..numbered(opcode)
@@ -157,7 +161,18 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
         ),
         ("revoke", numbered(O::Revoke), true, ""),
         ("rules", numbered(O::Rules), false, "addresses"),
-        ("rules taken", versioned(O::RulesTaken), false, ""),
+        (
+            "rules sharing",
+            TieredHead {
+                flags: TieredFlags::ALL.with(TieredFlags::SHARES),
+                ..numbered(O::Rules)
+            },
+            false,
+            "addresses",
+        ),
+        ("rules taken", versioned(O::RulesTaken), false, "\x00\x01"),
+        ("shared", listed(O::Shared), false, "keys and loads"),
+        ("shared hits", listed(O::SharedHits), false, "keys and hits"),
         (
             "status",
             TieredHead {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use curtail_codec::tiered::{AddressClass, HostId, TierAddress};
 use curtail_types::{
-    BackEndId, CacheId, CountedRule, KeyAddress, Rule, RuleError, RuleTable, SwitchEvent,
+    BackEndId, CacheId, CountedRule, KeyAddress, Rule, RuleError, RuleTable, SpreadSlots,
+    SwitchEvent,
 };
 
 use crate::network::{CountedRoute, Destination, Encoding, PortNumber, Switch, SwitchCounts};
@@ -16,6 +17,8 @@ pub struct MemoryTable {
     capacity: usize,
     rules: HashMap<KeyAddress, CountedRule>,
     routes: BTreeMap<Destination, CountedRoute>,
+    /// To whom spread rules lead.
+    sharing: Vec<CacheId>,
     unknown: u64,
     events: VecDeque<SwitchEvent>,
 }
@@ -38,14 +41,15 @@ impl MemoryTable {
             capacity,
             rules: HashMap::new(),
             routes: BTreeMap::new(),
+            sharing: Vec::new(),
             unknown: 0,
             events: VecDeque::from([SwitchEvent::Restarted]),
         }
     }
 
-    /// Where a packet goes; counts it.
-    pub fn forward(&mut self, address: TierAddress) -> Option<PortNumber> {
-        let port = self.route(address);
+    /// Where a packet of a sender with this UDP port goes; counts it.
+    pub fn forward(&mut self, address: TierAddress, sender: u16) -> Option<PortNumber> {
+        let port = self.route(address, sender);
         self.unknown += u64::from(port.is_none());
         port
     }
@@ -54,13 +58,15 @@ impl MemoryTable {
     pub fn forward_frame(&mut self, encoding: Encoding, frame: &[u8]) -> FrameVerdict {
         match encoding.read(frame) {
             None => FrameVerdict::Pass,
-            Some(address) => match address.and_then(|address| self.route(address)) {
-                Some(port) => FrameVerdict::Forward(port),
-                None => {
-                    self.unknown += 1;
-                    FrameVerdict::Drop
+            Some(address) => {
+                match address.and_then(|address| self.route(address, encoding.sender(frame))) {
+                    Some(port) => FrameVerdict::Forward(port),
+                    None => {
+                        self.unknown += 1;
+                        FrameVerdict::Drop
+                    }
                 }
-            },
+            }
         }
     }
 
@@ -72,17 +78,21 @@ impl MemoryTable {
     /// Loses all rules of keys, as a switch does that restarts.
     pub fn forget(&mut self) {
         self.rules.clear();
+        self.sharing.clear();
         self.events.push_back(SwitchEvent::Restarted);
     }
 
-    fn route(&mut self, address: TierAddress) -> Option<PortNumber> {
+    fn route(&mut self, address: TierAddress, sender: u16) -> Option<PortNumber> {
         let destination = match address.class {
             AddressClass::CachedGet => {
                 let rule = self.rules.get_mut(&address.key);
                 if let Some(rule) = rule {
                     rule.packets += 1;
-                    let cache = rule.rule.cookie.cache;
-                    return self.port(cache);
+                    let cookie = rule.rule.cookie;
+                    let slot = SpreadSlots::of(sender);
+                    let shared = SpreadSlots::owner(slot, &self.sharing).copied();
+                    let shared = shared.filter(|_| cookie.is_spread);
+                    return self.port(shared.unwrap_or(cookie.cache));
                 }
                 Destination::BackEnd(address.key.back_end)
             }
@@ -112,6 +122,11 @@ pub(crate) fn cache_of(destination: Destination) -> Option<CacheId> {
     }
 }
 
+/// What a switch says to a spread rule that would lead nowhere.
+pub(crate) fn nobody_shares() -> RuleError {
+    RuleError::Refused("a rule is spread, and no cache node shares".to_owned())
+}
+
 /// Whether a back end may have this number; those that may not are the caller's fault.
 pub(crate) fn check(destination: Destination) -> Result<(), RuleError> {
     match destination {
@@ -131,6 +146,9 @@ impl RuleTable for MemoryTable {
         for rule in rules {
             let cache = rule.cookie.cache;
             self.port(cache).ok_or(RuleError::NoPort(cache))?;
+            if rule.cookie.is_spread && self.sharing.is_empty() {
+                return Err(nobody_shares());
+            }
             let is_new = !self.rules.contains_key(&rule.key);
             if is_new && self.rules.len() >= self.capacity {
                 let capacity = self.capacity;
@@ -151,6 +169,15 @@ impl RuleTable for MemoryTable {
 
     fn delete_cache(&mut self, cache: CacheId) -> Result<(), RuleError> {
         self.rules.retain(|_, rule| rule.rule.cookie.cache != cache);
+        Ok(())
+    }
+
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        let missing = caches.iter().find(|id| self.port(**id).is_none());
+        if let Some(missing) = missing {
+            return Err(RuleError::NoPort(*missing));
+        }
+        self.sharing = caches.to_vec();
         Ok(())
     }
 
@@ -176,6 +203,7 @@ impl Switch for MemoryTable {
         }
         if let Some(cache) = cache_of(destination).filter(|_| before.is_some()) {
             self.delete_cache(cache)?;
+            self.sharing.retain(|id| *id != cache);
         }
         self.routes.remove(&destination);
         let route = port.map(|port| CountedRoute {

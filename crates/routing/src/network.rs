@@ -109,5 +109,20 @@ impl Encoding {
     }
 }
 
+impl Encoding {
+    /// The UDP port that a frame comes from; 0 if it has none.
+    pub fn sender(self, frame: &[u8]) -> u16 {
+        let (kind, ip) = (frame.get(12..14), frame.get(14..).unwrap_or_default());
+        let (udp, is_udp) = match self {
+            Self::Ipv6 { .. } => (40, kind == Some(&ETHERTYPE_IPV6) && ip.get(6) == Some(&UDP)),
+            Self::Mac { .. } => (20, kind == Some(&ETHERTYPE_IPV4) && ip.get(9) == Some(&UDP)),
+        };
+        let port = ip.get(udp..udp + 2).filter(|_| is_udp);
+        port.and_then(|port| port.try_into().ok())
+            .map_or(0, u16::from_be_bytes)
+    }
+}
+
+const UDP: u8 = 17;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];

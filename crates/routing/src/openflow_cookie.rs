@@ -3,8 +3,10 @@
 //!
 //! ```text
 //!   0xc2 | cache (8) | back end (16) | generation (32)     rule of a key
+//!   0xca | the same                                        spread rule of a key
 //!   0xc3 |     0     | back end (16) |        0            route to a back end
 //!   0xc4 |         0 (24)            | host (32)           route to a host
+//!   0xc6 | cache (8) |           slot (48)                 slot of senders
 //!   0xc5                                                   addressed to nobody
 //!   0xc1                                                   from table to table
 //! ```
@@ -15,18 +17,23 @@ use curtail_types::{BackEndId, CacheId, RuleCookie};
 use crate::network::Destination;
 
 pub(crate) const KEY: u64 = 0xc2 << 56;
+const SPREAD: u64 = 0x08 << 56;
+const SLOT: u64 = 0xc6 << 56;
 const BACK_END: u64 = 0xc3 << 56;
 const HOST: u64 = 0xc4 << 56;
 pub(crate) const UNKNOWN: u64 = 0xc5 << 56;
 pub(crate) const STRUCTURE: u64 = 0xc1 << 56;
 /// The bits that say what kind of flow it is.
-pub(crate) const KIND_MASK: u64 = 0xff << 56;
+const KIND_MASK: u64 = 0xff << 56;
+/// Those that all rules of keys have in common.
+pub(crate) const KEY_MASK: u64 = KIND_MASK & !SPREAD;
 /// Those and the cache node's.
-pub(crate) const CACHE_MASK: u64 = 0xffff << 48;
+pub(crate) const CACHE_MASK: u64 = KEY_MASK | 0xff << 48;
 
 /// The cookie of a key's rule.
 pub(crate) const fn of_rule(cookie: RuleCookie, back_end: BackEndId) -> u64 {
-    KEY | (cookie.cache.0 as u64) << 48 | (back_end.0 as u64) << 32 | cookie.generation as u64
+    let kind = if cookie.is_spread { KEY | SPREAD } else { KEY };
+    kind | (cookie.cache.0 as u64) << 48 | (back_end.0 as u64) << 32 | cookie.generation as u64
 }
 
 /// All rules of a cache node, under [`CACHE_MASK`].
@@ -36,14 +43,20 @@ pub(crate) const fn of_cache(cache: CacheId) -> u64 {
 
 /// What [`of_rule`] was given, if it is such a cookie.
 pub(crate) const fn to_rule(word: u64) -> Option<(RuleCookie, BackEndId)> {
-    if word & KIND_MASK != KEY {
+    if word & KEY_MASK != KEY {
         return None;
     }
     let cookie = RuleCookie {
         cache: CacheId((word >> 48) as u8),
         generation: word as u32,
+        is_spread: word & SPREAD != 0,
     };
     Some((cookie, BackEndId((word >> 32) as u16)))
+}
+
+/// The cookie of a slot that this cache node has.
+pub(crate) const fn of_slot(cache: CacheId, slot: u16) -> u64 {
+    SLOT | (cache.0 as u64) << 48 | slot as u64
 }
 
 /// The cookie of a route.
@@ -74,12 +87,22 @@ mod tests {
         let cookie = RuleCookie {
             cache: CacheId(0xab),
             generation: 0xdead_beef,
+            is_spread: false,
         };
         let word = of_rule(cookie, BackEndId(0x1234));
         assert_eq!(word, 0xc2ab_1234_dead_beef);
         assert_eq!(to_rule(word), Some((cookie, BackEndId(0x1234))));
         assert_eq!(to_route(word), None);
         assert_eq!(word & CACHE_MASK, of_cache(cookie.cache));
+        let spread = RuleCookie {
+            is_spread: true,
+            ..cookie
+        };
+        let word = of_rule(spread, BackEndId(0x1234));
+        assert_eq!(to_rule(word), Some((spread, BackEndId(0x1234))));
+        assert_eq!(word & CACHE_MASK, of_cache(cookie.cache));
+        let slot = of_slot(cookie.cache, 63);
+        assert_eq!((to_rule(slot), to_route(slot)), (None, None));
         let other = RuleCookie {
             cache: CacheId(0xac),
             ..cookie

@@ -12,12 +12,15 @@
 //!              └─ 0x0a ────────> 3: MAC of a host ─> port, else dropped
 //! ```
 //!
+//! A rule that is spread leads to table 4, where the lowest bits of the sender's UDP port say which
+//! cache node gets the frame.
+//!
 //! With encoding `ipv6` keys are prefixes of 128 bits, back ends of 64, in one table whose
 //! `prefixes` are set to `ipv6_dst`: the switch then looks at no more bits than it needs.
 
 use curtail_codec::openflow::{FlowAction, FlowCommand, FlowMatch, FlowMod, TABLES_ALL};
 use curtail_codec::tiered::{AddressClass, HostId, TierAddress};
-use curtail_types::{BackEndId, KeyAddress, KeyTag, Rule};
+use curtail_types::{BackEndId, CacheId, KeyAddress, KeyTag, Rule, SpreadSlots};
 
 use crate::network::{Destination, Encoding, SwitchPort};
 use crate::openflow_cookie as cookie;
@@ -25,6 +28,7 @@ use crate::openflow_cookie as cookie;
 const KEY_TABLE: u8 = 1;
 const BACK_END_TABLE: u8 = 2;
 const HOST_TABLE: u8 = 3;
+const SPREAD_TABLE: u8 = 4;
 const KEY_PRIORITY: u16 = 300;
 const ROUTE_PRIORITY: u16 = 200;
 const CLASS_PRIORITY: u16 = 100;
@@ -32,6 +36,9 @@ const NOBODY_PRIORITY: u16 = 1;
 const MISS_PRIORITY: u16 = 0;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
+const UDP: u8 = 17;
+// A slot is some bits of a port.
+const _: () = assert!(SpreadSlots::COUNT.is_power_of_two());
 
 /// Flows that there are whatever the rules.
 pub(crate) fn structure(encoding: Encoding) -> Vec<FlowMod> {
@@ -78,9 +85,41 @@ pub(crate) fn rule(encoding: Encoding, rule: &Rule, port: &SwitchPort) -> FlowMo
     FlowMod {
         command: FlowCommand::Add,
         cookie: cookie::of_rule(rule.cookie, rule.key.back_end),
-        action: output(port),
+        action: match rule.cookie.is_spread {
+            true => FlowAction::Table(SPREAD_TABLE),
+            false => output(port),
+        },
         ..key(encoding, rule.key)
     }
+}
+
+/// The flows of the slots that these cache nodes have, in order; a frame that has no UDP port is of
+/// the first slot.
+pub(crate) fn slots(encoding: Encoding, caches: &[(CacheId, SwitchPort)]) -> Vec<FlowMod> {
+    let ethertype = match encoding {
+        Encoding::Ipv6 { .. } => ETHERTYPE_IPV6,
+        Encoding::Mac { .. } => ETHERTYPE_IPV4,
+    };
+    let mask = (SpreadSlots::COUNT - 1).to_be_bytes();
+    let of = |slot: u16, priority, matching| {
+        let (cache, port) = SpreadSlots::owner(slot, caches)?;
+        let cookie = cookie::of_slot(*cache, slot);
+        Some(FlowMod {
+            action: output(port),
+            ..flow(SPREAD_TABLE, priority, cookie, matching)
+        })
+    };
+    let by_port = (0..SpreadSlots::COUNT).filter_map(|slot| {
+        let matching = FlowMatch {
+            eth_type: Some(ethertype),
+            ip_proto: Some(UDP),
+            udp_src: Some((slot.to_be_bytes(), mask)),
+            ..FlowMatch::ALL
+        };
+        of(slot, ROUTE_PRIORITY, matching)
+    });
+    let other = of(0, NOBODY_PRIORITY, FlowMatch::ALL);
+    by_port.chain(other).collect()
 }
 
 /// Deletes the flow of a key's rule, if there is one.

@@ -15,7 +15,7 @@ use curtail_codec::openflow::{
 use curtail_types::{CacheId, CountedRule, KeyAddress, Rule, RuleError, RuleTable, SwitchEvent};
 
 use crate::controller_stream::{ControllerEndpoint, StreamSource};
-use crate::memory_table::{cache_of, check, host};
+use crate::memory_table::{cache_of, check, host, nobody_shares};
 use crate::network::{
     CountedRoute, Destination, Encoding, PortNumber, Switch, SwitchCounts, SwitchPort,
 };
@@ -50,6 +50,8 @@ pub struct OpenFlowTable {
     routes: BTreeMap<Destination, PortNumber>,
     /// Keys that the switch has a rule for, as far as is known.
     keys: BTreeSet<KeyAddress>,
+    /// To whom spread rules lead, as far as this connection said.
+    sharing: Vec<CacheId>,
     /// Ports that are down.
     down: BTreeSet<PortNumber>,
     events: VecDeque<SwitchEvent>,
@@ -67,6 +69,7 @@ impl OpenFlowTable {
             datapath: None,
             routes: BTreeMap::new(),
             keys: BTreeSet::new(),
+            sharing: Vec::new(),
             down: BTreeSet::new(),
             events: VecDeque::new(),
             refused_connections: 0,
@@ -116,6 +119,7 @@ impl OpenFlowTable {
     /// Sees to it that a switch has the flows that do not depend on keys, and learns what it has.
     fn take_over(&mut self, mut session: OpenFlowSession) -> Result<OpenFlowSession, SessionLost> {
         let encoding = self.options.encoding;
+        self.sharing.clear();
         let all = session.flows(select(0, 0))?;
         let mut changes = Vec::new();
         let there = all.iter().filter_map(|flow| cookie::to_route(flow.cookie));
@@ -227,6 +231,10 @@ impl RuleTable for OpenFlowTable {
                 refusal = Err(RuleError::NoPort(cache));
                 break;
             };
+            if rule.cookie.is_spread && self.sharing.is_empty() {
+                refusal = Err(nobody_shares());
+                break;
+            }
             if !self.keys.contains(&rule.key) && !added.contains(&rule.key) {
                 if self.keys.len() + added.len() >= self.capacity() {
                     refusal = full.clone();
@@ -265,8 +273,24 @@ impl RuleTable for OpenFlowTable {
         self.dump().map(|_| ())
     }
 
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        let port = |id: &CacheId| {
+            let port = self.routes.get(&host(*id));
+            let port = port.and_then(|port| self.port(*port)).cloned();
+            port.map(|port| (*id, port)).ok_or(RuleError::NoPort(*id))
+        };
+        let ports = caches.iter().map(port).collect::<Result<Vec<_>, _>>()?;
+        let slots = flows::slots(self.options.encoding, &ports);
+        if !self.change(&slots)?.is_empty() {
+            let capacity = self.capacity();
+            return Err(RuleError::Full { capacity });
+        }
+        self.sharing = caches.to_vec();
+        Ok(())
+    }
+
     fn dump(&mut self) -> Result<Vec<CountedRule>, RuleError> {
-        let selection = select(cookie::KEY, cookie::KIND_MASK);
+        let selection = select(cookie::KEY, cookie::KEY_MASK);
         let all = self.with(|session| session.flows(selection))?;
         let rules: Vec<_> = all.iter().filter_map(|flow| self.rule_of(flow)).collect();
         self.keys = rules.iter().map(|counted| counted.rule.key).collect();
@@ -317,6 +341,11 @@ impl Switch for OpenFlowTable {
         let mut changes = vec![route];
         if let Some(cache) = cache_of(destination).filter(|_| before.is_some()) {
             changes.push(flows::none_of(cookie::of_cache(cache), cookie::CACHE_MASK));
+        }
+        let shared = cache_of(destination).filter(|id| self.sharing.contains(id));
+        if let Some(cache) = shared.filter(|_| self.session.is_some()) {
+            let rest = self.sharing.iter().copied().filter(|id| *id != cache);
+            self.spread(&rest.collect::<Vec<_>>())?;
         }
         match self.change(&changes) {
             Ok(_) if changes.len() > 1 => self.dump().map(|_| ()),

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! It forwards what it is sent by anybody, once, to the ports that its controller has connected; it
-//! reads nothing but magic, version and address. Rules are changed by this process alone.
+//! reads nothing but magic, version and address, and the sender's port for rules that are spread.
+//! Rules are changed by this process alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -117,7 +118,9 @@ impl Shared {
         let mut room = [0; DATAGRAM_BYTES_MAX + 1];
         while !self.stops.load(Ordering::Relaxed) {
             match self.socket.recv_from(&mut room) {
-                Ok((bytes, _)) => self.forward(room.get(..bytes).unwrap_or_default()),
+                Ok((bytes, from)) => {
+                    self.forward(room.get(..bytes).unwrap_or_default(), from.port());
+                }
                 Err(error) if is_passing(error.kind()) => {}
                 // Whatever it is, it must not take a processor.
                 Err(_) => thread::sleep(LOOK_EVERY),
@@ -125,7 +128,7 @@ impl Shared {
         }
     }
 
-    fn forward(&self, datagram: &[u8]) {
+    fn forward(&self, datagram: &[u8], sender: u16) {
         let address = TieredDatagram::address(datagram);
         let fits = datagram.len() <= DATAGRAM_BYTES_MAX;
         let mut table = lock(&self.table);
@@ -133,7 +136,7 @@ impl Shared {
             table.count_unknown();
             return;
         };
-        let port = table.forward(address);
+        let port = table.forward(address, sender);
         drop(table);
         let to = port.and_then(|port| lock(&self.ports).get(&port).copied());
         if let Some(to) = to {
@@ -169,6 +172,10 @@ impl RuleTable for UserTable {
 
     fn delete_cache(&mut self, cache: CacheId) -> Result<(), RuleError> {
         lock(&self.shared.table).delete_cache(cache)
+    }
+
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        lock(&self.shared.table).spread(caches)
     }
 
     fn dump(&mut self) -> Result<Vec<CountedRule>, RuleError> {

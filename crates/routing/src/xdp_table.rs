@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use curtail_codec::tiered::{AddressClass, TierAddress};
 use curtail_runtime::{Attach, LinkStates, SwitchNetwork, SwitchProgram, SwitchRule, XdpError};
 use curtail_types::{
-    CacheId, CountedRule, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
+    CacheId, CountedRule, KeyAddress, KeyTag, Rule, RuleCookie, RuleError, RuleTable, SpreadSlots,
+    SwitchEvent,
 };
 
-use crate::memory_table::{cache_of, check, host};
+use crate::memory_table::{cache_of, check, host, nobody_shares};
 use crate::network::{
     CountedRoute, Destination, Encoding, PortNumber, Switch, SwitchCounts, SwitchPort,
 };
@@ -47,6 +48,8 @@ pub struct XdpTable {
     events: VecDeque<SwitchEvent>,
     /// Keys that have a rule.
     keys: BTreeSet<KeyAddress>,
+    /// To whom spread rules lead, as far as this process said.
+    sharing: Vec<CacheId>,
 }
 
 impl XdpTable {
@@ -75,6 +78,7 @@ impl XdpTable {
             down: BTreeSet::new(),
             events: VecDeque::from([SwitchEvent::Restarted]),
             keys: BTreeSet::new(),
+            sharing: Vec::new(),
         };
         table.take_over()?;
         Ok(table)
@@ -158,6 +162,7 @@ fn cookie_from_word(word: u64) -> RuleCookie {
     RuleCookie {
         cache: CacheId((word >> 32) as u8),
         generation: word as u32,
+        is_spread: false,
     }
 }
 
@@ -182,6 +187,10 @@ impl RuleTable for XdpTable {
                 refusal = Err(RuleError::NoPort(cache));
                 break;
             };
+            if rule.cookie.is_spread && self.sharing.is_empty() {
+                refusal = Err(nobody_shares());
+                break;
+            }
             if !self.keys.contains(&rule.key) && self.keys.len() >= self.capacity() {
                 refusal = full.clone();
                 break;
@@ -189,7 +198,10 @@ impl RuleTable for XdpTable {
             self.keys.insert(rule.key);
             let entry = SwitchRule {
                 cookie: cookie_to_word(rule.cookie),
-                port: port.0,
+                port: match rule.cookie.is_spread {
+                    true => port.0 | SwitchProgram::SPREAD,
+                    false => port.0,
+                },
                 packets: 0,
             };
             entries.push((word_of(rule.key), entry));
@@ -217,6 +229,24 @@ impl RuleTable for XdpTable {
         self.delete(&keys)
     }
 
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        let missing = caches
+            .iter()
+            .find(|id| !self.routes.contains_key(&host(**id)));
+        if let Some(missing) = missing {
+            return Err(RuleError::NoPort(*missing));
+        }
+        let port = |slot| {
+            let cache = SpreadSlots::owner(slot, caches)?;
+            self.routes.get(&host(*cache)).map(|port| port.0)
+        };
+        let ports = (0..SpreadSlots::COUNT).map(|slot| port(slot).unwrap_or(0));
+        let ports: Vec<u32> = ports.collect();
+        self.program.set_slots(ports).map_err(refused)?;
+        self.sharing = caches.to_vec();
+        Ok(())
+    }
+
     fn dump(&mut self) -> Result<Vec<CountedRule>, RuleError> {
         let rules = self.program.rules().map_err(refused)?.into_iter();
         let rules = rules.filter_map(|(word, entry)| {
@@ -224,7 +254,10 @@ impl RuleTable for XdpTable {
             let is_get = address.class == AddressClass::CachedGet;
             let rule = Rule {
                 key: address.key,
-                cookie: cookie_from_word(entry.cookie),
+                cookie: RuleCookie {
+                    is_spread: entry.port & SwitchProgram::SPREAD != 0,
+                    ..cookie_from_word(entry.cookie)
+                },
             };
             let packets = entry.packets;
             is_get.then_some(CountedRule { rule, packets })
@@ -265,6 +298,10 @@ impl Switch for XdpTable {
         }
         if let Some(cache) = cache_of(destination).filter(|_| before.is_some()) {
             self.delete_cache(cache)?;
+            if self.sharing.contains(&cache) {
+                let rest = self.sharing.iter().copied().filter(|id| *id != cache);
+                self.spread(&rest.collect::<Vec<_>>())?;
+            }
         }
         let rule = SwitchRule {
             port: port.map_or(0, |port| port.0),

@@ -62,6 +62,7 @@ fn rule(number: u64) -> Rule {
         cookie: RuleCookie {
             cache: CacheId(0),
             generation: 1,
+            is_spread: false,
         },
     }
 }

@@ -23,7 +23,9 @@ use curtail_codec::tiered::{
 };
 use curtail_routing::{Destination, Encoding, FrameVerdict, MemoryTable, PortNumber, Switch as _};
 use curtail_runtime::{SwitchFate, SwitchNetwork, SwitchProgram, SwitchRule};
-use curtail_types::{BackEndId, CacheId, KeyAddress, KeyTag, Rule, RuleCookie, RuleTable as _};
+use curtail_types::{
+    BackEndId, CacheId, KeyAddress, KeyTag, Rule, RuleCookie, RuleTable as _, SpreadSlots,
+};
 use curtail_workload::Random;
 
 const FRAMES: usize = 40_000;
@@ -157,17 +159,25 @@ fn set_up(program: &mut SwitchProgram, twin: &mut MemoryTable) {
         };
         program.set_route(word_of(destination), rule).unwrap();
     }
+    let sharing = [1, 0].map(CacheId);
+    twin.spread(&sharing).unwrap();
+    let slots = (0..SpreadSlots::COUNT).map(|slot| SpreadSlots::owner(slot, &sharing).unwrap());
+    program
+        .set_slots(slots.map(|id| 3 + u32::from(id.0)))
+        .unwrap();
     for back_end in [0, 1, 0xfffd] {
         for number in 0..4 {
             let (key, cache) = (key(back_end, number), (number % 2) as u8);
+            let is_spread = number == 3;
             let cookie = RuleCookie {
                 cache: CacheId(cache),
                 generation: 1,
+                is_spread,
             };
             twin.install(&[Rule { key, cookie }]).unwrap();
             let rule = SwitchRule {
                 cookie: 1,
-                port: 3 + u32::from(cache),
+                port: 3 + u32::from(cache) + if is_spread { SwitchProgram::SPREAD } else { 0 },
                 packets: 0,
             };
             let word = TierAddress::get(key).to_word();
@@ -189,7 +199,8 @@ fn invent(random: &mut Random, encoding: Encoding) -> Vec<u8> {
         Encoding::Ipv6 { cluster } => (FrameIp::V6([1; 16]), FrameIp::V6(address.to_ipv6(cluster))),
         Encoding::Mac { network } => (FrameIp::V4([1; 4]), FrameIp::V4(address.to_ipv4(network))),
     };
-    let end = |mac, ip| UdpEnd { mac, ip, port: 1 };
+    let port = random.next() as u16;
+    let end = |mac, ip| UdpEnd { mac, ip, port };
     let ends = FrameEnds {
         from: end([2; 6], from_ip),
         to: end(address.to_mac(), to_ip),

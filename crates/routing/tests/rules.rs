@@ -26,7 +26,8 @@ use curtail_routing::{
 };
 use curtail_runtime::{Attach, XdpError};
 use curtail_types::{
-    BackEndId, CacheId, HashSeed, KeyAddress, Reconciled, Rule, RuleError, SwitchEvent,
+    BackEndId, CacheId, HashSeed, KeyAddress, Reconciled, Rule, RuleCookie, RuleError, SpreadSlots,
+    SwitchEvent,
 };
 
 use support::topology::Topology;
@@ -82,8 +83,9 @@ fn run_suite(kind: Kind) {
         let Some(mut bed) = Testbed::new(kind, CAPACITY) else {
             return;
         };
-        let parts: [Part; 10] = [
+        let parts: [Part; 11] = [
             ("rules match", rules_match),
+            ("spread rules divide", spread_rules_divide),
             ("hosts are reached", hosts_are_reached),
             ("nobody is counted", nobody_is_counted),
             ("cookies", cookies),
@@ -244,6 +246,38 @@ fn rules_match(bed: &mut Testbed) {
     bed.expect(&get(hot), CACHES[1]);
     assert_eq!(all_rules(bed), [rule(hot, 1, 1)]);
     bed.switch().delete(&[hot, key(BACK_ENDS[1], 9)]).unwrap();
+    bed.expect(&get(hot), BACK_ENDS[1]);
+    assert_eq!(all_rules(bed), []);
+}
+
+/// A rule that is spread leads to one of the cache nodes that share, by the sender's port, and is
+/// found again as one (CC-81). Without cache nodes that share it is refused.
+fn spread_rules_divide(bed: &mut Testbed) {
+    let hot = key(BACK_ENDS[1], 1);
+    let plain = rule(hot, 0, 1);
+    let cookie = RuleCookie {
+        is_spread: true,
+        ..plain.cookie
+    };
+    let spread = Rule { cookie, ..plain };
+    let refused = bed.switch().install(&[spread]);
+    assert!(matches!(refused, Err(RuleError::Refused(_))), "{refused:?}");
+    for caches in [[0, 1], [1, 0]].map(|ids| ids.map(CacheId)) {
+        bed.switch().spread(&caches).unwrap();
+        bed.switch().install(&[spread]).unwrap();
+        let slot = SpreadSlots::of(bed.client_port());
+        let owner = SpreadSlots::owner(slot, &caches).unwrap();
+        bed.expect(&get(hot), CACHES[usize::from(owner.0)]);
+        bed.expect(&put(hot), BACK_ENDS[1]);
+        assert_eq!(all_rules(bed), [spread]);
+    }
+    bed.switch().install(&[plain]).unwrap();
+    bed.expect(&get(hot), CACHES[0]);
+    assert_eq!(all_rules(bed), [plain]);
+    bed.switch().install(&[spread]).unwrap();
+    let nobody = bed.switch().spread(&[CacheId(0), CacheId(77)]);
+    assert_eq!(nobody, Err(RuleError::NoPort(CacheId(77))));
+    bed.switch().delete_cache(CacheId(0)).unwrap();
     bed.expect(&get(hot), BACK_ENDS[1]);
     assert_eq!(all_rules(bed), []);
 }

@@ -5,10 +5,10 @@
 //! cargo bench -p curtail-storage --bench uncached_reads -- --data DIR --keys N
 //! ```
 //!
-//! `--through tree` opens the tables with lsm-tree alone: each thread reads key after key. `--through
-//! storage` opens the directory as the server does and has the same threads read what is submitted,
-//! 32 reads at a time. Keys are those of the load generator, all equally popular. A read counts if
-//! it finds its key: the last keys may be in the log, and not in the tables.
+//! `--through tree` opens the tables with lsm-tree alone: each thread reads key after key.
+//! `--through storage` opens the directory as the server does and has the same threads read what is
+//! submitted, 32 reads at a time. Keys are those of the load generator, all equally popular. A read
+//! counts if it finds its key: the last keys may be in the log, and not in the tables.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, reason = "a bench stops where anything fails")]
 

@@ -123,6 +123,10 @@ impl BackEndNode {
         if let Some(cache) = node.desk.cache {
             node.step(BackEndEvent::Assign(cache));
         }
+        let home = node.desk.cache;
+        for cache in file.group().filter(|id| Some(*id) != home) {
+            node.step(BackEndEvent::Join(cache));
+        }
         Ok(node)
     }
 

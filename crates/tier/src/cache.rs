@@ -4,26 +4,25 @@
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use curtail_codec::tiered::{
-    AddressClass, HostId, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead,
-    TieredOpcode, TieredStatus,
+    AddressClass, PartitionMap, TierAddress, TieredDatagram, TieredFlags, TieredHead, TieredOpcode,
+    TieredStatus,
 };
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndId, CacheConfig, CacheEvent, CacheHost, CacheId,
-    CacheSession, Generation, RuleBudget, RuleChange, RuleLife, RuleQueue, RuleSender, RulesAnswer,
-    RulesStatus, RulesTaken, TierCache, TierMessage,
+    CacheSession, Generation, RuleBudget, RulesAnswer, TierCache, TierMessage,
 };
 use curtail_runtime::Clock;
-use curtail_types::{Cas, Instant, Key, Load, LoadScale, RouteHash};
+use curtail_types::{Instant, Key, Load, LoadScale, RouteHash};
 
 use crate::{
-    cache_copies::{CachedCopies, CachedCopy, CopiedItem},
+    cache_copies::{CachedCopies, CachedCopy, CopiedItem, CopyHits},
+    cache_group::{self, CacheGroup},
+    cache_rules::{CacheRules, SWITCH_PEER},
     incarnation,
     node_loop::{NodeError, TierInbox, TierNode},
     outbox::{TierOutbox, reply_address},
-    report_encoding,
-    rule_change::{self, CHANGES_MAX},
-    rule_lags::RuleLags,
-    status,
+    rate_limit::RateLimit,
+    report_encoding, status,
     tier_file::{TierBaseline, TierFile},
 };
 
@@ -36,6 +35,8 @@ pub struct CacheOptions {
     pub capacity: usize,
     /// Changes of rules that the switch bears.
     pub rules: RuleBudget,
+    /// Reads that it answers in a second; those beyond are told `Busy`. 0 is no limit.
+    pub limit_per_s: u64,
 }
 
 /// A cache node.
@@ -43,15 +44,6 @@ pub struct CacheNode {
     inbox: TierInbox,
     machine: TierCache,
     desk: CacheDesk,
-}
-
-/// What became of rules.
-#[derive(Clone, Copy, Debug, Default)]
-struct RuleCounts {
-    installed: u64,
-    withdrawn: u64,
-    refused_full: u64,
-    lost_by_switch: u64,
 }
 
 /// Everything of a cache node but its machine, for which it is the host.
@@ -63,16 +55,12 @@ struct CacheDesk {
     clock: Clock,
     copies: CachedCopies,
     admission: Admission,
-    rules: RuleQueue,
-    sender: RuleSender,
-    /// Where the switch's process is.
-    switch: SocketAddr,
-    /// The changes of a message as it has them.
-    rule_bytes: Vec<u8>,
-    rule_counts: RuleCounts,
+    rules: CacheRules,
+    group: CacheGroup,
+    limit: RateLimit,
+    limit_per_s: u64,
     /// Every read comes here, and there are no rules.
     baseline: Option<TierBaseline>,
-    lags: RuleLags,
     /// The keys that were asked for and have not come, by their hashes.
     wanted: HashMap<RouteHash, Box<[u8]>>,
     /// The key of the message that came, and its item.
@@ -103,6 +91,8 @@ struct CacheCounts {
     passed_on: u64,
     /// Clients that were told to ask the back end, as there was no copy.
     not_cached: u64,
+    /// Those beyond what it is to answer in a second.
+    refused: u64,
     /// What was not for a cache node (SW-19's loop guard).
     strays: u64,
     malformed: u64,
@@ -164,13 +154,16 @@ impl CacheNode {
                 clock,
                 copies: CachedCopies::default(),
                 admission: Admission::new(admission, clock.now().instant),
-                rules: RuleQueue::new(rules),
-                sender: RuleSender::new(incarnation, CHANGES_MAX),
-                switch: file.control,
-                rule_bytes: Vec::new(),
-                rule_counts: RuleCounts::default(),
+                rules: CacheRules::new(
+                    rules,
+                    incarnation,
+                    (file.map(), file.control),
+                    file.baseline.is_none(),
+                ),
+                group: CacheGroup::new(file, id, clock.now().instant),
+                limit: RateLimit::new(options.limit_per_s),
+                limit_per_s: options.limit_per_s,
                 baseline: file.baseline,
-                lags: RuleLags::default(),
                 wanted: HashMap::new(),
                 incoming: None,
                 parting: None,
@@ -215,12 +208,19 @@ impl CacheNode {
         self.desk.counts.gets += 1;
         let route = PartitionMap::route(key);
         let clock = self.desk.clock;
-        self.desk.lags.arrive(route, || clock.now().instant);
+        self.desk.rules.lags.arrive(route, || clock.now().instant);
+        if self.desk.limit_per_s > 0 && !self.desk.limit.admits(clock.now().instant) {
+            self.desk.counts.refused += 1;
+            return self.desk.tell_client(&head, key, TieredStatus::Busy);
+        }
         let Some(hits) = self.reply_from_copy(&head, route, key) else {
             return self.desk.miss(head, (key, route));
         };
         self.desk.counts.hits += 1;
-        self.desk.admission.hit(hits);
+        match hits {
+            CopyHits::Own(at) => self.desk.admission.hit(at),
+            CopyHits::Guest => self.desk.group.hit_guest(route),
+        }
     }
 
     /// Replies if there is a copy that may be shown.
@@ -229,7 +229,7 @@ impl CacheNode {
         head: &TieredHead,
         route: RouteHash,
         key: Key<'_>,
-    ) -> Option<Admitted> {
+    ) -> Option<CopyHits> {
         let copy = self.desk.copies.find(route, key)?;
         let client = self.desk.outbox.client_of(head)?;
         self.machine.look(copy.from, route)?;
@@ -277,7 +277,11 @@ impl CacheNode {
                     generation: Generation(head.generation),
                     sent: Instant { ns: head.number },
                 };
+                let had_lease = self.machine.lease_end(from).is_some();
                 self.step(CacheEvent::Message(from, &lease));
+                if !had_lease && self.machine.lease_end(from).is_some() {
+                    self.fetch_guests(from);
+                }
             }
             TieredOpcode::Report => self.take_report(from, datagram.value),
             _ => self.take_item(from, datagram),
@@ -334,10 +338,10 @@ impl CacheNode {
     /// Where nothing may be added before another key goes, one goes now.
     fn make_room(&mut self, key: RouteHash, load: Option<Load>) {
         let is_wanted = load.is_some() || self.desk.admission.is_wanted(key);
-        if !is_wanted || self.desk.admission.holds(key) || self.desk.rules.is_full() {
+        if !is_wanted || self.desk.admission.holds(key) || self.desk.rules.queue.is_full() {
             return;
         }
-        if self.desk.rules.budget().rule_buffer() == 0
+        if self.desk.rules.queue.budget().rule_buffer() == 0
             && let Some(victim) = self.desk.admission.replaced()
         {
             let now = self.desk.now();
@@ -368,124 +372,152 @@ impl CacheNode {
                 }
             }
         }
-        for key in self.desk.admission.chosen(self.desk.fetch_budget()) {
+        let room = self.desk.admission.room();
+        let budget = self.desk.rules.fetch_budget(self.desk.scale, room);
+        for key in self.desk.admission.chosen(budget) {
             let from = self.desk.map.owner(key);
             self.step(CacheEvent::Fetch(from, key));
         }
     }
 
+    // ---- other cache nodes ----
+
+    /// Another cache node's list of keys, or its answer to this one's.
+    fn take_from_cache(&mut self, datagram: &TieredDatagram<'_>) {
+        let head = &datagram.head;
+        let known = self.desk.group.other(head.sender);
+        let is_new = |outbox: &mut TierOutbox, id: CacheId| {
+            outbox.admits(cache_group::peer(u32::from(id.0)), head.sequence)
+        };
+        let Some(from) = known.filter(|id| is_new(&mut self.desk.outbox, *id)) else {
+            self.desk.counts.strays += 1;
+            return;
+        };
+        let desk = &mut self.desk;
+        let now = desk.clock.now().instant;
+        if head.opcode == TieredOpcode::SharedHits {
+            return desk.group.take_hits(from, datagram, &mut desk.admission);
+        }
+        let (gone, missing) = desk
+            .group
+            .take_list(from, datagram, (&mut desk.outbox, now));
+        self.leave(&gone);
+        for key in missing {
+            let from = self.desk.map.owner(key);
+            self.desk.group.lessors.insert(from);
+            self.step(CacheEvent::Join(from));
+            self.step(CacheEvent::Fetch(from, key));
+        }
+    }
+
+    /// A back end has granted its lease: guests of it can be fetched.
+    fn fetch_guests(&mut self, from: BackEndId) {
+        for key in self.desk.group.missing_of(from) {
+            self.step(CacheEvent::Fetch(from, key));
+        }
+    }
+
+    /// Ends the sessions with back ends that have had no guests here for a period.
+    fn leave_back_ends(&mut self) {
+        for from in self.desk.group.idle_lessors() {
+            self.step(CacheEvent::Leave(from));
+        }
+    }
+
+    /// These are guests no more.
+    fn leave(&mut self, gone: &[RouteHash]) {
+        for &key in gone {
+            let from = self.desk.map.owner(key);
+            self.step(CacheEvent::Evict(from, key));
+            self.desk.group.guests.remove(key);
+        }
+    }
+
     // ---- rules ----
 
-    fn take_rules_answer(&mut self, head: &TieredHead) {
+    fn take_rules_answer(&mut self, datagram: &TieredDatagram<'_>) {
+        let head = &datagram.head;
         if !self.desk.outbox.admits(SWITCH_PEER, head.sequence) {
             self.desk.counts.strays += 1;
             return;
         }
-        let Ok(generation) = u32::try_from(head.generation) else {
-            self.desk.counts.strays += 1;
-            return;
-        };
-        let taken = RulesTaken {
-            generation,
-            number: head.number,
-            life: RuleLife(head.version.0),
-            status: match head.status {
-                TieredStatus::Done => RulesStatus::Done,
-                TieredStatus::Busy => RulesStatus::Busy,
-                _ => RulesStatus::Refused,
-            },
-        };
-        let had_life = self.desk.sender.life() != RuleLife(0);
-        let answer = self.desk.sender.take(&taken);
-        let is_refused = answer != RulesAnswer::Ignored && taken.status == RulesStatus::Refused;
-        self.desk.rule_counts.refused_full += u64::from(is_refused);
-        self.desk.rule_counts.lost_by_switch += u64::from(had_life && answer == RulesAnswer::Lost);
-        let now = self.desk.now();
-        if answer == RulesAnswer::Taken {
-            self.desk.lags.confirm(now);
-        }
+        let desk = &mut self.desk;
+        let now = desk.clock.now().instant;
+        let answer = desk.rules.take_answer((head, datagram.value), now);
         if answer == RulesAnswer::Lost {
-            self.desk.lags.forget_all();
-            self.desk.rules.clear();
-            let held: Vec<RouteHash> = self.desk.copies.keys().collect();
-            for key in held {
-                self.desk.want_rule(key, false, now);
-            }
+            desk.group.shared.forget_marks();
+            let own = desk.copies.own_keys();
+            own.for_each(|key| desk.rules.want(key, false, now));
         }
     }
 
     /// Evicts what is due, and sends the changes for which there is a token.
     fn change_rules(&mut self, now: Instant) {
-        while let Some((key, since)) = self.desk.admission.victim(self.desk.rules.is_idle(), now) {
+        loop {
+            let is_idle = self.desk.rules.queue.is_idle();
+            let Some((key, since)) = self.desk.admission.victim(is_idle, now) else {
+                break;
+            };
             self.evict(key, since);
         }
         let desk = &mut self.desk;
-        while desk.sender.has_room()
-            && let Some((key, is_install)) = desk.rules.take(now)
-        {
-            desk.sender.add(RuleChange {
-                key: desk.map.address(key),
-                is_install,
-            });
-            match is_install {
-                true => desk.lags.send(key),
-                false => desk.lags.forget(key),
+        if desk.group.is_on() {
+            if desk.group.shares(now) {
+                desk.rules.sender.share();
             }
-            match is_install {
-                true => desk.rule_counts.installed += 1,
-                false => desk.rule_counts.withdrawn += 1,
+            let sharing = desk.rules.sender.sharing();
+            for key in desk.group.shared.unlike(sharing) {
+                // What is not here any more is withdrawn.
+                if desk.admission.holds(key) && desk.copies.get(key).is_some() {
+                    desk.rules.want(key, false, now);
+                }
             }
         }
-        desk.send_rules(now);
+        desk.rules
+            .send(&mut desk.group.shared, &mut desk.outbox, now);
     }
 
     fn end_period(&mut self, now: Instant) {
         if now >= self.desk.admission.deadline() {
             self.desk.admission.end_period(now);
             self.desk.wanted.clear();
+            let desk = &mut self.desk;
+            let held = (&desk.admission, &desk.copies);
+            desk.group.tell_others(held, &mut desk.outbox);
+            let gone = desk.group.outlived(now);
+            self.leave_back_ends();
+            self.leave(&gone);
         }
     }
 
-    fn counters(&self) -> Vec<(&'static str, u64)> {
+    fn counters(&self) -> Vec<(String, u64)> {
         let desk = &self.desk;
-        let now = desk.now();
-        let count = |number: usize| number as u64;
-        let (installs, withdrawals) = desk.rules.lengths();
-        let (_, refused) = desk.rules.counts();
-        let [p50, p90, max] = desk.lags.quantiles_us();
         let all = (0..desk.map.back_ends).map(BackEndId);
         let leases = all.filter(|id| self.machine.lease_end(*id).is_some());
-        vec![
-            ("gets", desk.counts.gets),
-            ("hits", desk.counts.hits),
-            ("passed_on", desk.counts.passed_on),
-            ("not_cached", desk.counts.not_cached),
-            ("strays", desk.counts.strays),
-            ("malformed", desk.counts.malformed),
-            ("leases", count(leases.count())),
-            ("copies", count(desk.copies.len())),
-            ("copies_bytes", count(desk.copies.bytes())),
-            ("admitted", desk.counts.admitted),
-            ("evicted", desk.counts.evicted),
-            ("updates", desk.counts.updates),
-            ("reports", desk.counts.reports),
-            ("unlike_reports", desk.counts.unlike_reports),
+        let counts = &desk.counts;
+        let own = [
+            ("gets", counts.gets),
+            ("hits", counts.hits),
+            ("passed_on", counts.passed_on),
+            ("not_cached", counts.not_cached),
+            ("refused", counts.refused),
+            ("limit_per_s", desk.limit_per_s),
+            ("strays", counts.strays),
+            ("malformed", counts.malformed),
+            ("leases", leases.count() as u64),
+            ("copies", desk.copies.len() as u64),
+            ("copies_bytes", desk.copies.bytes() as u64),
+            ("admitted", counts.admitted),
+            ("evicted", counts.evicted),
+            ("updates", counts.updates),
+            ("reports", counts.reports),
+            ("unlike_reports", counts.unlike_reports),
             ("threshold_requests", desk.admission.threshold().requests()),
-            ("rules_installed", desk.rule_counts.installed),
-            ("rules_withdrawn", desk.rule_counts.withdrawn),
-            ("rules_refused_full", desk.rule_counts.refused_full),
-            ("rules_lost_by_switch", desk.rule_counts.lost_by_switch),
-            ("rules_per_s", desk.rules.budget().per_s),
-            ("rule_installs_waiting", count(installs)),
-            ("rule_withdrawals_waiting", count(withdrawals)),
-            ("rule_age_ms", desk.rules.age_ns(now) / 1_000_000),
-            ("rule_queue_refused", refused),
-            ("switch_answers", u64::from(desk.sender.is_connected(now))),
-            ("rule_lags", desk.lags.count),
-            ("rule_lag_us_p50", p50),
-            ("rule_lag_us_p90", p90),
-            ("rule_lag_us_max", max),
-        ]
+        ];
+        let rules = desk.rules.counters(desk.now());
+        let all = own.into_iter().chain(rules).chain(desk.group.counters());
+        let all = all.map(|(name, number)| (name.to_string(), number));
+        all.chain(desk.group.named_loads(&desk.copies)).collect()
     }
 }
 
@@ -503,7 +535,8 @@ impl TierNode for CacheNode {
             | TieredOpcode::Revoke
             | TieredOpcode::Lease
             | TieredOpcode::Report => self.take_message(&decoded),
-            TieredOpcode::RulesTaken => self.take_rules_answer(&decoded.head),
+            TieredOpcode::RulesTaken => self.take_rules_answer(&decoded),
+            TieredOpcode::Shared | TieredOpcode::SharedHits => self.take_from_cache(&decoded),
             TieredOpcode::Status => {
                 let counters = self.counters();
                 status::answer(&mut self.desk.outbox, &decoded.head, &counters);
@@ -521,11 +554,8 @@ impl TierNode for CacheNode {
         self.change_rules(now);
         self.desk.outbox.flush();
         let desk = &self.desk;
-        let rules = desk.rules.deadline().filter(|_| desk.sender.is_idle());
-        let all = [self.machine.deadline(), rules];
-        let first = all.into_iter().flatten().min();
-        let last = desk.admission.deadline().min(desk.sender.deadline());
-        let next = first.map_or(last, |at| at.min(last));
+        let last = desk.admission.deadline().min(desk.rules.deadline());
+        let next = self.machine.deadline().map_or(last, |at| at.min(last));
         Duration::from_nanos(next.ns.saturating_sub(now.ns))
     }
 
@@ -538,7 +568,8 @@ impl CacheDesk {
     /// There is no copy: another must answer.
     fn miss(&mut self, mut head: TieredHead, (key, route): (Key<'_>, RouteHash)) {
         if self.baseline == Some(TierBaseline::LookAside) {
-            return self.tell_miss(&head, key);
+            self.counts.not_cached += 1;
+            return self.tell_client(&head, key, TieredStatus::NotCached);
         }
         if self.baseline.is_some() {
             head.address = TierAddress::back_end(self.map.address(route));
@@ -547,12 +578,12 @@ impl CacheDesk {
         self.outbox.pass_on(head.passed_on(), key);
     }
 
-    fn tell_miss(&mut self, head: &TieredHead, key: Key<'_>) {
+    /// Answers a `get` without an item.
+    fn tell_client(&mut self, head: &TieredHead, key: Key<'_>, status: TieredStatus) {
         let Some(client) = self.outbox.client_of(head) else {
             return;
         };
-        self.counts.not_cached += 1;
-        let mut reply = head.reply(reply_address(head), TieredStatus::NotCached);
+        let mut reply = head.reply(reply_address(head), status);
         reply.flags = TieredFlags::FROM_CACHE;
         let (key, value) = (Some(key), &[][..]);
         let datagram = TieredDatagram {
@@ -561,68 +592,6 @@ impl CacheDesk {
             value,
         };
         self.outbox.push(client, &datagram);
-    }
-
-    /// Tells the switch what is due.
-    fn send_rules(&mut self, now: Instant) {
-        let is_all = self.rules.is_idle();
-        let Some(message) = self.sender.send(is_all, now) else {
-            return;
-        };
-        self.rule_bytes.clear();
-        for change in message.changes {
-            self.rule_bytes
-                .extend_from_slice(&rule_change::encode(change));
-        }
-        let head = TieredHead {
-            generation: u64::from(message.generation),
-            number: message.number,
-            version: Cas(message.life.0),
-            flags: match message.is_all {
-                true => TieredFlags::ALL,
-                false => TieredFlags::NONE,
-            },
-            ..TieredHead::new(TieredOpcode::Rules, TierAddress::host(HostId(u32::MAX)))
-        };
-        let message = TieredDatagram {
-            head,
-            key: None,
-            value: &self.rule_bytes,
-        };
-        self.outbox.tell_at(self.switch, SWITCH_PEER, &message);
-    }
-
-    /// The switch shall send reads of the key here.
-    fn want_rule(&mut self, key: RouteHash, is_burst: bool, now: Instant) {
-        if self.baseline.is_some() {
-            return;
-        }
-        // What does not fit into the queue has no rule until it is admitted again.
-        let _ = match is_burst {
-            true => self.rules.install_first(key, now),
-            false => self.rules.install(key, now),
-        };
-    }
-
-    /// What the switch can do in a period, less what waits already; half of the room beyond the
-    /// capacity is kept for keys that burst.
-    fn fetch_budget(&self) -> usize {
-        let budget = self.rules.budget();
-        let (installs, withdrawals) = self.rules.lengths();
-        let buffer = budget.rule_buffer();
-        if budget.per_s == 0 {
-            return usize::MAX;
-        }
-        // Without a buffer each admission takes a withdrawal too.
-        let changes = if buffer > 0 { 1 } else { 2 };
-        let segment_ms = self.scale.segment_ns / 1_000_000;
-        let per_period = budget.per_s.saturating_mul(segment_ms) / 1000 / changes;
-        let per_period = usize::try_from(per_period).unwrap_or(usize::MAX);
-        let room = match buffer {
-            0 => usize::MAX,
-            _ => self.admission.room().saturating_sub(buffer / 2),
-        };
-        per_period.saturating_sub(installs + withdrawals).min(room)
     }
 
     /// The bytes of a key that a message is about.
@@ -640,7 +609,8 @@ impl CacheDesk {
         {
             return Some(name);
         }
-        self.wanted.get(&key).map(|name| &**name)
+        let wanted = self.wanted.get(&key).map(|name| &**name);
+        wanted.or_else(|| self.group.guests.name(key))
     }
 
     fn tell(&mut self, to: BackEndId, opcode: TieredOpcode, about: (RouteHash, Generation, u64)) {
@@ -687,6 +657,7 @@ impl CacheHost for CacheDesk {
                 number,
             } => {
                 self.counts.updates += 1;
+                self.group.shared.note_write(key);
                 self.tell(to, TieredOpcode::Applied, (key, generation, number));
             }
             TierMessage::Dropped {
@@ -698,17 +669,18 @@ impl CacheHost for CacheDesk {
         }
     }
 
-    /// Admits, and then has the rule installed (SW-21).
+    /// Admits, and then has the rule installed (SW-21); of another cache node's keys that one has
+    /// the rule.
     fn admits(&mut self, _: BackEndId, key: RouteHash) -> bool {
-        if self.rules.is_full() {
-            return false;
-        }
         let now = self.now();
-        let Some(incoming) = &mut self.incoming else {
+        // What is gone is not admitted; its hash may be wanted again.
+        let Some(incoming) = self.incoming.as_mut().filter(|one| one.item.is_some()) else {
             return false;
         };
-        // What is gone is not admitted; its hash may be wanted again.
-        if incoming.item.is_none() {
+        if self.group.guests.has(key) {
+            return true;
+        }
+        if self.rules.queue.is_full() {
             return false;
         }
         incoming.admitted = self.admission.admit(key, incoming.load, now);
@@ -716,7 +688,7 @@ impl CacheHost for CacheDesk {
             return false;
         }
         let is_burst = incoming.load.is_some();
-        self.want_rule(key, is_burst, now);
+        self.rules.want(key, is_burst, now);
         self.counts.admitted += 1;
         true
     }
@@ -730,7 +702,9 @@ impl CacheHost for CacheDesk {
             return;
         };
         let last = self.copies.remove(key);
-        let hits = incoming.admitted.or(last.map(|last| last.hits));
+        let admitted = incoming.admitted.map(CopyHits::Own);
+        let guest = self.group.guests.has(key).then_some(CopyHits::Guest);
+        let hits = admitted.or(last.map(|last| last.hits)).or(guest);
         let (Some(item), Some(hits), Some(session)) =
             (incoming.item.take(), hits, incoming.session)
         else {
@@ -745,18 +719,19 @@ impl CacheHost for CacheDesk {
         };
         self.wanted.remove(&key);
         self.copies.insert(key, copy);
+        self.group.guests.set_held(key, true);
     }
 
     fn remove(&mut self, _: BackEndId, key: RouteHash) {
-        self.admission.remove(key);
-        self.lags.forget(key);
         if let Some(copy) = self.copies.remove(key) {
             self.parting = Some((key, copy.key));
         }
-        let since = self.evicted_since.unwrap_or_else(|| self.now());
-        if self.baseline.is_none() {
-            self.rules.withdraw(key, since);
+        if self.group.guests.has(key) {
+            return self.group.guests.set_held(key, false);
         }
+        self.admission.remove(key);
+        let since = self.evicted_since.unwrap_or_else(|| self.now());
+        self.rules.withdraw(key, since);
     }
 
     fn now(&self) -> Instant {
@@ -768,5 +743,3 @@ impl CacheHost for CacheDesk {
 const CAPACITY_MAX: usize = 1 << 20;
 /// Names of keys that were reported in a period.
 const WANTED_MAX: usize = 1 << 16;
-/// The switch's process among the peers of a cache node, beyond all back ends.
-const SWITCH_PEER: u32 = u32::MAX;

@@ -13,7 +13,16 @@ pub(crate) struct CachedCopy {
     pub(crate) key: Box<[u8]>,
     pub(crate) item: CopiedItem,
     pub(crate) session: CacheSession,
-    pub(crate) hits: Admitted,
+    pub(crate) hits: CopyHits,
+}
+
+/// Where the hits of a copy are counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum CopyHits {
+    /// It was admitted here.
+    Own(Admitted),
+    /// It is of another cache node's key (CC-81).
+    Guest,
 }
 
 /// An item as a message has it.
@@ -79,8 +88,11 @@ impl CachedCopies {
         self.bytes
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = RouteHash> {
-        self.by_key.keys().copied()
+    /// The keys that this cache node has for itself.
+    pub(crate) fn own_keys(&self) -> impl Iterator<Item = RouteHash> {
+        let own = self.by_key.iter();
+        let own = own.filter(|(_, copy)| copy.hits != CopyHits::Guest);
+        own.map(|(key, _)| *key)
     }
 
     pub(crate) fn insert(&mut self, route: RouteHash, copy: CachedCopy) {

@@ -100,7 +100,11 @@ pub(crate) fn mapped(address: SocketAddr) -> [u8; 16] {
 }
 
 /// Answers who asked.
-pub(crate) fn answer(outbox: &mut TierOutbox, head: &TieredHead, counters: &[(&str, u64)]) {
+pub(crate) fn answer<N: fmt::Display>(
+    outbox: &mut TierOutbox,
+    head: &TieredHead,
+    counters: &[(N, u64)],
+) {
     let Some(to) = outbox.client_of(head) else {
         return;
     };

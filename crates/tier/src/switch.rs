@@ -128,6 +128,7 @@ impl SwitchNode {
             number: head.number,
             life: RuleLife(head.version.0),
             is_all: head.flags.has(TieredFlags::ALL),
+            shares: head.flags.has(TieredFlags::SHARES),
             changes: &changes,
         };
         let began = self.now();
@@ -170,7 +171,8 @@ impl SwitchNode {
             },
             ..TieredHead::new(TieredOpcode::RulesTaken, TierAddress::host(host))
         };
-        let (key, value) = (None, &[][..]);
+        let sharing: Vec<u8> = taken.sharing.iter().map(|id| id.0).collect();
+        let (key, value) = (None, &sharing[..]);
         let answer = TieredDatagram { head, key, value };
         self.outbox.tell_at(to, u32::from(id.0), &answer);
     }
@@ -222,6 +224,8 @@ impl SwitchNode {
         let to_back_ends = routed(|to| matches!(to, Destination::BackEnd(_)));
         let to_hosts = routed(|to| matches!(to, Destination::Host(_)));
         let (caches, silent) = self.rules.caches();
+        let spread = rules.iter().filter(|rule| rule.rule.cookie.is_spread);
+        let spread = spread.count();
         let counts = *self.rules.counts();
         vec![
             ("rules", rules.len() as u64),
@@ -232,6 +236,8 @@ impl SwitchNode {
             ("unknown", switch.unknown),
             ("caches", caches as u64),
             ("caches_silent", silent as u64),
+            ("caches_sharing", self.rules.spread_to().len() as u64),
+            ("rules_spread", spread as u64),
             ("installed", counts.installed),
             ("deleted", counts.deleted),
             ("silences", counts.silences),

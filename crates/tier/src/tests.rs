@@ -2,6 +2,7 @@
 //! (SW-89).
 
 mod gate;
+mod group;
 mod histories;
 mod patient_client;
 mod rough_network;

@@ -31,6 +31,10 @@ pub struct TierFile {
     /// Between two reports of the hottest keys, in milliseconds.
     #[serde(default = "period_ms")]
     pub period_ms: u64,
+    /// The hottest keys of each cache node of which all cache nodes may have copies, at most
+    /// (CC-81); 0 is none.
+    #[serde(default = "group_keys")]
+    pub group_keys: u8,
     /// Another way of reads than by the network's rules, for comparison.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<TierBaseline>,
@@ -100,6 +104,9 @@ impl TierFile {
     /// Back ends at most; more make no sense below one switch.
     pub const BACK_ENDS_MAX: usize = 4096;
 
+    /// Keys that a cache node names to the others, at most.
+    pub const GROUP_KEYS_MAX: u8 = 64;
+
     /// Reads and checks a file.
     ///
     /// # Errors
@@ -149,6 +156,10 @@ impl TierFile {
             (
                 self.back_ends.is_empty() || self.back_ends.len() > Self::BACK_ENDS_MAX,
                 "back_ends: name 1 to 4096",
+            ),
+            (
+                self.group_keys > Self::GROUP_KEYS_MAX,
+                "group_keys: 0 to 64; 0: no key has copies at several cache nodes",
             ),
             (self.caches.len() > 256, "caches: name at most 256"),
             (
@@ -271,6 +282,13 @@ impl TierFile {
         u8::try_from(number).ok().map(CacheId)
     }
 
+    /// The cache nodes that may have copies of each other's keys (CC-81).
+    pub fn group(&self) -> impl Iterator<Item = CacheId> + use<> {
+        let is_on = self.group_keys > 0 && self.baseline.is_none() && self.caches.len() > 1;
+        let count = if is_on { self.caches.len() } else { 0 };
+        (0..=u8::MAX).map(CacheId).take(count)
+    }
+
     /// How loads are measured, at back ends and cache nodes (SW-52).
     pub const fn scale(&self) -> LoadScale {
         LoadScale {
@@ -321,6 +339,10 @@ const fn period_ms() -> u64 {
     1000
 }
 
+const fn group_keys() -> u8 {
+    16
+}
+
 impl fmt::Display for TierFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -349,6 +371,7 @@ mod tests {
             epoch: 1,
             lease_ms: 500,
             period_ms: 1000,
+            group_keys: 16,
             baseline: None,
             network: TierFileNetwork::Forwarder(at(1)),
             control: at(2),
@@ -419,6 +442,7 @@ mod tests {
         expect(|file| file.lease_ms = 1, "lease_ms");
         expect(|file| file.period_ms = 0, "period_ms");
         expect(|file| file.back_ends.clear(), "back_ends");
+        expect(|file| file.group_keys = 65, "group_keys");
         expect(|file| file.caches[0] = file.control, "twice");
         let without_cache = |file: &mut TierFile| {
             file.baseline = Some(TierBaseline::LookThrough);

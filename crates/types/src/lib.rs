@@ -32,7 +32,7 @@ pub use operation::{
     ItemStatus, Operation, Outcome, Set, SetMode, SetOutcome,
 };
 pub use tier::{
-    BackEndId, CacheId, CountedRule, KeyAddress, KeyTag, Reconciled, Rule, RuleCookie, RuleError,
-    RuleTable, SwitchEvent,
+    BackEndId, CacheId, CacheSet, CountedRule, KeyAddress, KeyTag, Reconciled, Rule, RuleCookie,
+    RuleError, RuleTable, SpreadSlots, SwitchEvent,
 };
 pub use time::{Expiry, Exptime, Instant, Now, date};

@@ -41,9 +41,21 @@ pub struct RuleCookie {
     pub cache: CacheId,
     /// The cache's session when it was installed.
     pub generation: u32,
+    /// Whether the rule leads to all cache nodes that share, by the sender's port, and not only to
+    /// this one (CC-81).
+    pub is_spread: bool,
 }
 
-/// `get`s of `key` go to the cache node of `cookie`.
+/// A set of cache nodes.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CacheSet([u64; 4]);
+
+/// Which cache node a spread rule leads to: the lowest bits of the sender's UDP port number a
+/// *slot*, and the caches have the slots by turns (CC-81). Every kind of switch divides alike.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SpreadSlots;
+
+/// `get`s of `key` go to the cache node of `cookie`, or to all that share.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rule {
     /// Of which key.
@@ -115,6 +127,10 @@ pub trait RuleTable {
     /// Deletes all rules of a cache node, by their cookie.
     fn delete_cache(&mut self, cache: CacheId) -> Result<(), RuleError>;
 
+    /// Rules that are spread lead to these cache nodes from now on. Without any, no spread rule can
+    /// be installed.
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError>;
+
     /// Every rule that the switch has, in no order.
     fn dump(&mut self) -> Result<Vec<CountedRule>, RuleError>;
 
@@ -153,6 +169,76 @@ impl BackEndId {
     pub const END: u16 = 0xfffe;
 }
 
+impl CacheSet {
+    /// No cache node.
+    pub const EMPTY: Self = Self([0; 4]);
+
+    /// Adds one; whether it is new.
+    pub fn insert(&mut self, cache: CacheId) -> bool {
+        let is_new = !self.contains(cache);
+        self.0[usize::from(cache.0 >> 6)] |= Self::bit(cache);
+        is_new
+    }
+
+    /// Removes one; whether it was there.
+    pub fn remove(&mut self, cache: CacheId) -> bool {
+        let was_there = self.contains(cache);
+        self.0[usize::from(cache.0 >> 6)] &= !Self::bit(cache);
+        was_there
+    }
+
+    /// Whether it is there.
+    pub const fn contains(&self, cache: CacheId) -> bool {
+        self.0[(cache.0 >> 6) as usize] & Self::bit(cache) != 0
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = CacheId> {
+        let all = *self;
+        (0..=u8::MAX)
+            .map(CacheId)
+            .filter(move |id| all.contains(*id))
+    }
+
+    const fn bit(cache: CacheId) -> u64 {
+        1 << (cache.0 & 63)
+    }
+}
+
+impl FromIterator<CacheId> for CacheSet {
+    fn from_iter<T: IntoIterator<Item = CacheId>>(caches: T) -> Self {
+        let mut all = Self::EMPTY;
+        caches.into_iter().for_each(|cache| _ = all.insert(cache));
+        all
+    }
+}
+
+impl SpreadSlots {
+    /// How many there are: so many that three or five cache nodes have nearly equal shares, and so
+    /// few that a switch has an entry for each.
+    pub const COUNT: u16 = 64;
+
+    /// The slot of a sender.
+    pub const fn of(port: u16) -> u16 {
+        port % Self::COUNT
+    }
+
+    /// Who has this slot.
+    pub fn owner<T>(slot: u16, caches: &[T]) -> Option<&T> {
+        caches.get(usize::from(slot).checked_rem(caches.len())?)
+    }
+}
+
 impl KeyTag {
     /// How many bits of the hash there are.
     pub const BITS: u32 = 40;
@@ -189,6 +275,31 @@ impl core::error::Error for RuleError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_of_cache_nodes_has_what_was_put_in() {
+        let ids = [0, 63, 64, 200, 255].map(CacheId);
+        let mut set: CacheSet = ids.into_iter().collect();
+        assert!(set.iter().eq(ids));
+        assert!(!set.insert(CacheId(64)) && set.remove(CacheId(64)) && !set.remove(CacheId(64)));
+        assert_eq!((set.len(), set.contains(CacheId(64))), (4, false));
+        assert!(CacheSet::EMPTY.is_empty() && !set.is_empty());
+    }
+
+    /// Shares differ by one slot at most, and without cache nodes nobody has any.
+    #[test]
+    fn slots_are_divided_evenly() {
+        for count in 1..=9 {
+            let caches: alloc::vec::Vec<usize> = (0..count).collect();
+            let mut shares = alloc::vec![0; count];
+            for port in 1000..1000 + SpreadSlots::COUNT {
+                shares[*SpreadSlots::owner(SpreadSlots::of(port), &caches).unwrap()] += 1;
+            }
+            let (least, most) = (shares.iter().min().unwrap(), shares.iter().max().unwrap());
+            assert!(most - least <= 1, "{shares:?}");
+        }
+        assert_eq!(SpreadSlots::owner::<u8>(7, &[]), None);
+    }
 
     /// The tag is the hash's highest bits, and no other bit of a number comes into it.
     #[test]

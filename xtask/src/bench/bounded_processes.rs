@@ -33,7 +33,7 @@ pub(crate) struct MemoryGroup {
 
 /// What a group uses, in bytes.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct GroupMemory {
+pub(crate) struct MemoryUse {
     pub(crate) anonymous: u64,
     pub(crate) page_cache: u64,
 }
@@ -161,7 +161,7 @@ impl MemoryGroup {
     }
 
     /// What it uses now; nothing where there is no group.
-    pub(crate) fn memory(&self) -> GroupMemory {
+    pub(crate) fn memory(&self) -> MemoryUse {
         let path = self.folder.as_ref().map(|path| path.join("memory.stat"));
         let text = path.and_then(|path| fs::read_to_string(path).ok());
         let text = text.unwrap_or_default();
@@ -174,7 +174,7 @@ impl MemoryGroup {
             true => ("anon", "file"),
             false => ("rss", "cache"),
         };
-        GroupMemory {
+        MemoryUse {
             anonymous: value(anonymous),
             page_cache: value(page_cache),
         }

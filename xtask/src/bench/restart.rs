@@ -137,7 +137,7 @@ impl Trial<'_> {
     /// Starts a server, and asks it for a key until it answers.
     fn start(&self, after: &'static str, round: u64) -> Result<(Running, Start)> {
         let data = self.folder.join("curtail");
-        if self.asked.is_cold {
+        if self.asked.is_cold && data.exists() {
             forget(&data)?;
         }
         let log_bytes = bytes_of(&data.join("log"));

@@ -53,6 +53,8 @@ pub struct RuleFaults {
     pub controllers: u8,
     /// The cache node dies, and begins empty.
     pub caches: u8,
+    /// The rule of a key is spread, or is not any more.
+    pub marks: u8,
 }
 
 /// Something that happens.
@@ -80,6 +82,8 @@ pub enum RuleAction {
     RestartController,
     /// The cache node begins again.
     RestartCache,
+    /// A key's rule is to be spread, or not any more.
+    Mark(u64),
 }
 
 /// Rules that were found are kept.
@@ -88,11 +92,17 @@ pub(crate) const KEPT: u32 = 1;
 pub(crate) const STALE: u32 = 2;
 /// The cache node installs all its rules again.
 pub(crate) const RENAMED: u32 = 4;
+/// A rule that was found is spread as it is to be.
+pub(crate) const SPREAD_KEPT: u32 = 8;
+/// A rule that was found is spread or not spread from then on.
+pub(crate) const MARKED: u32 = 16;
 
-const WITNESSES: [(u32, &str); 3] = [
+const WITNESSES: [(u32, &str); 5] = [
     (KEPT, "a rule that was found is kept"),
     (STALE, "a rule that was found is deleted"),
     (RENAMED, "the cache node installs its rules again"),
+    (SPREAD_KEPT, "a rule that was found is spread, and kept"),
+    (MARKED, "a rule that is there is spread, or not any more"),
 ];
 
 const NOTHING: RuleFaults = RuleFaults {
@@ -103,6 +113,7 @@ const NOTHING: RuleFaults = RuleFaults {
     forgets: 0,
     controllers: 0,
     caches: 0,
+    marks: 0,
 };
 
 /// All of them.
@@ -141,6 +152,34 @@ pub const RULE_MODELS: &[RuleSetup] = &[
         sees: STALE | RENAMED,
         mutant: None,
     },
+    RuleSetup {
+        name: "rules-spread",
+        keys: 1,
+        faults: RuleFaults {
+            admissions: 0,
+            evictions: 0,
+            losses: 1,
+            forgets: 1,
+            controllers: 1,
+            marks: 2,
+            ..NOTHING
+        },
+        sees: RENAMED | SPREAD_KEPT | MARKED,
+        mutant: None,
+    },
+    RuleSetup {
+        name: "rules-spread-restarts",
+        keys: 2,
+        faults: RuleFaults {
+            admissions: 1,
+            controllers: 1,
+            caches: 1,
+            marks: 1,
+            ..NOTHING
+        },
+        sees: RENAMED | SPREAD_KEPT | MARKED,
+        mutant: None,
+    },
 ];
 
 impl RuleSetup {
@@ -153,10 +192,21 @@ impl RuleSetup {
         controller
     }
 
+    /// Whether the cache node shares: one that begins again does not.
+    const fn shares(&self, generation: u32) -> bool {
+        self.faults.marks > 0 && generation == 1
+    }
+
     fn cache(&self, generation: u32) -> RuleCache {
+        let mut sender = RuleSender::new(generation, 1);
+        if self.shares(generation) {
+            sender.share();
+        }
         RuleCache {
             generation,
             wanted: BTreeSet::new(),
+            spread: BTreeSet::new(),
+            marked: BTreeSet::new(),
             queue: RuleQueue::new(RuleBudget {
                 per_s: 0,
                 burst: 1,
@@ -164,7 +214,7 @@ impl RuleSetup {
                 delay_max_ns: 0,
             }),
             // So that naming all rules takes several messages.
-            sender: RuleSender::new(generation, 1),
+            sender,
             now: 0,
             named_all: RuleLife(0),
         }
@@ -181,6 +231,7 @@ impl RuleSetup {
             (faults.forgets, "tables forgotten"),
             (faults.controllers, "controller restarts"),
             (faults.caches, "cache restarts"),
+            (faults.marks, "rules spread or not"),
         ];
         let counts = counts.iter().filter(|(count, _)| *count > 0);
         let counts = counts.map(|(count, name)| format!(", {name} {count}"));
@@ -223,6 +274,7 @@ impl RuleSetup {
             RuleAction::Evict(key) => {
                 world.left.evictions -= 1;
                 world.cache.wanted.remove(&key);
+                world.cache.spread.remove(&key);
                 let now = Instant { ns: 0 };
                 world.cache.queue.withdraw(RouteHash(key), now);
             }
@@ -272,6 +324,10 @@ impl RuleSetup {
                 world.cache = self.cache(world.cache.generation + 1);
                 world.answers.clear();
             }
+            RuleAction::Mark(key) => {
+                world.left.marks -= 1;
+                world.mark(key);
+            }
         }
     }
 
@@ -280,6 +336,7 @@ impl RuleSetup {
         if world.cache.sender.take(&taken) == RulesAnswer::Lost {
             world.seen |= RENAMED;
             world.cache.queue.clear();
+            world.cache.marked.clear();
             for key in world.cache.wanted.clone() {
                 want(&mut world.cache, key);
             }
@@ -359,6 +416,12 @@ impl Model for RuleSetup {
                 false if left.admissions > 0 => actions.push(RuleAction::Admit(key)),
                 _ => {}
             }
+            // As hosts do: only while somebody shares.
+            let shares = world.cache.sender.sharing().contains(CACHE);
+            let is_own = world.cache.wanted.contains(&key);
+            if left.marks > 0 && is_own && (shares || world.cache.spread.contains(&key)) {
+                actions.push(RuleAction::Mark(key));
+            }
         }
         let faults = [
             (left.forgets, RuleAction::Forget),
@@ -376,6 +439,18 @@ impl Model for RuleSetup {
         let (old, new) = (before.controller.counts(), world.controller.counts());
         world.seen |= if new.kept > old.kept { KEPT } else { 0 };
         world.seen |= if new.stale > old.stale { STALE } else { 0 };
+        let spread = |world: &RuleWorld| -> BTreeSet<_> {
+            let rules = world.table.0.iter();
+            let spread = rules.filter(|(_, cookie)| cookie.is_spread);
+            spread.map(|(key, _)| *key).collect()
+        };
+        let (before, after) = (spread(before), spread(&world));
+        world.seen |= if new.kept > old.kept && !after.is_empty() {
+            SPREAD_KEPT
+        } else {
+            0
+        };
+        world.seen |= if before != after { MARKED } else { 0 };
         world
     }
 
@@ -395,6 +470,19 @@ impl Model for RuleSetup {
         }
         if !there.is_subset(&wanted) || !world.table.0.values().all(is_own) {
             return Some("a rule outlives its key for ever".to_owned());
+        }
+        let spread = world.cache.spread.iter().map(|key| address(*key));
+        let spread: BTreeSet<_> = spread.collect();
+        let marked = world.table.0.iter().filter(|(_, cookie)| cookie.is_spread);
+        if !marked.map(|(key, _)| *key).eq(spread) {
+            return Some("a rule is not spread as it is to be".to_owned());
+        }
+        let shares = self.shares(world.cache.generation);
+        if shares && !world.table.1.contains(CACHE) {
+            return Some("the switch does not know who shares".to_owned());
+        }
+        if shares != world.cache.sender.sharing().contains(CACHE) {
+            return Some("the cache node does not know who shares".to_owned());
         }
         None
     }
@@ -439,6 +527,10 @@ impl Model for RuleSetup {
             RuleAction::Reconcile => "the controller finds its switch".to_owned(),
             RuleAction::RestartController => "the controller dies, another one begins".to_owned(),
             RuleAction::RestartCache => "the cache node begins again, empty".to_owned(),
+            RuleAction::Mark(key) => match before.cache.spread.contains(&key) {
+                true => format!("the rule of key {key} is not to be spread any more"),
+                false => format!("the rule of key {key} is to be spread"),
+            },
         }
     }
 

@@ -6,7 +6,7 @@ use curtail_consistency::tiered::{
     CacheId, RuleChange, RuleController, RuleLife, RuleQueue, RuleSender, RulesMessage, RulesTaken,
 };
 use curtail_types::{
-    CountedRule, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
+    CacheSet, CountedRule, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
 };
 
 use super::RuleFaults;
@@ -34,6 +34,10 @@ pub struct RuleWorld {
 pub(super) struct RuleCache {
     pub(super) generation: u32,
     pub(super) wanted: BTreeSet<u64>,
+    /// Of these, the keys whose rules are to be spread.
+    pub(super) spread: BTreeSet<u64>,
+    /// The keys whose last change that was sent spreads the rule.
+    pub(super) marked: BTreeSet<u64>,
     pub(super) queue: RuleQueue,
     pub(super) sender: RuleSender,
     /// Its clock, which moves when a message is due.
@@ -49,12 +53,16 @@ pub(super) struct SentRules {
     pub(super) number: u64,
     pub(super) life: RuleLife,
     pub(super) is_all: bool,
+    pub(super) shares: bool,
     pub(super) changes: Vec<RuleChange>,
 }
 
-/// A switch whose table never fails.
+/// A switch whose table never fails: its rules, and who shares.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct ModelTable(pub(super) BTreeMap<KeyAddress, RuleCookie>);
+pub(super) struct ModelTable(
+    pub(super) BTreeMap<KeyAddress, RuleCookie>,
+    pub(super) CacheSet,
+);
 
 impl RuleTable for ModelTable {
     fn capacity(&self) -> usize {
@@ -62,6 +70,9 @@ impl RuleTable for ModelTable {
     }
 
     fn install(&mut self, rules: &[Rule]) -> Result<(), RuleError> {
+        if self.1.is_empty() && rules.iter().any(|rule| rule.cookie.is_spread) {
+            return Err(RuleError::Refused(String::new()));
+        }
         self.0
             .extend(rules.iter().map(|rule| (rule.key, rule.cookie)));
         Ok(())
@@ -74,6 +85,11 @@ impl RuleTable for ModelTable {
 
     fn delete_cache(&mut self, cache: CacheId) -> Result<(), RuleError> {
         self.0.retain(|_, cookie| cookie.cache != cache);
+        Ok(())
+    }
+
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        self.1 = caches.iter().copied().collect();
         Ok(())
     }
 
@@ -98,8 +114,16 @@ impl RuleWorld {
         while cache.sender.has_room()
             && let Some((key, is_install)) = cache.queue.take(now)
         {
-            let key = address(key.0);
-            cache.sender.add(RuleChange { key, is_install });
+            let is_spread = is_install && cache.spread.contains(&key.0);
+            match is_spread {
+                true => cache.marked.insert(key.0),
+                false => cache.marked.remove(&key.0),
+            };
+            cache.sender.add(RuleChange {
+                key: address(key.0),
+                is_install,
+                is_spread,
+            });
         }
         let is_all = cache.queue.is_idle();
         if let Some(message) = cache.sender.send(is_all, now) {
@@ -108,6 +132,7 @@ impl RuleWorld {
                 number: message.number,
                 life: message.life,
                 is_all: message.is_all,
+                shares: message.shares,
                 changes: message.changes.to_vec(),
             };
             cache.named_all = if sent.is_all { sent.life } else { RuleLife(0) };
@@ -126,14 +151,33 @@ impl RuleWorld {
                 number: message.number,
                 life: message.life,
                 is_all: message.is_all,
+                shares: message.shares,
                 changes: &message.changes,
             },
             Instant { ns: 0 },
         );
         self.check_kept(&before, message);
+        if self.controller.counts().failed > 0 {
+            self.fault = Some("a rule is spread and nobody shares".to_owned());
+        }
         if let Some(taken) = taken {
             let at = self.answers.partition_point(|other| *other <= taken);
             self.answers.insert(at, taken);
+        }
+    }
+
+    /// The rule of a key leads to one cache node, or to several, from now on.
+    pub(super) fn mark(&mut self, key: u64) {
+        let cache = &mut self.cache;
+        if !cache.spread.remove(&key) {
+            cache.spread.insert(key);
+        }
+        let is_marked = cache.marked.contains(&key);
+        if cache.wanted.contains(&key) && is_marked != cache.spread.contains(&key) {
+            // The queue has room for every key.
+            let _ = cache
+                .queue
+                .install(curtail_types::RouteHash(key), Instant { ns: 0 });
         }
     }
 

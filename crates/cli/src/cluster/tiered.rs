@@ -1,5 +1,5 @@
 //! `curtail cluster up --tiered`: starts a trial cache tier of processes: back ends with a limited
-//! rate, a cache node, and the switch. With the switch in user space all processes are on loopback
+//! rate, cache nodes, and the switch. With the switch in user space all processes are on loopback
 //! and need no privileges; with XDP or Open vSwitch each is in a network namespace.
 
 use std::{
@@ -27,7 +27,7 @@ use crate::tier::UpdateName;
 /// The flags of a trial tier.
 #[derive(Args, Debug)]
 pub(super) struct TieredOptions {
-    /// Start a cache tier instead: back ends, a cache node in front of them, and a switch in user
+    /// Start a cache tier instead: back ends, cache nodes in front of them, and a switch in user
     /// space that sends requests by their keys
     #[arg(long, conflicts_with_all = ["nodes", "model", "replicas", "memory", "threads"])]
     #[arg(conflicts_with_all = ["lease_ms", "serve"])]
@@ -40,7 +40,20 @@ pub(super) struct TieredOptions {
     /// limit
     #[arg(long, value_name = "NUM", default_value_t = 500, requires = "tiered")]
     limit: u64,
-    /// Maximum number of keys that a tier's cache node holds; 0: there is no cache node
+    /// Number of cache nodes of a tier; back end n belongs to cache node n modulo this number
+    #[arg(long, value_name = "NUM", default_value_t = 1, requires = "tiered")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=16))]
+    caches: u8,
+    /// Reads that each cache node of a tier answers in a second; those beyond are refused. 0: no
+    /// limit
+    #[arg(long, value_name = "NUM", default_value_t = 0, requires = "tiered")]
+    cache_limit: u64,
+    /// Maximum number of hottest keys of each cache node of which all cache nodes have copies, so
+    /// that the switch divides their reads among all. 0: each key is at one cache node
+    #[arg(long, value_name = "NUM", default_value_t = 16, requires = "tiered")]
+    #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(TierFile::GROUP_KEYS_MAX)))]
+    group_keys: u8,
+    /// Maximum number of keys that each cache node of a tier holds; 0: there is no cache node
     #[arg(long, value_name = "NUM", default_value_t = 1000, requires = "tiered")]
     cached_keys: usize,
     /// Maximum number of rules that a tier's cache node changes in a second; 0: no limit
@@ -99,6 +112,13 @@ impl TieredOptions {
             BaselineName::LookAside => TierBaseline::LookAside,
             BaselineName::LookThrough => TierBaseline::LookThrough,
         })
+    }
+
+    const fn cache_nodes(&self) -> u8 {
+        match self.cached_keys {
+            0 => 0,
+            _ => self.caches,
+        }
     }
 
     /// Whether nodes have network namespaces of their own.
@@ -190,7 +210,8 @@ fn run_in(
 
 fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
     let back_ends = u16::from(options.back_ends);
-    let last = port.checked_add(FIRST_BACK_END + back_ends - 1);
+    let first_cache = FIRST_CACHE;
+    let last = port.checked_add(first_cache + u16::from(options.cache_nodes()) + back_ends - 1);
     let last =
         last.with_context(|| format!("--port {port}: too high for {back_ends} back ends"))?;
     let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -201,20 +222,21 @@ fn plan(options: &TieredOptions, port: u16) -> anyhow::Result<TierFile> {
         UdpSocket::bind(at(port))
             .with_context(|| format!("UDP port {port}; choose others with --port"))?;
     }
-    let caches = match options.cached_keys {
-        0 => Vec::new(),
-        _ => vec![at(port + 2)],
-    };
+    let caches = u16::from(options.cache_nodes());
+    let first_back_end = first_cache + caches;
     Ok(TierFile {
         secret: secret()?,
         epoch: 1,
         lease_ms: 500,
         period_ms: options.report_ms,
+        group_keys: options.group_keys,
         baseline: options.baseline(),
         network: TierFileNetwork::Forwarder(at(port)),
         control: at(port + 1),
-        caches,
-        back_ends: (port + FIRST_BACK_END..=last).map(at).collect(),
+        caches: (port + first_cache..port + first_back_end)
+            .map(at)
+            .collect(),
+        back_ends: (port + first_back_end..=last).map(at).collect(),
     })
 }
 
@@ -224,19 +246,17 @@ fn plan_namespaces(options: &TieredOptions, port: u16) -> anyhow::Result<TierFil
     let at = |node: &str| TrialNamespaces::socket_of(encoding, node, port);
     let back_ends = 0..options.back_ends;
     let back_ends = back_ends.map(|id| at(&format!("back-end{id}")));
-    let caches = match options.cached_keys {
-        0 => Vec::new(),
-        _ => vec![at("cache0")?],
-    };
+    let caches = (0..options.cache_nodes()).map(|id| at(&format!("cache{id}")));
     Ok(TierFile {
         secret: secret()?,
         epoch: 1,
         lease_ms: 500,
         period_ms: options.report_ms,
+        group_keys: options.group_keys,
         baseline: options.baseline(),
         network: TrialNamespaces::network(encoding, port),
         control: at(TrialNamespaces::CONTROL)?,
-        caches,
+        caches: caches.collect::<std::io::Result<_>>()?,
         back_ends: back_ends.collect::<std::io::Result<_>>()?,
     })
 }
@@ -280,8 +300,8 @@ impl TieredTrial<'_> {
     fn start_all(&mut self) -> anyhow::Result<()> {
         let back_ends = self.file.back_ends.len();
         println!(
-            "starting {back_ends} back ends, {} cache node and the switch",
-            self.file.caches.len()
+            "starting {back_ends} back ends, {} and the switch",
+            cache_nodes(&self.file)
         );
         self.start("switch")?;
         for id in 0..back_ends {
@@ -339,6 +359,7 @@ impl TieredTrial<'_> {
         } else if let Some(id) = number("cache", self.file.caches.len()) {
             command.args(["cache", "--id", &id.to_string()]);
             command.args(["--keys", &options.cached_keys.to_string()]);
+            command.args(["--limit", &options.cache_limit.to_string()]);
             command.args(["--rule-changes", &options.rule_changes.to_string()]);
             command.args(["--rule-delay-ms", &options.rule_delay_ms.to_string()]);
         } else {
@@ -430,9 +451,10 @@ impl TieredTrial<'_> {
         // Nobody may be looking.
         let _ = writeln!(
             std::io::stdout().lock(),
-            "the tier is up: {} back ends {limit}, a cache for at most {} keys, clients {at}.\n\
+            "the tier is up: {} back ends {limit}, {} for at most {} keys each, clients {at}.\n\
              Look at it with `{inside}curtail tier status --file {path}`. Stop with Ctrl-C.",
             self.file.back_ends.len(),
+            cache_nodes(&self.file),
             self.options.cached_keys,
         );
         Ok(())
@@ -464,6 +486,13 @@ impl TieredTrial<'_> {
     }
 }
 
+fn cache_nodes(file: &TierFile) -> String {
+    match file.caches.len() {
+        1 => "1 cache node".to_string(),
+        count => format!("{count} cache nodes"),
+    }
+}
+
 /// What the names of a trial tier's network namespaces begin with.
 fn prefix(port: u16) -> String {
     format!("curtail-{port}")
@@ -478,8 +507,8 @@ fn secret() -> anyhow::Result<String> {
 
 /// Where iproute2 keeps network namespaces.
 const NAMESPACES: &str = "/run/netns";
-/// Forwarder, control and cache node have the ports before.
-const FIRST_BACK_END: u16 = 3;
+/// Forwarder and control have the ports before; back ends have those after the cache nodes.
+const FIRST_CACHE: u16 = 2;
 const GLANCE: Duration = Duration::from_millis(100);
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const END_PATIENCE: Duration = Duration::from_secs(5);

@@ -58,6 +58,11 @@ pub(super) struct LoadOptions {
     /// the K hottest are replaced by cold ones), for example hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
+    /// Number of UDP sockets that send requests, as so many clients: the switch divides the reads
+    /// of a key that all cache nodes have among these by the sender's port
+    #[arg(long, value_name = "NUM", default_value_t = 64)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=512))]
+    sockets: u16,
     /// Do not store the keys first, because they are stored already
     #[arg(long)]
     no_preload: bool,
@@ -98,8 +103,7 @@ pub(super) fn run(file: &TierFile, options: &LoadOptions) -> anyhow::Result<()> 
 struct TierLoad<'a> {
     options: &'a LoadOptions,
     target: TierTarget,
-    socket: TierSocket,
-    requests: TierRequests,
+    clients: Vec<LoadClient>,
     random: Random,
     ranks: Ranks,
     /// Which key has which rank.
@@ -120,7 +124,29 @@ struct TierLoad<'a> {
     lost: u64,
 }
 
+/// A socket, and what is sent from it.
+struct LoadClient {
+    socket: TierSocket,
+    requests: TierRequests,
+}
+
+impl LoadClient {
+    fn open(target: &TierTarget, number: u16) -> anyhow::Result<Self> {
+        let socket = socket_to(target).context("cannot open a socket to the tier")?;
+        socket.socket().set_nonblocking(true)?;
+        let id = std::process::id().saturating_add(super::FIRST_CLIENT);
+        let id = id.saturating_add(number.into());
+        // Numbers of requests that no other client of this process has.
+        let first = now_ns().saturating_add(u64::from(number) << REQUESTS_BITS);
+        Ok(Self {
+            requests: TierRequests::new(*target, id, socket.own(), first),
+            socket,
+        })
+    }
+}
+
 struct OpenRequest {
+    client: usize,
     sent: Instant,
     head: TieredHead,
     /// The number of its key.
@@ -151,18 +177,14 @@ impl LoadCounts {
 impl<'a> TierLoad<'a> {
     fn new(file: &TierFile, options: &'a LoadOptions) -> anyhow::Result<Self> {
         let target = file.target();
-        let socket = socket_to(&target).context("cannot open a socket to the tier")?;
-        socket.socket().set_nonblocking(true)?;
-        let own = socket.own();
-        let number = std::process::id().saturating_add(super::FIRST_CLIENT);
+        let clients = (0..options.sockets).map(|number| LoadClient::open(&target, number));
         let popularity = Popularity::Zipf {
             exponent: options.zipf,
         };
         Ok(Self {
             options,
             target,
-            socket,
-            requests: TierRequests::new(target, number, own, now_ns()),
+            clients: clients.collect::<anyhow::Result<_>>()?,
             random: Random::new(options.seed),
             ranks: Ranks::new(options.keys, popularity),
             scramble: Scramble::new(options.keys, options.seed),
@@ -257,7 +279,11 @@ impl<'a> TierLoad<'a> {
             true => (TieredOpcode::Put, &self.value[..]),
             false => (TieredOpcode::Get, &[][..]),
         };
-        let head = self.requests.head(opcode, key);
+        let at = self.random.below(self.clients.len() as u64) as usize;
+        let Some(client) = self.clients.get_mut(at) else {
+            return;
+        };
+        let head = client.requests.head(opcode, key);
         let datagram = TieredDatagram {
             head,
             key: Some(key),
@@ -266,9 +292,10 @@ impl<'a> TierLoad<'a> {
         let Ok(bytes) = datagram.encode(&mut self.room, None) else {
             return;
         };
-        let to = self.requests.destination(&head);
-        let _ = self.socket.send(to, &self.room[..bytes]);
+        let to = client.requests.destination(&head);
+        let _ = client.socket.send(to, &self.room[..bytes]);
         let open = OpenRequest {
+            client: at,
             sent: Instant::now(),
             head,
             key: number,
@@ -281,13 +308,17 @@ impl<'a> TierLoad<'a> {
     }
 
     fn receive(&mut self) {
-        loop {
-            let bytes = match self.socket.socket().recv(&mut self.room) {
+        (0..self.clients.len()).for_each(|at| self.receive_at(at));
+    }
+
+    fn receive_at(&mut self, at: usize) {
+        while let Some(client) = self.clients.get(at) {
+            let bytes = match client.socket.socket().recv(&mut self.room) {
                 Ok(bytes) => bytes,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => continue,
             };
-            let Some(reply) = self.requests.reply(&self.room[..bytes]) else {
+            let Some(reply) = client.requests.reply(&self.room[..bytes]) else {
                 continue;
             };
             let Some(open) = self.open.get(&reply.head.sequence) else {
@@ -302,7 +333,7 @@ impl<'a> TierLoad<'a> {
                 continue;
             }
             let name = name_of(open.key);
-            let back_end = Key::new(name.as_bytes()).map(|key| self.requests.owner(key));
+            let back_end = Key::new(name.as_bytes()).map(|key| client.requests.owner(key));
             self.open.remove(&reply.head.sequence);
             let is_served = matches!(
                 reply.head.status,
@@ -334,13 +365,16 @@ impl<'a> TierLoad<'a> {
         let Ok(key) = Key::new(name.as_bytes()) else {
             return;
         };
-        open.head = self.requests.past_caches(open.head, key);
+        let Some(client) = self.clients.get_mut(open.client) else {
+            return;
+        };
+        open.head = client.requests.past_caches(open.head, key);
         self.counts.not_cached += 1;
-        let to = self.requests.destination(&open.head);
+        let to = client.requests.destination(&open.head);
         let (head, key, value) = (open.head, Some(key), &[][..]);
         let asked = TieredDatagram { head, key, value };
         if let Ok(bytes) = asked.encode(&mut self.room, None) {
-            let _ = self.socket.send(to, &self.room[..bytes]);
+            let _ = client.socket.send(to, &self.room[..bytes]);
         }
     }
 
@@ -424,6 +458,8 @@ fn now_ns() -> u64 {
     u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(1)
 }
 
+/// Requests of a client at most, as a power of two.
+const REQUESTS_BITS: u32 = 36;
 const PRELOADERS: u64 = 8;
 const STORE_PATIENCE: Duration = Duration::from_secs(20);
 const FIRST_PER_S: f64 = 1000.0;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use curtail_tier::{NodeStatus, StatusError, TierFile, ask_status};
+use curtail_tier::{GROUP_KEY, NodeStatus, StatusError, TierFile, ask_status};
 use serde_json::{Map, Value, json};
 
 /// A look at every node.
@@ -134,8 +134,35 @@ fn describe(file: &TierFile, first: &TierSample, second: &TierSample) -> anyhow:
             Some(now) => describe_cache(&mut text, id, &rates(before, now))?,
         }
     }
+    describe_group(&mut text, second)?;
     describe_back_ends(&mut text, file, first, second)?;
     Ok(text)
+}
+
+/// The keys of which all cache nodes have copies: of each cache node the hottest.
+fn describe_group(text: &mut String, sample: &TierSample) -> std::fmt::Result {
+    let Some(switch) = sample.switch.as_ref() else {
+        return Ok(());
+    };
+    let sharing = switch.get("caches_sharing");
+    if sharing < 2 {
+        return Ok(());
+    }
+    let spread = switch.get("rules_spread");
+    write!(
+        text,
+        "group       {sharing} cache nodes share {spread} keys"
+    )?;
+    let all = sample.caches.iter().flatten();
+    let named = all.flat_map(|status| status.counters.iter());
+    let named = named.filter_map(|(name, load)| Some((name.strip_prefix(GROUP_KEY)?, *load)));
+    let mut named: Vec<_> = named.collect();
+    named.sort_unstable_by_key(|(name, load)| (std::cmp::Reverse(*load), *name));
+    for (at, (name, load)) in named.iter().take(GROUP_SHOWN).enumerate() {
+        let before = if at == 0 { "; reads in a period:" } else { "," };
+        write!(text, "{before} {name} {load}")?;
+    }
+    writeln!(text)
 }
 
 fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::Result {
@@ -143,11 +170,14 @@ fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::
     let waiting = now.get("rule_installs_waiting") + now.get("rule_withdrawals_waiting");
     writeln!(
         text,
-        "cache {id:<5} {:.0}/s hits, {:.0}/s passed on, {:.0}/s not cached; {} keys, {} leases; \
-         rules: at most {} changes a second, {waiting} changes wait (the oldest {} ms)",
+        "cache {id:<5} {:.0}/s hits ({:.0}/s of other caches' keys), {:.0}/s passed on, {:.0}/s \
+         not cached, {:.0}/s refused; {} keys, {} leases; rules: at most {} changes a second, \
+         {waiting} changes wait (the oldest {} ms)",
         rates.of("hits"),
+        rates.of("guest_hits"),
         rates.of("passed_on"),
         rates.of("not_cached"),
+        rates.of("refused"),
         now.get("copies"),
         now.get("leases"),
         now.get("rules_per_s"),
@@ -195,5 +225,7 @@ fn describe_back_ends(
     )
 }
 
+/// Keys of the group that are named.
+const GROUP_SHOWN: usize = 4;
 /// Between the two looks that rates are made of.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -4,11 +4,11 @@ use super::{
     number_format::{age, interval},
     panels::{Panel, panels},
     screen_state::Screen,
-    terminal::{Line, Size, Style},
+    terminal::{ScreenLine, ScreenSize, Style},
 };
 
 /// The lines of all of it, from the top.
-pub(crate) fn draw(screen: &Screen, size: Size) -> Vec<Line> {
+pub(crate) fn draw(screen: &Screen, size: ScreenSize) -> Vec<ScreenLine> {
     let lines = Vec::with_capacity(size.rows);
     let mut page = Page { size, lines };
     page.line(title(screen), Style::Bold);
@@ -38,8 +38,8 @@ pub(crate) fn draw(screen: &Screen, size: Size) -> Vec<Line> {
 
 /// Lines, and the room for them.
 struct Page {
-    size: Size,
-    lines: Vec<Line>,
+    size: ScreenSize,
+    lines: Vec<ScreenLine>,
 }
 
 impl Page {
@@ -50,7 +50,7 @@ impl Page {
     fn line(&mut self, text: impl Into<String>, style: Style) {
         if self.left() > 0 {
             let text = text.into();
-            self.lines.push(Line { text, style });
+            self.lines.push(ScreenLine { text, style });
         }
     }
 

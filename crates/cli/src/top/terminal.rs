@@ -20,14 +20,14 @@ use rustix::{
 
 /// Columns and rows of a terminal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Size {
+pub(crate) struct ScreenSize {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
 }
 
 /// One line of the screen.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Line {
+pub(crate) struct ScreenLine {
     pub(crate) text: String,
     pub(crate) style: Style,
 }
@@ -46,8 +46,8 @@ pub(crate) enum Style {
 /// A terminal that shows nothing but the lines drawn on it, until it is dropped.
 pub(crate) struct Terminal {
     modes: Arc<Modes>,
-    size: Size,
-    shown: Vec<Line>,
+    size: ScreenSize,
+    shown: Vec<ScreenLine>,
     has_colors: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum TerminalNews {
 /// Where keys come from.
 pub(crate) struct Keys {
     file: File,
-    size: Size,
+    size: ScreenSize,
 }
 
 /// Second screen, no cursor, no wrapping of lines.
@@ -97,7 +97,7 @@ impl Terminal {
         }));
         let terminal = Self {
             modes,
-            size: Size::default(),
+            size: ScreenSize::default(),
             shown: Vec::new(),
             has_colors: env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         };
@@ -113,7 +113,10 @@ impl Terminal {
     }
 
     /// Shows the lines that `draw` returns for the present size.
-    pub(crate) fn show(&mut self, draw: impl FnOnce(Size) -> Vec<Line>) -> io::Result<()> {
+    pub(crate) fn show(
+        &mut self,
+        draw: impl FnOnce(ScreenSize) -> Vec<ScreenLine>,
+    ) -> io::Result<()> {
         let mut bytes = String::new();
         let size = size_of(&self.modes.file);
         if size != self.size {
@@ -127,7 +130,7 @@ impl Terminal {
             if line == self.shown.get(row) {
                 continue;
             }
-            // Erased first: behind a line of full width, some terminals would erase its last column.
+            // Erased first: behind a line of full width, some terminals erase its last column.
             bytes += &format!("\x1b[{};1H\x1b[2K", row + 1);
             if let Some(line) = line {
                 let text = visible(&line.text, size.columns);
@@ -202,13 +205,13 @@ fn open() -> io::Result<File> {
 }
 
 /// A terminal that does not know its size counts as the smallest usual one.
-fn size_of(terminal: &File) -> Size {
+fn size_of(terminal: &File) -> ScreenSize {
     match tcgetwinsize(terminal) {
-        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Size {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => ScreenSize {
             columns: usize::from(size.ws_col),
             rows: usize::from(size.ws_row),
         },
-        _ => Size {
+        _ => ScreenSize {
             columns: 80,
             rows: 24,
         },

@@ -15,6 +15,10 @@ pub struct FlowMatch {
     pub ipv4_dst: Option<([u8; 4], [u8; 4])>,
     /// IPv6 destination and mask.
     pub ipv6_dst: Option<([u8; 16], [u8; 16])>,
+    /// Protocol above IP.
+    pub ip_proto: Option<u8>,
+    /// UDP source and mask. The standard has no mask here; Open vSwitch takes one.
+    pub udp_src: Option<([u8; 2], [u8; 2])>,
 }
 
 /// What a flow does with a frame.
@@ -112,6 +116,8 @@ impl FlowMatch {
         eth_type: None,
         ipv4_dst: None,
         ipv6_dst: None,
+        ip_proto: None,
+        udp_src: None,
     };
 
     pub(super) fn encode(&self, out: &mut BigWriter<'_>) -> Option<()> {
@@ -124,11 +130,17 @@ impl FlowMatch {
         if let Some(kind) = self.eth_type {
             field(out, ETH_TYPE, &kind.to_be_bytes(), &[0xff; 2])?;
         }
+        if let Some(protocol) = self.ip_proto {
+            field(out, IP_PROTO, &[protocol], &[0xff])?;
+        }
         if let Some((value, mask)) = self.ipv4_dst {
             field(out, IPV4_DST, &value, &mask)?;
         }
         if let Some((value, mask)) = self.ipv6_dst {
             field(out, IPV6_DST, &value, &mask)?;
+        }
+        if let Some((value, mask)) = self.udp_src {
+            field(out, UDP_SRC, &value, &mask)?;
         }
         out.length_at(start + 2, out.used() - start)?;
         out.pad_to_eight(start)
@@ -158,6 +170,11 @@ impl FlowMatch {
             ETH_DST => put(&mut self.eth_dst, masked(content, is_masked)?),
             IPV4_DST => put(&mut self.ipv4_dst, masked(content, is_masked)?),
             IPV6_DST => put(&mut self.ipv6_dst, masked(content, is_masked)?),
+            UDP_SRC => put(&mut self.udp_src, masked(content, is_masked)?),
+            IP_PROTO if !is_masked => {
+                let [protocol] = content.try_into().ok()?;
+                put(&mut self.ip_proto, protocol)
+            }
             ETH_TYPE if !is_masked => {
                 let kind = u16::from_be_bytes(content.try_into().ok()?);
                 put(&mut self.eth_type, kind)
@@ -402,7 +419,9 @@ const MATCH_OXM: u16 = 1;
 const OXM_BASIC: u16 = 0x8000;
 const ETH_DST: u8 = 3;
 const ETH_TYPE: u8 = 5;
+const IP_PROTO: u8 = 10;
 const IPV4_DST: u8 = 12;
+const UDP_SRC: u8 = 15;
 const IPV6_DST: u8 = 27;
 const GOTO_TABLE: u16 = 1;
 const APPLY_ACTIONS: u16 = 4;

@@ -41,12 +41,18 @@ numbered_enum! {
         /// A cache node's rules that are to be installed and withdrawn, as the value; the version's
         /// place has the life of its rules, once it has named them all in that.
         Rules = 25,
-        /// The switch has done that; the version's place has the life of the cache's rules.
+        /// The switch has done that; the version's place has the life of the cache's rules, the
+        /// value the numbers of the cache nodes that share, a byte each.
         RulesTaken = 26,
         /// Somebody asks a node for its counters.
         Status = 27,
         /// A node's counters, as the value: lines of text.
         StatusText = 28,
+        /// The keys of a cache node of which all cache nodes are to have copies, and their loads,
+        /// as the value (CC-81); the number is the list's.
+        Shared = 29,
+        /// Those of them that a cache node has, and their hits since the last time, as the value.
+        SharedHits = 30,
     }
 }
 
@@ -95,6 +101,8 @@ impl TieredFlags {
     pub const EXPIRES: Self = Self(8);
     /// With this message a cache node has named all its rules in the life that it knows of.
     pub const ALL: Self = Self(16);
+    /// Rules that are spread may lead to the cache node (CC-81).
+    pub const SHARES: Self = Self(32);
 
     /// Whether all of `bits` are set.
     #[inline]
@@ -145,8 +153,9 @@ impl TieredOpcode {
             Self::Renew => F::GENERATION | F::NUMBER,
             Self::Lease => F::GENERATION | F::NUMBER | F::VERSION,
             Self::Report => F::VALUE | F::GENERATION | F::NUMBER,
+            Self::Shared | Self::SharedHits => F::VALUE | F::NUMBER,
             Self::Rules => F::VALUE | F::GENERATION | F::NUMBER | F::VERSION,
-            Self::RulesTaken => F::GENERATION | F::NUMBER | F::VERSION | F::STATUS,
+            Self::RulesTaken => F::VALUE | F::GENERATION | F::NUMBER | F::VERSION | F::STATUS,
             Self::Status => F::CLIENT,
             Self::StatusText => F::VALUE,
         }
@@ -160,7 +169,7 @@ impl TieredOpcode {
             Self::Put => F::RETRY.with(F::EXPIRES),
             Self::Delete | Self::Change | Self::Flush => F::RETRY,
             Self::Reply => F::FROM_CACHE.with(F::EXPIRES),
-            Self::Rules => F::ALL,
+            Self::Rules => F::ALL.with(F::SHARES),
             Self::Item | Self::Update => F::GONE.with(F::EXPIRES),
             _ => F::NONE,
         }
@@ -182,7 +191,7 @@ impl TieredOpcode {
             Self::Reply | Self::Item | Self::Update | Self::Lease | Self::Report | Self::Revoke => {
                 matches!(class, AddressClass::Host)
             }
-            Self::Rules | Self::RulesTaken | Self::StatusText => {
+            Self::Rules | Self::RulesTaken | Self::StatusText | Self::Shared | Self::SharedHits => {
                 matches!(class, AddressClass::Host)
             }
             Self::Status => matches!(class, AddressClass::BackEnd | AddressClass::Host),

@@ -145,6 +145,20 @@ impl Admission {
         }
     }
 
+    /// Copies of a key that other cache nodes have were read so often.
+    pub fn hit_elsewhere(&mut self, key: RouteHash, hits: u64) {
+        let place = self.places.get(&key).map(|place| *place as usize);
+        if let Some(held) = place.and_then(|place| self.held.get_mut(place)) {
+            held.hits = held.hits.saturating_add(hits);
+        }
+    }
+
+    /// The keys that it holds, with their loads.
+    pub fn loads(&self) -> impl Iterator<Item = (RouteHash, Load)> {
+        let held = self.held.iter().filter(|held| held.is_used);
+        held.map(|held| (held.key, held.load))
+    }
+
     /// A back end reported a key with its load; whether to fetch it.
     pub fn wants(&mut self, key: RouteHash, load: Load) -> bool {
         let has_room = self.len() + self.wanted.len() < self.config.capacity;

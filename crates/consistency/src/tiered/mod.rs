@@ -10,13 +10,15 @@
 //! cache ([`TierCache`]) may have a copy, and answers a write of those only when the cache shows
 //! it, or has lost its lease. The page `docs/reference/tiered-protocol.md` is the specification.
 //!
-//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadThreshold`] and
-//! the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's
-//! rules, [`RuleSender`] and [`RuleController`] between the cache and the switch.
+//! Which keys the cache holds is decided beside that: [`Admission`] at the cache, [`LoadThreshold`]
+//! and the trackers of `hotkeys` at the back ends, [`RuleQueue`] in front of the network's rules,
+//! [`RuleSender`] and [`RuleController`] between the cache and the switch; of which keys all cache
+//! nodes have copies, [`GroupKeys`] and [`GuestKeys`].
 
 mod admission;
 mod back_end;
 mod cache;
+mod group_keys;
 mod interface;
 mod load_threshold;
 mod message;
@@ -33,6 +35,7 @@ pub use curtail_types::{BackEndId, CacheId};
 pub use admission::{Admission, AdmissionConfig, Admitted};
 pub use back_end::TierBackEnd;
 pub use cache::{CacheSession, TierCache};
+pub use group_keys::{GroupKeys, GuestKeys};
 pub use interface::{
     BackEndConfig, BackEndEvent, BackEndHost, CacheConfig, CacheEvent, CacheHost, TierRefusal,
     TierRequest,

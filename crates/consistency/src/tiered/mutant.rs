@@ -73,5 +73,11 @@ listed_enum! {
         LifeIgnored,
         /// A message that was taken is taken again.
         OldMessages,
+        /// A rule that was found counts as named whether or not it is spread as it is to be.
+        MarkIgnored,
+        /// A switch that lost its rules is not told again who shares.
+        SharingKept,
+        /// A cache node that has no rules any more goes on sharing.
+        GoneShare,
     }
 }

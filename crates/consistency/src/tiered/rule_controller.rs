@@ -6,13 +6,18 @@
 //! had before, may have any rules. It tells which by their cookies (SW-43): the *life* of every
 //! cache's rules rises, which tells the cache to name them all again; what it names is kept, and
 //! when it has named all, the rest is deleted.
+//!
+//! Rules may be spread (CC-81): they lead to all cache nodes that say that they share and that are
+//! not silent. The cache nodes are told who shares, and mark rules only while several do.
 
 use alloc::{
     collections::{BTreeMap, BTreeSet},
     vec::Vec,
 };
 
-use curtail_types::{CacheId, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable};
+use curtail_types::{
+    CacheId, CacheSet, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable,
+};
 
 use super::{
     mutant::RuleMutant,
@@ -28,6 +33,10 @@ pub struct RuleController {
     found: BTreeMap<KeyAddress, RuleCookie>,
     caches: BTreeMap<CacheId, RulesOfCache>,
     lives: u64,
+    /// Cache nodes that share.
+    sharing: CacheSet,
+    /// Those that the switch knows of; none after it has lost its rules.
+    spread: CacheSet,
     counts: RuleCounts,
 }
 
@@ -74,6 +83,8 @@ impl RuleController {
             found: BTreeMap::new(),
             caches: BTreeMap::new(),
             lives,
+            sharing: CacheSet::EMPTY,
+            spread: CacheSet::EMPTY,
             counts: RuleCounts {
                 installed: 0,
                 deleted: 0,
@@ -117,6 +128,14 @@ impl RuleController {
         known.map_or(RuleLife(0), |known| known.life)
     }
 
+    /// The cache nodes to which rules that are spread lead; none while the switch is not told.
+    pub fn spread_to(&self) -> CacheSet {
+        match self.spread == self.sharing {
+            true => self.spread,
+            false => CacheSet::EMPTY,
+        }
+    }
+
     fn has(&self, mutant: RuleMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
     }
@@ -147,11 +166,16 @@ impl RuleController {
         if begins {
             self.begin_again(table, id, (generation, now));
         }
+        if message.shares {
+            self.sharing.insert(id);
+        }
+        self.tell_sharing(table);
         let mut known = *self.caches.get(&id)?;
         if message.number > known.number || self.has(RuleMutant::OldMessages) {
             let cookie = RuleCookie {
                 cache: id,
                 generation,
+                is_spread: false,
             };
             let is_known = message.life == known.life;
             known.status = self.apply(table, cookie, message.changes, is_known);
@@ -171,7 +195,20 @@ impl RuleController {
             number: message.number,
             life: known.life,
             status: known.status,
+            sharing: self.spread_to(),
         })
+    }
+
+    /// Tells the switch who shares, if that has changed. When nobody does any more, the rules of
+    /// whoever did are gone, and nothing is to be told.
+    fn tell_sharing(&mut self, table: &mut (impl RuleTable + ?Sized)) {
+        if self.spread == self.sharing || self.sharing.is_empty() {
+            return;
+        }
+        let caches: Vec<CacheId> = self.sharing.iter().collect();
+        if table.spread(&caches).is_ok() {
+            self.spread = self.sharing;
+        }
     }
 
     /// Something was heard of a cache node; when its changes are done, so that a switch that is
@@ -207,6 +244,10 @@ impl RuleController {
         let deleted = table.delete_cache(id);
         self.counts.failed += u64::from(deleted.is_err());
         self.found.retain(|_, cookie| cookie.cache != id);
+        if !self.has(RuleMutant::GoneShare) {
+            self.sharing.remove(id);
+        }
+        self.tell_sharing(table);
     }
 
     fn apply(
@@ -218,22 +259,40 @@ impl RuleController {
     ) -> RulesStatus {
         // In order: of two changes of one rule the later counts. There are no two in a message,
         // because the cache's queue has one change of a key at a time; deletes go first, for room.
-        let (mut installs, mut deletes) = (BTreeSet::new(), BTreeSet::<KeyAddress>::new());
+        let (mut installs, mut deletes) = (BTreeMap::new(), BTreeSet::new());
         for change in changes {
-            let (to, from) = match change.is_install {
-                true => (&mut installs, &mut deletes),
-                false => (&mut deletes, &mut installs),
-            };
-            from.remove(&change.key);
-            to.insert(change.key);
+            let is_spread = change.is_spread;
+            match change.is_install {
+                true => {
+                    deletes.remove(&change.key);
+                    installs.insert(
+                        change.key,
+                        RuleCookie {
+                            is_spread,
+                            ..cookie
+                        },
+                    );
+                }
+                false => {
+                    installs.remove(&change.key);
+                    deletes.insert(change.key);
+                }
+            }
         }
-        let is_there = |key: &KeyAddress| self.found.get(key) == Some(&cookie);
-        let kept: Vec<_> = installs.iter().copied().filter(is_there).collect();
-        installs.retain(|key| !is_there(key));
-        let mut done = change(table, cookie, &installs, &deletes);
+        let ignores_mark = self.has(RuleMutant::MarkIgnored);
+        let is_there = |key: &KeyAddress, wanted: &RuleCookie| {
+            self.found.get(key).is_some_and(|found| match ignores_mark {
+                true => (found.cache, found.generation) == (wanted.cache, wanted.generation),
+                false => found == wanted,
+            })
+        };
+        let (kept, installs): (BTreeMap<_, _>, BTreeMap<_, _>) = installs
+            .into_iter()
+            .partition(|(key, wanted)| is_there(key, wanted));
+        let mut done = change(table, &installs, &deletes);
         if matches!(done, Err(RuleError::Full { .. })) && !self.found.is_empty() {
             self.delete_unnamed(table, cookie.cache);
-            done = change(table, cookie, &installs, &deletes);
+            done = change(table, &installs, &deletes);
         }
         match done {
             Ok(()) => {
@@ -244,7 +303,7 @@ impl RuleController {
                 if !is_named && !self.has(RuleMutant::LifeIgnored) {
                     // They are there, and the cache will name them if it still wants them.
                     let all = installs.iter().chain(&kept);
-                    self.found.extend(all.map(|key| (*key, cookie)));
+                    self.found.extend(all.map(|(key, cookie)| (*key, *cookie)));
                 }
                 RulesStatus::Done
             }
@@ -288,7 +347,8 @@ impl RuleController {
         }
     }
 
-    /// Deletes the rules of cache nodes from which nothing is heard.
+    /// Deletes the rules of cache nodes from which nothing is heard, and sees to it that the switch
+    /// knows who shares.
     pub fn watch_silence(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
         let is_late = |known: &RulesOfCache| now.ns.saturating_sub(known.heard.ns) >= SILENCE_NS;
         let caches = self.caches.iter();
@@ -297,6 +357,7 @@ impl RuleController {
         for id in late {
             self.silence(table, id);
         }
+        self.tell_sharing(table);
     }
 
     /// A cache node is silent, or its link is down.
@@ -311,6 +372,10 @@ impl RuleController {
     /// The switch has been found, or has come back: nothing is known of its rules but what it says.
     pub fn reconcile(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
         self.counts.switch_restarts += 1;
+        if !self.has(RuleMutant::SharingKept) {
+            self.spread = CacheSet::EMPTY;
+        }
+        self.tell_sharing(table);
         let Ok(rules) = table.dump() else {
             // The connection is lost; the next one brings this event again.
             self.counts.failed += 1;
@@ -357,11 +422,10 @@ impl RuleController {
 
 fn change(
     table: &mut (impl RuleTable + ?Sized),
-    cookie: RuleCookie,
-    installs: &BTreeSet<KeyAddress>,
+    installs: &BTreeMap<KeyAddress, RuleCookie>,
     deletes: &BTreeSet<KeyAddress>,
 ) -> Result<(), RuleError> {
-    let rules = installs.iter().map(|key| Rule { key: *key, cookie });
+    let rules = installs.iter().map(|(&key, &cookie)| Rule { key, cookie });
     let rules: Vec<Rule> = rules.collect();
     let deletes: Vec<KeyAddress> = deletes.iter().copied().collect();
     table.delete(&deletes)?;

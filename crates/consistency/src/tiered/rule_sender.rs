@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use curtail_types::{Instant, KeyAddress};
+use curtail_types::{CacheSet, Instant, KeyAddress};
 
 /// A rule that is to be there, or not.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -17,6 +17,8 @@ pub struct RuleChange {
     pub key: KeyAddress,
     /// Whether it is to be there.
     pub is_install: bool,
+    /// Whether it is to lead to all cache nodes that share (CC-81); of installs.
+    pub is_spread: bool,
 }
 
 /// Names the rules of a cache node since the controller found or lost them last; 0 is none.
@@ -34,6 +36,8 @@ pub struct RulesMessage<'a> {
     pub life: RuleLife,
     /// Whether it has named all its rules in this life, with this message.
     pub is_all: bool,
+    /// Whether rules that are spread may lead to the cache node.
+    pub shares: bool,
     /// What changes.
     pub changes: &'a [RuleChange],
 }
@@ -60,6 +64,8 @@ pub struct RulesTaken {
     pub life: RuleLife,
     /// What became of it.
     pub status: RulesStatus,
+    /// The cache nodes to which rules that are spread lead.
+    pub sharing: CacheSet,
 }
 
 /// What an answer means for the cache node.
@@ -89,6 +95,11 @@ pub struct RuleSender {
     life: RuleLife,
     /// Whether all rules were named in this life, up to the message that is under way.
     has_named_all: bool,
+    /// Whether rules that are spread may lead here; of the message that is under way.
+    shares: bool,
+    is_sharing: bool,
+    /// Who shares, as the controller said last.
+    sharing: CacheSet,
 }
 
 impl RuleSender {
@@ -103,7 +114,20 @@ impl RuleSender {
             sent: Instant { ns: 0 },
             life: RuleLife(0),
             has_named_all: false,
+            shares: false,
+            is_sharing: false,
+            sharing: CacheSet::EMPTY,
         }
+    }
+
+    /// From the next message on, rules that are spread may lead here.
+    pub const fn share(&mut self) {
+        self.shares = true;
+    }
+
+    /// The cache nodes to which rules that are spread lead, as the controller said last.
+    pub const fn sharing(&self) -> &CacheSet {
+        &self.sharing
     }
 
     /// Whether it takes a change.
@@ -145,6 +169,7 @@ impl RuleSender {
             self.number += 1;
             self.is_under_way = true;
             self.has_named_all = is_all;
+            self.is_sharing = self.shares;
         }
         self.sent = now;
         Some(RulesMessage {
@@ -152,6 +177,7 @@ impl RuleSender {
             number: self.number,
             life: self.life,
             is_all: self.has_named_all,
+            shares: self.is_sharing,
             changes: &self.changes,
         })
     }
@@ -175,6 +201,7 @@ impl RuleSender {
         }
         self.is_under_way = false;
         self.changes.clear();
+        self.sharing = answer.sharing;
         let last = core::mem::replace(&mut self.life, answer.life);
         match last == answer.life {
             true => RulesAnswer::Taken,

@@ -58,6 +58,14 @@ impl Machine {
         }
     }
 
+    /// The UDP port that it sends from.
+    pub(crate) fn port(&self) -> u16 {
+        match &self.socket {
+            Socket::Loopback(socket, _) => socket.local_addr().unwrap().port(),
+            Socket::Ipv6(..) | Socket::Frames(..) => PORT,
+        }
+    }
+
     pub(crate) fn send(&self, to: TierAddress, datagram: &[u8]) {
         match &self.socket {
             Socket::Loopback(socket, forwarder) => {

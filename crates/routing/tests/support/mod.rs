@@ -239,7 +239,7 @@ impl Testbed {
     ) -> Option<(usize, Vec<u8>)> {
         let address = TieredDatagram::address(datagram).unwrap();
         if self.kind == Kind::Memory {
-            let port = memory(self.switch(), address)?;
+            let port = memory(self.switch(), address, PORT)?;
             return Some((port.0 as usize - 1, datagram.to_vec()));
         }
         while self.receive().is_some() {} // what came late
@@ -264,6 +264,12 @@ impl Testbed {
     pub(crate) fn deliver(&mut self, from: usize, datagram: &[u8]) -> (usize, Vec<u8>) {
         let mut tries = (0..5).map(|_| self.send(from, datagram, Duration::from_secs(2)));
         tries.find_map(|received| received).expect("it arrives")
+    }
+
+    /// The UDP port that the client sends from.
+    pub(crate) fn client_port(&self) -> u16 {
+        let client = self.machines.get(CLIENT);
+        client.map_or(PORT, Machine::port)
     }
 
     /// The next datagram at any machine, if there is one.
@@ -322,12 +328,12 @@ impl Drop for Testbed {
 }
 
 /// The table in memory has no packets: asks it where one would go.
-fn memory(switch: &mut dyn Switch, address: TierAddress) -> Option<PortNumber> {
+fn memory(switch: &mut dyn Switch, address: TierAddress, from: u16) -> Option<PortNumber> {
     let switch: &mut dyn std::any::Any = switch;
     switch
         .downcast_mut::<MemoryTable>()
         .unwrap()
-        .forward(address)
+        .forward(address, from)
 }
 
 /// Starts the XDP switch after another of this process has ended. A process that another test forks
@@ -412,7 +418,11 @@ pub(crate) fn key(machine: usize, number: u64) -> KeyAddress {
 
 pub(crate) fn rule(key: KeyAddress, cache: u8, generation: u32) -> Rule {
     let cache = CacheId(cache);
-    let cookie = RuleCookie { cache, generation };
+    let cookie = RuleCookie {
+        cache,
+        generation,
+        is_spread: false,
+    };
     Rule { key, cookie }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! PIN DIRECTORY/            mode 0700, locked by the process that controls the switch
-//!     keys routes ports macs network unknown                maps
+//!     keys routes ports macs spread network unknown        maps
 //!     link-INTERFACE                                       what attaches the program
 //! ```
 
@@ -38,7 +38,7 @@ pub enum SwitchNetwork {
 pub struct SwitchRule {
     /// The controller's; the program does not look at it.
     pub cookie: u64,
-    /// The number of the port.
+    /// The number of the port; with [`SwitchProgram::SPREAD`] the frame's slot has another.
     pub port: u32,
     /// Frames that it has redirected.
     pub packets: u64,
@@ -78,7 +78,9 @@ enum PinnedOrNot {
 /// A rule in the map: cookie, port, packets.
 type Words = [u64; 3];
 
-const MAPS: [&str; 6] = ["keys", "routes", "ports", "macs", "network", "unknown"];
+const MAPS: [&str; 7] = [
+    "keys", "routes", "ports", "macs", "spread", "network", "unknown",
+];
 const PROGRAM: &str = "curtail_switch";
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../bpf/switch.bpf.o");
 const ENCODING: u32 = 0;
@@ -87,6 +89,8 @@ const NETWORK: u32 = 1;
 impl SwitchProgram {
     /// Ports that it may have, numbered from 1.
     pub const PORTS_MAX: u32 = 1023;
+    /// In the port of a rule: frames go to the port of their slot, by the sender's UDP port.
+    pub const SPREAD: u32 = 1 << 31;
 
     /// Loads the program through the kernel's verifier, with room for `rules_max` rules of keys.
     /// With `pins`, its maps are found in that directory or pinned there; without, they end with
@@ -232,6 +236,16 @@ impl SwitchProgram {
                 reason: "there is no room for another".to_string(),
             }),
         }
+    }
+
+    /// The port of each slot, for rules that are [`SPREAD`](Self::SPREAD).
+    pub fn set_slots(&mut self, ports: impl IntoIterator<Item = u32>) -> Result<(), XdpError> {
+        let failed = |error| XdpError::map("dividing the senders", &error);
+        let mut map: Array<_, u64> = self.map("spread")?.try_into().map_err(failed)?;
+        for (slot, port) in (0..).zip(ports) {
+            map.set(slot, u64::from(port), 0).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Every route.

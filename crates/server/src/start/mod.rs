@@ -117,8 +117,7 @@ impl Server {
         config: Config,
         ask: impl Fn(ControlEvent) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
-        // Generic code is compiled with the crate that uses it, and as little optimised.
-        Self::start_asking(config, Box::new(ask))
+        Self::start_asking(config, Box::new(ask)) // so that no caller compiles the rest
     }
 
     fn start_asking(

@@ -78,6 +78,10 @@ impl RuleTable for GatedSwitch {
         self.table.delete_cache(cache)
     }
 
+    fn spread(&mut self, caches: &[CacheId]) -> Result<(), RuleError> {
+        self.table.spread(caches)
+    }
+
     fn dump(&mut self) -> Result<Vec<CountedRule>, RuleError> {
         self.table.dump()
     }

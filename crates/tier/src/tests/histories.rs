@@ -18,7 +18,7 @@ use curtail_workload::Random;
 use crate::TierBaseline;
 
 use super::{
-    PATIENCE, Roughness, on_every_switch,
+    PATIENCE, Roughness, eventually, on_every_switch,
     test_tier::{SwitchKind, TestOptions, TestTier},
 };
 
@@ -32,6 +32,7 @@ on_every_switch!(
     linearizable_while_the_controller_lags,
     linearizable_while_the_controller_is_away,
     linearizable_when_back_ends_restart_within_a_lease,
+    linearizable_with_a_group_that_restarts,
 );
 
 const ROUGH: Roughness = Roughness {
@@ -65,8 +66,32 @@ impl Enough {
     }
 }
 
+/// What clients ask.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    clients: u32,
+    keys: u64,
+    /// Of 1000 requests.
+    writes: u64,
+}
+
+impl Mix {
+    const PLAIN: Self = Self {
+        clients: 4,
+        keys: 3,
+        writes: 150,
+    };
+    /// A group is for keys that are read much more than written.
+    const READ_MOSTLY: Self = Self {
+        clients: 8,
+        keys: 2,
+        writes: 25,
+    };
+}
+
 /// What the clients of a run share.
 struct Shared {
+    mix: Mix,
     history: Mutex<Vec<Entry>>,
     ends: AtomicBool,
     values: AtomicU64,
@@ -98,7 +123,17 @@ fn record(
     enough: Enough,
     meanwhile: impl FnOnce(&mut TestTier, &Shared),
 ) -> Run {
+    record_mix(tier, Mix::PLAIN, enough, meanwhile)
+}
+
+fn record_mix(
+    tier: &mut TestTier,
+    mix: Mix,
+    enough: Enough,
+    meanwhile: impl FnOnce(&mut TestTier, &Shared),
+) -> Run {
     let shared = Shared {
+        mix,
         history: Mutex::default(),
         ends: AtomicBool::new(false),
         values: AtomicU64::new(1),
@@ -106,7 +141,7 @@ fn record(
         from_cache: AtomicU64::new(0),
         began: Instant::now(),
     };
-    let clients: Vec<_> = (0..CLIENTS).map(|number| tier.client(number)).collect();
+    let clients: Vec<_> = (0..mix.clients).map(|number| tier.client(number)).collect();
     thread::scope(|scope| {
         for (number, client) in clients.into_iter().enumerate() {
             let shared = &shared;
@@ -138,7 +173,7 @@ fn run_client(number: u32, mut client: TierSession, shared: &Shared) {
         ns: shared.began.elapsed().as_nanos() as u64,
     };
     while !shared.ends.load(Relaxed) {
-        let key = random.below(KEYS);
+        let key = random.below(shared.mix.keys);
         let invoked = at();
         let (action, outcome) = ask(&mut client, key, &mut random, shared);
         let returned = match outcome {
@@ -158,7 +193,7 @@ fn run_client(number: u32, mut client: TierSession, shared: &Shared) {
             .fetch_add(u64::from(returned.is_some()), Relaxed);
         if returned.is_none() {
             // It may still be under way: another client goes on.
-            name += CLIENTS;
+            name += shared.mix.clients;
         }
     }
     shared.history.lock().unwrap().extend(own);
@@ -172,13 +207,13 @@ fn ask(
 ) -> (Action, Result<Outcome, TierClientError>) {
     let name = format!("key {key}");
     match random.below(1000) {
-        0..=149 => {
+        chance if chance < shared.mix.writes => {
             let value = shared.values.fetch_add(1, Relaxed);
             let put = client.put(name.as_bytes(), &value.to_le_bytes(), 0, None);
             (Action::Write(value), put.map(|_| Outcome::Done))
         }
         // A deletion takes the key out of the cache, for a period at least.
-        150 => {
+        chance if chance == shared.mix.writes => {
             let deleted = client.delete(name.as_bytes());
             let outcome = |found| match found {
                 true => Outcome::Done,
@@ -404,6 +439,67 @@ fn linearizable_when_back_ends_restart_within_a_lease(kind: SwitchKind) {
     assert_consistent(&restarted_within_a_lease(kind, None));
 }
 
+fn group_options() -> TestOptions {
+    TestOptions {
+        caches: 3,
+        period_ms: 100,
+        ..rough_options()
+    }
+}
+
+/// Waits until cache nodes have answered so many more reads of other cache nodes' keys.
+fn wait_for_guest_hits(tier: &TestTier, more: u64) {
+    let hits = || tier.caches_count("guest_hits");
+    let before = hits();
+    eventually("guests are read", || hits() >= before + more);
+}
+
+/// Several cache nodes have copies of the same keys; each of them ends and begins again, empty.
+fn linearizable_with_a_group_that_restarts(kind: SwitchKind) {
+    let mut tier = TestTier::start(kind, group_options());
+    let run = record_mix(
+        &mut tier,
+        Mix::READ_MOSTLY,
+        Enough::seconds(0),
+        |tier, shared| {
+            for round in 0..6 {
+                wait_for_guest_hits(tier, 100);
+                tier.stop_cache_of(round % 3);
+                shared.wait_for_more(50, 0);
+                tier.start_cache_of(round % 3);
+            }
+            wait_for_guest_hits(tier, 100);
+        },
+    );
+    assert_consistent(&run);
+}
+
+/// Errors of a back end that has several cache nodes (CC-81).
+fn is_caught_in_a_group(mutant: TierMutant) -> bool {
+    (0..6).any(|_| {
+        let options = TestOptions {
+            mutant: Some(mutant),
+            ..group_options()
+        };
+        let mut tier = TestTier::start(SwitchKind::UserSpace, options);
+        let enough = Enough::seconds(4);
+        let run = record_mix(&mut tier, Mix::READ_MOSTLY, enough, |tier, _| {
+            wait_for_guest_hits(tier, 100);
+        });
+        matches!(run.verdict, Verdict::Violation(_))
+    })
+}
+
+#[test]
+fn a_write_answered_after_the_first_of_several_caches_is_caught() {
+    assert!(is_caught_in_a_group(TierMutant::FirstAcknowledgement));
+}
+
+#[test]
+fn a_cache_updated_before_the_others_have_dropped_is_caught() {
+    assert!(is_caught_in_a_group(TierMutant::UpdatesTogether));
+}
+
 #[test]
 fn messages_of_any_generation_are_caught() {
     let caught = |_| {
@@ -429,6 +525,4 @@ fn an_older_update_that_replaces_a_later_copy_is_caught() {
     assert!(is_caught(TierMutant::OrderIgnored));
 }
 
-const CLIENTS: u32 = 4;
-const KEYS: u64 = 3;
 const STEPS_MAX: u64 = 20_000_000;

@@ -18,6 +18,9 @@ use curtail_workload::Random;
 
 use crate::{TrialEncoding, TrialNamespaces};
 
+/// Ports by which a link sends on.
+const PORTS: usize = 8;
+
 /// How rough it is, each of 1000 datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Roughness {
@@ -52,12 +55,15 @@ impl RoughLink {
     pub(crate) fn start(to: SocketAddr, roughness: Roughness, seed: u64) -> Self {
         let socket = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        let out = socket.try_clone().unwrap();
+        // What comes from several ports leaves by several.
+        let open = |_| UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let out: Vec<UdpSocket> = (0..PORTS).map(open).collect();
         let receive = move |room: &mut [u8], wait| {
             socket.set_read_timeout(Some(wait)).unwrap();
-            socket.recv(room).ok()
+            let (bytes, from) = socket.recv_from(room).ok()?;
+            Some((bytes, usize::from(from.port()) % PORTS))
         };
-        let send = move |datagram: &[u8]| _ = out.send_to(datagram, to);
+        let send = move |datagram: &[u8], at: usize| _ = out[at].send_to(datagram, to);
         Self {
             address,
             _thread: Forwarding::start(roughness, seed, receive, send),
@@ -96,9 +102,9 @@ impl RoughWire {
             let (from, to) = (Arc::clone(from), Arc::clone(to));
             let receive = move |room: &mut [u8], wait| {
                 from.set_wait(Some(wait)).unwrap();
-                from.receive(room).ok()
+                Some((from.receive(room).ok()?, 0))
             };
-            let send = move |frame: &[u8]| _ = to.send(frame);
+            let send = move |frame: &[u8], _| _ = to.send(frame);
             Forwarding::start(roughness, seed, receive, send)
         };
         let threads = [
@@ -113,8 +119,8 @@ impl Forwarding {
     fn start(
         how: Roughness,
         seed: u64,
-        receive: impl FnMut(&mut [u8], Duration) -> Option<usize> + Send + 'static,
-        send: impl FnMut(&[u8]) + Send + 'static,
+        receive: impl FnMut(&mut [u8], Duration) -> Option<(usize, usize)> + Send + 'static,
+        send: impl FnMut(&[u8], usize) + Send + 'static,
     ) -> Self {
         let stops = Arc::new(AtomicBool::new(false));
         let its = Arc::clone(&stops);
@@ -134,20 +140,21 @@ impl Drop for Forwarding {
 }
 
 fn forward(
-    mut receive: impl FnMut(&mut [u8], Duration) -> Option<usize>,
-    mut send: impl FnMut(&[u8]),
+    mut receive: impl FnMut(&mut [u8], Duration) -> Option<(usize, usize)>,
+    mut send: impl FnMut(&[u8], usize),
     (how, seed): (Roughness, u64),
     stops: &AtomicBool,
 ) {
     let mut random = Random::new(seed);
-    let mut late: BTreeMap<(Instant, u64), Vec<u8>> = BTreeMap::new();
+    let mut late: BTreeMap<(Instant, u64), (Vec<u8>, usize)> = BTreeMap::new();
     let (mut room, mut number) = ([0; 2048], 0);
     while !stops.load(Relaxed) {
         let now = Instant::now();
         while let Some(first) = late.first_entry()
             && first.key().0 <= now
         {
-            send(&first.remove());
+            let (datagram, at) = first.remove();
+            send(&datagram, at);
         }
         let wait = late
             .first_key_value()
@@ -155,7 +162,7 @@ fn forward(
         let wait = wait
             .unwrap_or(Duration::from_millis(50))
             .max(Duration::from_micros(100));
-        let Some(bytes) = receive(&mut room, wait) else {
+        let Some((bytes, at)) = receive(&mut room, wait) else {
             continue;
         };
         if random.below(1000) < how.lost {
@@ -166,9 +173,10 @@ fn forward(
             if random.below(1000) < how.delayed {
                 number += 1;
                 let delay = Duration::from_micros(random.below(how.delay_ms_max * 1000));
-                late.insert((Instant::now() + delay, number), room[..bytes].to_vec());
+                let datagram = (room[..bytes].to_vec(), at);
+                late.insert((Instant::now() + delay, number), datagram);
             } else {
-                send(&room[..bytes]);
+                send(&room[..bytes], at);
             }
         }
     }

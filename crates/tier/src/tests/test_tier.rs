@@ -75,6 +75,8 @@ pub(crate) struct TestOptions {
     pub(crate) reported: usize,
     pub(crate) update: UpdateMode,
     pub(crate) capacity: usize,
+    pub(crate) caches: usize,
+    pub(crate) group_keys: u8,
     pub(crate) rules: RuleBudget,
     pub(crate) roughness: Option<Roughness>,
     pub(crate) mutant: Option<TierMutant>,
@@ -93,6 +95,8 @@ impl Default for TestOptions {
             reported: 5,
             update: UpdateMode::Both,
             capacity: 16,
+            caches: 1,
+            group_keys: 4,
             rules: RuleBudget {
                 per_s: 1000,
                 burst: 10,
@@ -152,7 +156,7 @@ impl TestTier {
             switch_file,
             gate: Arc::default(),
             switch: None,
-            caches: vec![None],
+            caches: (0..options.caches).map(|_| None).collect(),
             back_ends: (0..count).map(|_| None).collect(),
             daemons: None,
             disks: (0..=count).map(|_| tempfile::tempdir().unwrap()).collect(),
@@ -167,11 +171,14 @@ impl TestTier {
             tier.daemons = Some(tier.open_vswitch());
         }
         (0..count).for_each(|id| tier.start_back_end(id));
-        tier.start_cache();
+        (0..tier.caches.len()).for_each(|id| tier.start_cache_of(id));
         // Back ends refuse requests for a lease after their start; a client waits for less.
-        eventually("the cache has its leases", || {
-            tier.cache_status().get("leases") == count as u64
-        });
+        for id in 0..tier.caches.len() {
+            let all = (id..count).step_by(tier.caches.len()).count();
+            eventually("the cache has its leases", || {
+                tier.status_of_cache(id).get("leases") == all as u64
+            });
+        }
         let mut client = tier.client(99);
         for number in 0..8 * count {
             let key = format!("probe {number}");
@@ -265,21 +272,30 @@ impl TestTier {
     }
 
     pub(crate) fn start_cache(&mut self) {
+        self.start_cache_of(0);
+    }
+
+    pub(crate) fn start_cache_of(&mut self, id: usize) {
         let options = CacheOptions {
-            id: CacheId(0),
+            id: CacheId(id as u8),
             capacity: self.options.capacity,
             rules: self.options.rules,
+            limit_per_s: 0,
         };
         let starts = || started(|| CacheNode::start(&self.file, &options));
-        let mut node = self.at("cache0", starts);
+        let mut node = self.at(&format!("cache{id}"), starts);
         if let Some(mutant) = self.options.mutant {
             node = node.with_mutant(mutant);
         }
-        self.caches[0] = Some(NodeThread::start("cache", node).unwrap());
+        self.caches[id] = Some(NodeThread::start("cache", node).unwrap());
     }
 
     pub(crate) fn stop_cache(&mut self) {
-        self.caches[0] = None;
+        self.stop_cache_of(0);
+    }
+
+    pub(crate) fn stop_cache_of(&mut self, id: usize) {
+        self.caches[id] = None;
     }
 
     pub(crate) fn start_back_end(&mut self, id: usize) {
@@ -350,6 +366,19 @@ impl TestTier {
         self.status_of(self.file.caches[0])
     }
 
+    pub(crate) fn status_of_cache(&self, id: usize) -> NodeStatus {
+        self.status_of(self.file.caches[id])
+    }
+
+    /// A counter of all cache nodes that run.
+    pub(crate) fn caches_count(&self, name: &str) -> u64 {
+        let caches = self.caches.iter().enumerate();
+        let running = caches.filter(|(_, node)| node.is_some());
+        running
+            .map(|(id, _)| self.status_of_cache(id).get(name))
+            .sum()
+    }
+
     pub(crate) fn back_end_status(&self, id: usize) -> NodeStatus {
         self.status_of(self.file.back_ends[id])
     }
@@ -373,7 +402,7 @@ impl Drop for TestTier {
 
 fn file_on_loopback(options: &TestOptions) -> TierFile {
     let any = (std::net::Ipv4Addr::LOCALHOST, 0);
-    let count = options.back_ends + 3;
+    let count = options.back_ends + options.caches + 2;
     let sockets: Vec<_> = (0..count).map(|_| UdpSocket::bind(any).unwrap()).collect();
     let ports = sockets.iter().map(|socket| socket.local_addr().unwrap());
     let ports: Vec<SocketAddr> = ports.collect();
@@ -382,11 +411,12 @@ fn file_on_loopback(options: &TestOptions) -> TierFile {
         epoch: 1,
         lease_ms: options.lease_ms,
         period_ms: options.period_ms,
+        group_keys: options.group_keys,
         baseline: options.baseline,
         network: TierFileNetwork::Forwarder(ports[0]),
         control: ports[1],
-        caches: vec![ports[2]],
-        back_ends: ports[3..].to_vec(),
+        caches: ports[2..2 + options.caches].to_vec(),
+        back_ends: ports[2 + options.caches..].to_vec(),
     }
 }
 
@@ -403,7 +433,8 @@ fn file_in_namespaces(
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Relaxed);
     let prefix = format!("curtail-test-{}-{number}", std::process::id());
-    let mut nodes = vec!["cache0".to_string()];
+    let caches = (0..options.caches).map(|id| format!("cache{id}"));
+    let mut nodes: Vec<String> = caches.clone().collect();
     nodes.extend((0..options.back_ends).map(|id| format!("back-end{id}")));
     let rough: Vec<String> = match options.roughness {
         Some(_) => nodes.clone(),
@@ -425,10 +456,11 @@ fn file_in_namespaces(
         epoch: 1,
         lease_ms: options.lease_ms,
         period_ms: options.period_ms,
+        group_keys: options.group_keys,
         baseline: options.baseline,
         network: TrialNamespaces::network(encoding, PORT),
         control: at(TrialNamespaces::CONTROL),
-        caches: vec![at("cache0")],
+        caches: caches.map(|node| at(&node)).collect(),
         back_ends: (0..options.back_ends)
             .map(|id| at(&format!("back-end{id}")))
             .collect(),

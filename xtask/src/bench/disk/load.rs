@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::Asked;
 use super::systems::{Store, System};
-use crate::bench::bounded_processes::{GroupMemory, MemoryGroup};
+use crate::bench::bounded_processes::{MemoryGroup, MemoryUse};
 
 /// One run.
 #[derive(Clone, Copy, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Run {
     /// Error replies.
     pub(super) errors: u64,
     /// After the run.
-    pub(super) memory: GroupMemory,
+    pub(super) memory: MemoryUse,
 }
 
 /// How keys are drawn and when requests are sent.
@@ -79,10 +79,13 @@ impl Driver<'_> {
         let output = command.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         let is_whole = output.status.success() && !said.contains("refused");
-        match is_whole {
-            true => Ok(println!("{}: every key is stored", system.name())),
-            false => bail!("{}: keys could not be stored: {said}", system.name()),
-        }
+        ensure!(
+            is_whole,
+            "{}: keys could not be stored: {said}",
+            system.name()
+        );
+        println!("{}: every key is stored", system.name());
+        Ok(())
     }
 
     /// One run. A client of redis stores what it missed, as a cache's client does.
@@ -130,7 +133,7 @@ impl Driver<'_> {
 const WINDOW_MS: u32 = 500;
 
 impl Run {
-    fn of(step: &Value, memory: GroupMemory) -> Self {
+    fn of(step: &Value, memory: MemoryUse) -> Self {
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let count = |name: &str| step["counts"][name].as_u64().unwrap_or(0);
         let (hits, misses) = (count("hits") as f64, count("misses") as f64);

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use curtail_client::memcached::Connection;
 
 use super::Asked;
-use crate::bench::bounded_processes::{GroupMemory, MemoryGroup};
+use crate::bench::bounded_processes::{MemoryGroup, MemoryUse};
 use crate::process::Running;
 use crate::server::free_port;
 
@@ -59,17 +59,17 @@ impl System {
         !matches!(self, Self::Redis)
     }
 
-    /// The command line, but for port and address. Each has what is left of the limit as page cache:
-    /// curtail and memcached need it for their files, redis has none.
+    /// The command line, but for port and address. Each has what is left of the limit as page
+    /// cache: curtail and memcached need it for their files, redis has none.
     fn words(self, asked: &Asked, binary: &Path, folder: &Path) -> Vec<String> {
         let limit = asked.memory_mib;
         let text = match self {
             Self::Curtail => return curtail(asked, binary, folder, limit / 2),
             Self::Extstore => {
                 let path = folder.join("extstore");
-                // Compaction begins when a quarter of the file is left. `slab_automove=2`: the memory
-                // for keys of items on disk takes pages from that for values soon enough; otherwise
-                // most keys are evicted while the data is stored.
+                // Compaction begins when a quarter of the file is left. `slab_automove=2`: the
+                // memory for keys of items on disk takes pages from that for values soon enough;
+                // otherwise most keys are evicted while the data is stored.
                 let gib = (asked.data_mib() * 2).div_ceil(1024);
                 format!(
                     "memcached -u root -t 1 -c 1024 -m {} -o \
@@ -213,7 +213,7 @@ const STILL: Duration = Duration::from_secs(3);
 const SETTLE_MAX: Duration = Duration::from_secs(120);
 
 /// Memory as a person reads it.
-pub(super) fn memory_text(memory: GroupMemory) -> (String, String) {
+pub(super) fn memory_text(memory: MemoryUse) -> (String, String) {
     let mib = |bytes: u64| format!("{}", bytes >> 20);
     (mib(memory.anonymous), mib(memory.page_cache))
 }

@@ -30,7 +30,8 @@ pub(super) fn line(round: usize, row: &Row) -> String {
     } = row;
     let pace = if *is_paced { "open" } else { "closed" };
     format!(
-        "round {round}, {pace}, {}: {:.0} requests/s, {:.1} % found, p99.9 {} us, {:.2} cores, {} errors\n",
+        "round {round}, {pace}, {}: {:.0} requests/s, {:.1} % found, p99.9 {} us, {:.2} cores, \
+         {} errors\n",
         system.name(),
         run.rate,
         100.0 * run.hit_ratio,

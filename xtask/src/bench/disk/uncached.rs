@@ -1,11 +1,11 @@
 //! Reads of keys that are not in memory: the engine by itself against the server over sockets.
 //!
 //! All three read the same directory in the same memory group on the same processors, with as many
-//! threads that read, and draw keys uniformly. `lsm-tree` is the engine alone, each of whose threads
-//! reads key after key; `storage` adds the queue from which the threads take keys, and a thread that
-//! submits them; the server adds its memory cache, sockets and protocol, and has the load generator
-//! on other processors. A read of the server counts if it was one of the engine: those that memory
-//! answered do not.
+//! threads that read, and draw keys uniformly. `lsm-tree` is the engine alone, each of whose
+//! threads reads key after key; `storage` adds the queue from which the threads take keys, and a
+//! thread that submits them; the server adds its memory cache, sockets and protocol, and has the
+//! load generator on other processors. A read of the server counts if it was one of the engine:
+//! those that memory answered do not.
 //!
 //! The server is measured twice: with all of its threads on the engine's processors, so that
 //! sockets and protocol take processor time from the engine; and with only the threads that read
@@ -98,15 +98,15 @@ pub(super) fn compare(
             storage: by_itself("storage")?,
         };
         println!(
-            "round {round}, uncached reads/s: lsm-tree {:.0}, storage {:.0}, server {:.0}, with its \
-             worker elsewhere {:.0}",
+            "round {round}, uncached reads/s: lsm-tree {:.0}, storage {:.0}, server {:.0}, with \
+             its worker elsewhere {:.0}",
             measured.tree, measured.storage, measured.server_together, measured.server_apart
         );
         rounds.push(measured);
     }
     let text = format!(
-        "\n## Keys that are not in memory\n\nUniform popularity, reads only, {DISK_THREADS} threads \
-         that read, {CONNECTIONS} reads at a time; medians over the rounds\n\n{}\n",
+        "\n## Keys that are not in memory\n\nUniform popularity, reads only, {DISK_THREADS} \
+         threads that read, {CONNECTIONS} reads at a time; medians over the rounds\n\n{}\n",
         table(&rounds).markdown()
     );
     print!("{text}");

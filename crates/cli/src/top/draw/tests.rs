@@ -83,7 +83,7 @@ fn screen() -> Screen {
 }
 
 fn drawn(screen: &Screen, columns: usize, rows: usize) -> String {
-    let lines = draw(screen, Size { columns, rows });
+    let lines = draw(screen, ScreenSize { columns, rows });
     assert_eq!(lines.len(), rows);
     let shown = lines.iter().map(|line| visible(&line.text, columns));
     shown

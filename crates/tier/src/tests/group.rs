@@ -1,0 +1,169 @@
+//! Several cache nodes with copies of the hottest keys (CC-81).
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    thread,
+};
+
+use super::{
+    eventually, on_every_switch,
+    test_tier::{SwitchKind, TestOptions, TestTier},
+};
+
+on_every_switch!(
+    a_hot_key_is_read_at_every_cache,
+    a_cache_of_the_group_dies_and_begins_again,
+);
+
+fn group_options() -> TestOptions {
+    TestOptions {
+        caches: 3,
+        lease_ms: 4000,
+        ..TestOptions::default()
+    }
+}
+
+/// Clients read a key, each from a port of its own, while `does` runs. They see that no value is
+/// older than one that was written before they asked.
+fn while_read(tier: &mut TestTier, written: &AtomicU64, does: impl FnOnce(&mut TestTier)) {
+    let clients: Vec<_> = (0..READERS)
+        .map(|number| tier.client(10 + number))
+        .collect();
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for mut client in clients {
+            let ends = &ends;
+            scope.spawn(move || {
+                while !ends.load(Relaxed) {
+                    let least = written.load(Relaxed);
+                    // A cache node that died answers nothing.
+                    let Ok(found) = client.get(b"hot") else {
+                        continue;
+                    };
+                    let value = found.unwrap().value[..].try_into().unwrap();
+                    assert!(u64::from_le_bytes(value) >= least);
+                }
+            });
+        }
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| does(tier)));
+        ends.store(true, Relaxed);
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn write(tier: &TestTier, written: &AtomicU64, value: u64) {
+    let mut client = tier.client(1);
+    eventually("it is written", || {
+        client.put(b"hot", &value.to_le_bytes(), 0, None).is_ok()
+    });
+    written.store(value, Relaxed);
+}
+
+/// The cache node to which the back end of the key reports.
+fn home(tier: &TestTier) -> usize {
+    let route =
+        curtail_codec::tiered::PartitionMap::route(curtail_types::Key::new(b"hot").unwrap());
+    let owner = tier.file.map().owner(route);
+    usize::from(tier.file.cache_of(owner).unwrap().0)
+}
+
+fn wait_until_spread(tier: &TestTier) {
+    eventually("its rule is spread", || {
+        tier.switch_status().get("rules_spread") == 1
+    });
+}
+
+/// Goal: a key that is very hot is read at every cache node, and a write is seen at all of them.
+/// Method: clients of many ports; what nodes count.
+fn a_hot_key_is_read_at_every_cache(kind: SwitchKind) {
+    let mut tier = TestTier::start(kind, group_options());
+    let written = AtomicU64::new(0);
+    write(&tier, &written, 1);
+    while_read(&mut tier, &written, |tier| {
+        wait_until_spread(tier);
+        assert_eq!(tier.switch_status().get("caches_sharing"), 3);
+        let home = home(tier);
+        let status = tier.status_of_cache(home);
+        assert!(status.get("group_key:hot") > 0, "{status:?}");
+        let hits = |tier: &TestTier| [0, 1, 2].map(|id| tier.status_of_cache(id).get("hits"));
+        let before = hits(tier);
+        eventually("every cache node answers", || {
+            let now = hits(tier);
+            now.iter()
+                .zip(before)
+                .all(|(now, before)| *now > before + 50)
+        });
+        for value in 2..20 {
+            write(tier, &written, value);
+        }
+        eventually("the home hears of the others' hits", || {
+            tier.status_of_cache(home).get("group_hits_elsewhere") > 100
+        });
+        wait_until_spread(tier);
+    });
+    eventually("what is read no more is no group's key", || {
+        tier.switch_status().get("rules_spread") == 0
+    });
+    eventually("its copies are dropped", || {
+        tier.caches_count("guest_copies") == 0
+    });
+}
+
+/// Goal: a cache node that dies is read no more, and one that begins again is read when it has the
+/// copies. Method: readers that go on while each of two cache nodes restarts, the home among them.
+fn a_cache_of_the_group_dies_and_begins_again(kind: SwitchKind) {
+    let options = TestOptions {
+        lease_ms: 500,
+        ..group_options()
+    };
+    let mut tier = TestTier::start(kind, options);
+    let written = AtomicU64::new(0);
+    write(&tier, &written, 1);
+    while_read(&mut tier, &written, |tier| {
+        let home = home(tier);
+        let mut value = 2;
+        for victim in [(home + 1) % 3, home] {
+            wait_until_spread(tier);
+            tier.stop_cache_of(victim);
+            write(tier, &written, value);
+            eventually("it is taken out", || {
+                tier.switch_status().get("caches_sharing") == 2
+            });
+            tier.start_cache_of(victim);
+            write(tier, &written, value + 1);
+            value += 2;
+            eventually("it shares again", || {
+                tier.switch_status().get("caches_sharing") == 3
+            });
+            wait_until_spread(tier);
+            eventually("it answers", || {
+                tier.status_of_cache(victim).get("hits") > 50
+            });
+        }
+    });
+}
+
+/// Without the group each key is at one cache node.
+#[test]
+fn without_a_group_a_key_is_at_one_cache() {
+    let options = TestOptions {
+        group_keys: 0,
+        ..group_options()
+    };
+    let mut tier = TestTier::start(SwitchKind::UserSpace, options);
+    let written = AtomicU64::new(0);
+    write(&tier, &written, 1);
+    while_read(&mut tier, &written, |tier| {
+        let home = home(tier);
+        eventually("it is cached", || {
+            tier.status_of_cache(home).get("hits") > 2000
+        });
+        let others = [(home + 1) % 3, (home + 2) % 3];
+        let gets = others.map(|id| tier.status_of_cache(id).get("gets"));
+        assert_eq!(gets, [0, 0]);
+        assert_eq!(tier.switch_status().get("caches_sharing"), 0);
+    });
+}
+
+/// Clients' ports are chosen by the system: with so many the slots of every cache node are in use.
+const READERS: u32 = 12;

@@ -82,8 +82,8 @@ pub struct Append {
     pub prev: u64,
     /// Its number in the term.
     pub seq: u64,
-    /// Up to this number the receiver has applied everything, and so have the nodes in sync. No later
-    /// change shows in what it was sent of earlier ones, unless that is committed, too.
+    /// Up to this number the receiver has applied everything, and so have the nodes in sync. No
+    /// later change shows in what it was sent of earlier ones, unless that is committed, too.
     pub committed: u64,
     /// The sender's last request for room when this left. Once the receiver has seen a later one
     /// this is void: the room may be counted on for something else. What is still wanted is

@@ -33,8 +33,8 @@ struct Stream {
     last: u64,
     /// Changes that were sent and not acknowledged.
     sent: VecDeque<Append>,
-    /// Changes that were sent with what a later change of the key had left, and the last such: until
-    /// that is committed, the follower has to remember the key as unfinished.
+    /// Changes that were sent with what a later change of the key had left, and the last such:
+    /// until that is committed, the follower has to remember the key as unfinished.
     sent_late: VecDeque<(u64, u64)>,
     /// Since when the oldest of them has been waited for.
     since: Instant,

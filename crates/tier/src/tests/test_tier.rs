@@ -515,16 +515,21 @@ fn inside<T: Send>(name: &str, does: impl FnOnce() -> T + Send) -> T {
 const SECRET: &str = "0123456789abcdeffedcba9876543210";
 const PORT: u16 = 11_300;
 
-/// Starts a node again. Another thread of the test that starts a program has this process's sockets
-/// until the program runs, so the port may be in use for a moment.
+/// Starts a node again. While another thread of the test starts a program, the new process has this
+/// one's sockets and locked files until the program runs, so port and directory may be in use for a
+/// moment.
 fn started<T>(start: impl Fn() -> Result<T, NodeError>) -> T {
+    let is_in_use = |error: &NodeError| {
+        let told = format!("{error:?}");
+        told.contains("Address already in use") || told.contains("InUse")
+    };
     let tries = (0..100).map(|_| start());
     let mut ended = tries.filter_map(|node| match node {
-        Err(error) if format!("{error:?}").contains("Address already in use") => {
+        Err(error) if is_in_use(&error) => {
             thread::sleep(Duration::from_millis(50));
             None
         }
         other => Some(other.unwrap()),
     });
-    ended.next().expect("its port is free")
+    ended.next().expect("its port and directory are free")
 }

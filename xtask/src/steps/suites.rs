@@ -159,9 +159,6 @@ fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
             let log = Log::file(logs.join(format!("program-{number}.log")))?;
             let start = Instant::now();
             let mut command = Command::new(&program.path);
-            if let Some((_, threads)) = WAITING.iter().find(|(name, _)| program.name == *name) {
-                command.env("RUST_TEST_THREADS", (side_by_side * threads).to_string());
-            }
             let finished = log.finish(command.current_dir(&program.folder))?;
             ended.push(Ended {
                 seconds: start.elapsed().as_secs_f64(),
@@ -187,10 +184,6 @@ fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
         Ok(ended)
     })
 }
-
-/// Programs whose tests wait more than they compute, and how many tests of one run for each
-/// processor. Most of the tests of a tier wait for the end of leases of seconds.
-const WAITING: &[(&str, usize)] = &[("-p curtail-tier --lib", 4)];
 
 /// Programs that the step's line names.
 const LONGEST: usize = 5;

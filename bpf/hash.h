@@ -125,6 +125,19 @@ NOINLINE u64 checksum_of(struct xdp_md *frame, u32 at, u32 bytes, u64 seed)
 		v2 = ROTATED(v2, 32);                                                            \
 	} while (0)
 
+/* The end of SipHash-1-3, from the state and the last word. */
+INLINE u64 sip_end(u64 v0, u64 v1, u64 v2, u64 v3, u64 last)
+{
+	v3 ^= last;
+	SIP_ROUND(v0, v1, v2, v3);
+	v0 ^= last;
+	v2 ^= 0xff;
+	SIP_ROUND(v0, v1, v2, v3);
+	SIP_ROUND(v0, v1, v2, v3);
+	SIP_ROUND(v0, v1, v2, v3);
+	return v0 ^ v1 ^ v2 ^ v3;
+}
+
 /* SipHash-1-3 of the key of `bytes` that lies at `at`, behind at least eight other bytes. */
 NOINLINE u64 key_hash_of(struct xdp_md *frame, u32 at, u32 bytes, u64 seed_0, u64 seed_1)
 {
@@ -162,14 +175,7 @@ NOINLINE u64 key_hash_of(struct xdp_md *frame, u32 at, u32 bytes, u64 seed_0, u6
 			return 0;
 		last |= *(u64 *)tail >> (64 - 8 * (bytes & 7));
 	}
-	v3 ^= last;
-	SIP_ROUND(v0, v1, v2, v3);
-	v0 ^= last;
-	v2 ^= 0xff;
-	SIP_ROUND(v0, v1, v2, v3);
-	SIP_ROUND(v0, v1, v2, v3);
-	SIP_ROUND(v0, v1, v2, v3);
-	return v0 ^ v1 ^ v2 ^ v3;
+	return sip_end(v0, v1, v2, v3, last);
 }
 
 #endif

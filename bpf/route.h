@@ -138,14 +138,7 @@ INLINE u64 keyed_route(u64 route, u64 seed_0, u64 seed_1)
 	v3 ^= route;
 	SIP_ROUND(v0, v1, v2, v3);
 	v0 ^= route;
-	v3 ^= last;
-	SIP_ROUND(v0, v1, v2, v3);
-	v0 ^= last;
-	v2 ^= 0xff;
-	SIP_ROUND(v0, v1, v2, v3);
-	SIP_ROUND(v0, v1, v2, v3);
-	SIP_ROUND(v0, v1, v2, v3);
-	return v0 ^ v1 ^ v2 ^ v3;
+	return sip_end(v0, v1, v2, v3, last);
 }
 
 #endif

@@ -9,7 +9,12 @@ use curtail_codec::tiered::{
 use curtail_consistency::tiered::{Admission, BackEndId, CacheId, GroupKeys, GuestKeys};
 use curtail_types::{Instant, Key, KeyLoad, KeyName, Load, LoadScale, RouteHash};
 
-use crate::{cache_copies::CachedCopies, outbox::TierOutbox, report_encoding, tier_file::TierFile};
+use crate::{
+    cache_copies::CachedCopies,
+    outbox::TierOutbox,
+    report_encoding,
+    tier_file::{TierFile, home_of},
+};
 
 /// What a cache node has to do with the others.
 pub(crate) struct CacheGroup {
@@ -87,8 +92,7 @@ impl CacheGroup {
     }
 
     fn is_of(&self, home: CacheId, key: RouteHash) -> bool {
-        let BackEndId(owner) = self.map.owner(key);
-        owner % (u16::from(self.last) + 1) == u16::from(home.0)
+        home_of(self.map.owner(key), usize::from(self.last) + 1) == Some(home)
     }
 
     /// A copy of another cache node's key was read.

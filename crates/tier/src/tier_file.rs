@@ -277,9 +277,7 @@ impl TierFile {
 
     /// The cache node that a back end reports to (SW-65).
     pub fn cache_of(&self, back_end: BackEndId) -> Option<CacheId> {
-        let caches = u16::try_from(self.caches.len()).ok()?;
-        let number = back_end.0.checked_rem(caches)?;
-        u8::try_from(number).ok().map(CacheId)
+        home_of(back_end, self.caches.len())
     }
 
     /// The cache nodes that may have copies of each other's keys (CC-81).
@@ -359,6 +357,12 @@ impl fmt::Display for TierFileError {
 }
 
 impl std::error::Error for TierFileError {}
+
+/// The cache node, of so many, to which a back end reports.
+pub(crate) fn home_of(back_end: BackEndId, caches: usize) -> Option<CacheId> {
+    let number = back_end.0.checked_rem(u16::try_from(caches).ok()?)?;
+    u8::try_from(number).ok().map(CacheId)
+}
 
 #[cfg(test)]
 mod tests {

@@ -188,7 +188,7 @@ impl Receiver<'_> {
             return false;
         }
         let store_cx = &receiver_cx.store_cx;
-        let hash = store_cx.store.hash(key.bytes());
+        let hash = store_cx.store.hash_of_route(route);
         let number = self.native.queue_number(hash.0);
         let arrival = arrival_of(head, hash, bytes, (store_cx.now.unix_ns, from));
         let now_ns = receiver_cx.monotonic_ns;

@@ -45,17 +45,21 @@ impl MemberMachine {
         since.is_some_and(|since| self.stepped.ns >= since.ns + wait_ns)
     }
 
-    /// A member that is about to do without another's answers also removes that one if it is
-    /// silent: the member whose task that is may be slow, and one change is enough for all.
+    /// A member that does without another's answers, or is about to, also removes that one if it is
+    /// silent: the member whose task that is may be slow, or hear it, and one change is enough for
+    /// all.
     fn stance_of_member(&self) -> Option<RecordChange> {
         let member = self.known.has(self.config.me, self.incarnation);
-        let departs = self.aim == Aim::Departing;
-        let stance = self.stance().filter(|_| member && !departs)?;
-        let removal = match stance {
-            RecordChange::Detach => self.removal(self.silent_for(self.config.suspicion_ns)),
-            _ => None,
+        if !member || self.aim == Aim::Departing {
+            return None;
+        }
+        let stance = self.stance();
+        let is_detached = self.known.detached.contains(self.config.me);
+        let removal = match is_detached || stance == Some(RecordChange::Detach) {
+            true => self.removal(self.silent_for(self.config.suspicion_ns)),
+            false => None,
         };
-        removal.or(Some(stance))
+        removal.or(stance)
     }
 
     /// The lowest of those who hold something removes the silent; if none of these is heard, the
@@ -91,18 +95,19 @@ impl MemberMachine {
         // Who is cut off has heard some a little later than others, and all of them not just now.
         let doubtful = self.silent_for(self.config.suspicion_ns / 2);
         let heard = self.keepers.difference(doubtful);
-        let late = self.silent_for(PATIENCE * self.config.suspicion_ns);
-        let silent = if 2 * heard.len() >= self.keepers.len() {
-            // Whom most of the others hear is not dead: it may be this node's line that is bad.
-            let others = heard.without(self.config.me);
-            let is_heard = |node: &NodeId| 2 * self.witnesses(others, *node) > others.len();
-            silent
-                .into_iter()
-                .filter(|node| late.contains(*node) || !is_heard(node))
-                .collect()
-        } else {
-            late
+        // Of two that do not hear each other, the lower stays.
+        let me = self.config.me;
+        let patience = |node: &NodeId| if *node < me { PATIENCE + 2 } else { PATIENCE };
+        let is_late = |node: &NodeId| {
+            let late = self.silent_for(patience(node) * self.config.suspicion_ns);
+            late.contains(*node)
         };
+        let hears_most = 2 * heard.len() >= self.keepers.len();
+        // Whom most of the others hear is not dead: it may be this node's line that is bad.
+        let others = heard.without(me);
+        let is_heard = |node: &NodeId| 2 * self.witnesses(others, *node) > others.len();
+        let may_go = |node: &NodeId| is_late(node) || (hears_most && !is_heard(node));
+        let silent: NodeSet = silent.into_iter().filter(may_go).collect();
         (!silent.is_empty()).then_some(RecordChange::Remove(silent))
     }
 

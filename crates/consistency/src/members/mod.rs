@@ -353,18 +353,17 @@ impl MemberMachine {
     }
 
     /// A node that reaches the store but not the other nodes does not join again at once, because
-    /// the others wait for a member that does not answer. Each time it waits for longer.
+    /// the others wait for a member that does not answer; nor does one that has not been well since
+    /// it joined: its line to one of them may be broken. Each time it waits for longer.
     fn stay_away(&mut self, now: Instant, others: NodeSet) {
         let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
         let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
         let heard = others.into_iter().filter(is_heard).count();
-        self.parted = match 2 * heard < others.len() {
-            true => (self.parted + 1).min(PARTED_MAX),
-            false => 0,
-        };
-        let leases = match self.parted {
-            0 => 0,
-            parted => 2 << parted,
+        let was_well = self.parted == 0;
+        self.parted = (self.parted + 1).min(PARTED_MAX);
+        let leases = match was_well && 2 * heard >= others.len() {
+            true => 0,
+            false => 2 << self.parted,
         };
         self.join_at = after(now, leases * self.config.lease_ns);
     }

@@ -31,10 +31,17 @@ pub(super) struct CatchUp {
     enters_at: Option<u64>,
 }
 
+impl CatchUp {
+    /// Whether the node is sent what changes.
+    pub(super) fn has_begun(&self) -> bool {
+        self.scan != Scan::Waits
+    }
+}
+
 /// How far the scan is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Scan {
-    /// It begins when no request runs beside the machine.
+    /// It begins when no request runs beside the machine, and the node has answered with room.
     Waits,
     /// The host looks for more keys.
     Runs,
@@ -90,7 +97,9 @@ impl Primary {
             return;
         };
         let node = catch_up.node;
-        if catch_up.scan == Scan::Waits && !self.is_closing {
+        // From then on writes wait for room there, and for what it is behind: a node that does not
+        // answer is to hold up none.
+        if catch_up.scan == Scan::Waits && !self.is_closing && rooms.has(cx, host, node, 1) {
             self.streams.add(node, false, cx.now);
             // Later than all that was removed before, of which the node will not hear.
             let version = host.next_version();
@@ -121,10 +130,10 @@ impl Primary {
         }
         if rooms.is_refused(node) && !self.streams.counts(node) {
             self.catch_up = Some(catch_up);
-            return self.end_catch_up(cx, rooms);
+            return self.end_catch_up(cx, host, rooms);
         }
         let unacknowledged = self.streams.unacknowledged(node);
-        if catch_up.keys.is_empty() {
+        if catch_up.has_begun() && catch_up.keys.is_empty() {
             if catch_up.scan == Scan::Rests && unacknowledged < scan_max {
                 host.scan(self.slice, false);
                 catch_up.scan = Scan::Runs;
@@ -151,11 +160,18 @@ impl Primary {
         self.catch_up = Some(catch_up);
     }
 
-    /// Gives up for a while: the node has no room.
-    pub(super) fn end_catch_up(&mut self, cx: &Context, rooms: &mut Rooms) {
+    /// Gives up for a while: the node has no room, or is silent. Before it begins again the node
+    /// is to answer.
+    pub(super) fn end_catch_up(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        rooms: &mut Rooms,
+    ) {
         if let Some(catch_up) = self.catch_up.take() {
             let others = self.row.followers().without(catch_up.node);
             self.streams.keep(rooms, others);
+            rooms.give_back(cx, host, catch_up.node);
             self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
         }
     }

@@ -31,7 +31,8 @@ pub struct ReplicaConfig {
     pub model: Model,
     /// After how long without an answer something is sent again.
     pub retransmit_ns: u64,
-    /// After how long without progress a follower is put out of the slice.
+    /// After how long without progress a follower is put out of the slice; after a quarter of that
+    /// a node that catches up begins anew.
     pub suspicion_ns: u64,
     /// How long a request may wait; then it is refused.
     pub patience_ns: u64,

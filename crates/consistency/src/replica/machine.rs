@@ -410,7 +410,7 @@ impl Replica {
                 host.send(NodeSet::only(from), &entered);
             }
             &ReplicaMessage::Evict(bytes) => {
-                self.rooms.give_back(host, from);
+                self.rooms.give_back(cx, host, from);
                 self.evict(cx, host, bytes, Some(from));
             }
         }
@@ -636,16 +636,14 @@ impl Replica {
     // ---- time ----
 
     fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        self.rooms.ask_again(host);
+        self.rooms.ask_again(cx, host);
         self.hot.tick(cx, host);
         let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            for node in primary.send_again(cx, host, &self.rooms) {
-                primary.wish(host, RowStep::Exit(node));
-            }
+            primary.send_again(cx, host, &mut self.rooms);
             if let Phase::Collecting(missing, _) = &primary.phase {
                 let term = primary.row.term;
                 host.send(*missing, &ReplicaMessage::TailWanted { slice, term });

@@ -42,7 +42,7 @@ pub(super) struct Primary {
     /// Requests that cannot run yet, and since when.
     pub(super) queue: VecDeque<(ReplicaRequest, Instant)>,
     pub(super) catch_up: Option<CatchUp>,
-    /// A node that found no room begins to catch up again then.
+    /// A node that found no room, or was silent, begins to catch up again then.
     pub(super) rests_until: Instant,
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
@@ -422,12 +422,13 @@ impl Primary {
             has_room &= rooms.has(cx, host, node, u64::from(bytes));
         }
         if let Some(catch_up) = &self.catch_up
+            && catch_up.has_begun()
             && !self.streams.counts(catch_up.node)
             && !rooms.has(cx, host, catch_up.node, u64::from(bytes))
         {
             // Each view begins without credit: that alone is no reason to give up.
             match rooms.is_refused(catch_up.node) {
-                true => self.end_catch_up(cx, rooms),
+                true => self.end_catch_up(cx, host, rooms),
                 false => has_room = false,
             }
         }
@@ -457,14 +458,21 @@ impl Primary {
         seq
     }
 
-    /// Sends again what is not acknowledged; returns the followers that are silent.
+    /// Sends again what is not acknowledged. A follower that is silent is to leave; a node that
+    /// catches up, for which writes wait although they do not need it, begins again later.
     pub(super) fn send_again(
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &Rooms,
-    ) -> NodeSet {
-        self.streams.send_again(cx, host, rooms, self.seen)
+        rooms: &mut Rooms,
+    ) {
+        let silent = self.streams.send_again(cx, host, rooms, self.seen);
+        for node in silent {
+            match self.streams.counts(node) {
+                true => self.wish(host, RowStep::Exit(node)),
+                false => self.end_catch_up(cx, host, rooms),
+            }
+        }
     }
 
     /// The store evicted a key of this slice.

@@ -8,7 +8,7 @@
 
 use alloc::collections::BTreeMap;
 
-use curtail_types::{NodeId, NodeSet, ViewNumber};
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
 use super::{ReplicaHost, ReplicaMutant, machine::Context, message::ReplicaMessage};
 
@@ -34,6 +34,8 @@ struct Credit {
     number: u64,
     /// What it wants, while it has no answer.
     asked: Option<u64>,
+    /// Since when it waits for an answer.
+    since: Instant,
     /// The node may keep room for changes that this one gave up, or for what this one asked in
     /// another life of either: it is to hear what is held now.
     is_stale: bool,
@@ -72,7 +74,8 @@ impl Rooms {
             return true;
         }
         if credit.asked.is_none() {
-            credit.ask(host, to, bytes.max(cx.config.room_ask), &mut self.asked);
+            let wanted = bytes.max(cx.config.room_ask);
+            credit.ask(cx, host, (to, wanted), &mut self.asked);
         }
         false
     }
@@ -82,6 +85,13 @@ impl Rooms {
         self.credits
             .get(&to)
             .is_some_and(|credit| credit.is_refused)
+    }
+
+    /// For how long node `to` has not answered a request for room.
+    pub(super) fn unanswered_ns(&self, cx: &Context, to: NodeId) -> Option<u64> {
+        let credit = self.credits.get(&to)?;
+        credit.asked?;
+        Some(cx.now.ns.saturating_sub(credit.since.ns))
     }
 
     /// The number of the last request.
@@ -172,11 +182,11 @@ impl Rooms {
     }
 
     /// Asks again what has found no answer.
-    pub(super) fn ask_again(&mut self, host: &mut impl ReplicaHost) {
+    pub(super) fn ask_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
         for (&to, credit) in &mut self.credits {
             if credit.asked.is_some() || credit.is_stale {
                 let wanted = credit.asked.unwrap_or(0);
-                credit.ask(host, to, wanted, &mut self.asked);
+                credit.ask(cx, host, (to, wanted), &mut self.asked);
             }
         }
     }
@@ -202,9 +212,9 @@ impl Rooms {
     }
 
     /// Gives back what a node has promised and this one has no use for now.
-    pub(super) fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+    pub(super) fn give_back(&mut self, cx: &Context, host: &mut impl ReplicaHost, to: NodeId) {
         if let Some(credit) = self.credits.get_mut(&to) {
-            credit.give_back(host, to, &mut self.asked);
+            credit.give_back(cx, host, to, &mut self.asked);
         }
     }
 
@@ -226,7 +236,7 @@ impl Rooms {
         }
         for (&to, credit) in &mut self.credits {
             credit.is_refused = false;
-            credit.give_back(host, to, &mut self.asked);
+            credit.give_back(cx, host, to, &mut self.asked);
         }
         if cx.has(ReplicaMutant::PromiseKept) {
             return;
@@ -242,15 +252,30 @@ impl Rooms {
 }
 
 impl Credit {
-    fn give_back(&mut self, host: &mut impl ReplicaHost, to: NodeId, asked: &mut u64) {
+    fn give_back(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        to: NodeId,
+        asked: &mut u64,
+    ) {
         if self.free > 0 {
             self.free = 0;
-            self.ask(host, to, 0, asked);
+            self.ask(cx, host, (to, 0), asked);
         }
     }
 
-    fn ask(&mut self, host: &mut impl ReplicaHost, to: NodeId, wanted: u64, asked: &mut u64) {
+    fn ask(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        (to, wanted): (NodeId, u64),
+        asked: &mut u64,
+    ) {
         *asked += 1;
+        if self.asked.is_none() {
+            self.since = cx.now;
+        }
         self.number = *asked;
         self.is_stale = false;
         self.asked = Some(wanted);

@@ -197,7 +197,7 @@ impl Streams {
     }
 
     /// Sends again what is not acknowledged; returns the followers that have been silent for too
-    /// long.
+    /// long, which is less for one that does not count.
     pub(super) fn send_again(
         &mut self,
         cx: &Context,
@@ -208,14 +208,16 @@ impl Streams {
         let again = (rooms.asked(), self.committed(), seen);
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &mut self.of {
-            if stream.sent.is_empty() {
-                continue;
-            }
-            let waited_ns = cx.now.ns.saturating_sub(stream.since.ns);
-            if waited_ns >= cx.config.suspicion_ns {
+            let waits = !stream.sent.is_empty();
+            let waited_ns = waits.then(|| cx.now.ns.saturating_sub(stream.since.ns));
+            // A write may wait for room there while nothing is sent.
+            let silent_ns = waited_ns.max(rooms.unanswered_ns(cx, node));
+            let divisor = if stream.counts { 1 } else { 4 };
+            if silent_ns.is_some_and(|ns| ns >= cx.config.suspicion_ns / divisor) {
                 silent = silent.with(node);
             }
-            if waited_ns < cx.config.retransmit_ns || cx.has(ReplicaMutant::NeverResends) {
+            let is_due = waited_ns.is_some_and(|ns| ns >= cx.config.retransmit_ns);
+            if !is_due || cx.has(ReplicaMutant::NeverResends) {
                 continue;
             }
             stream.is_behind = stream.sent.len() > RESENT_MAX;

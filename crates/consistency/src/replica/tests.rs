@@ -195,22 +195,8 @@ fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, Slice
 /// was removed as after a set that found no room.
 #[test]
 fn a_slow_follower_is_not_a_full_one() {
-    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
-    let mut notes = Notes::default();
-    let mut replica = Replica::new(ReplicaConfig {
-        room_ask: 1_000,
-        ..machine(0).config
-    });
-    replica.step(ReplicaEvent::View(&view), &mut notes);
-    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
-    let write = ReplicaRequest {
-        ticket: Ticket(1),
-        key: KEY,
-        access: Access::Update,
-        size: 100,
-        is_forwarded: false,
-    };
-    replica.step(ReplicaEvent::Request(write), &mut notes);
+    let (mut replica, mut notes) = primary_with_rooms(true);
+    replica.step(write(1, 100), &mut notes);
     let asks = |(_, message): &(NodeSet, ReplicaMessage)| {
         matches!(message, ReplicaMessage::RoomWanted { .. })
     };
@@ -220,6 +206,105 @@ fn a_slow_follower_is_not_a_full_one() {
     replica.step(ReplicaEvent::Tick, &mut notes);
     assert_eq!(notes.refused, [(Ticket(1), ReplicaRefusal::Late)]);
     assert_eq!(notes.ran, []);
+}
+
+/// The primary of a slice at node 0, which asks for room; node 1 holds it too, in sync or not.
+fn primary_with_rooms(is_in_sync: bool) -> (Replica, Notes) {
+    let mut notes = Notes::default();
+    let mut replica = Replica::new(ReplicaConfig {
+        room_ask: 1_000,
+        ..machine(0).config
+    });
+    if is_in_sync {
+        let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
+        replica.step(ReplicaEvent::View(&view), &mut notes);
+        replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    } else {
+        let view = SliceView::first(ViewNumber(1), nodes(0b1), 1, 2);
+        replica.step(ReplicaEvent::View(&view), &mut notes);
+        let view = view.next(&[], nodes(0b10), NodeSet::NONE).unwrap();
+        let view = after(&view, &[RowStep::Hold(NodeId(1))], NodeSet::NONE);
+        replica.step(ReplicaEvent::View(&view), &mut notes);
+        replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    }
+    (replica, notes)
+}
+
+/// Node 1 grants what it was asked for last.
+fn grant(replica: &mut Replica, notes: &mut Notes) {
+    let asked = notes.take_sent().into_iter().rev();
+    let mut asked = asked.filter_map(|(_, message)| match message {
+        ReplicaMessage::RoomWanted { number, wanted, .. } => Some((number, wanted)),
+        _ => None,
+    });
+    let (number, bytes) = asked.next().unwrap();
+    let grows = false;
+    let message = ReplicaMessage::Room {
+        number,
+        bytes,
+        grows,
+    };
+    replica.step(ReplicaEvent::Message(NodeId(1), &message), notes);
+}
+
+fn write(ticket: u64, size: u32) -> ReplicaEvent<'static> {
+    ReplicaEvent::Request(ReplicaRequest {
+        ticket: Ticket(ticket),
+        key: KEY,
+        access: Access::Update,
+        size,
+        is_forwarded: false,
+    })
+}
+
+/// A follower did not answer a request for room, with nothing sent to it: it did not count as
+/// silent, and the writes of the slice waited for as long as the link was broken.
+#[test]
+fn a_follower_that_promises_no_room_is_silent() {
+    let (mut replica, mut notes) = primary_with_rooms(true);
+    replica.step(write(1, 100), &mut notes);
+    notes.now += 999_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(notes.proposed, []);
+    notes.now += 1_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(notes.proposed[0].step, RowStep::Exit(NodeId(1)));
+}
+
+/// A node that had left for silence was held again at once, and while it caught up in vain the
+/// writes of the slice waited: for room there, then for the window, again and again.
+#[test]
+fn no_write_waits_for_a_node_that_catches_up_in_vain() {
+    let (mut replica, mut notes) = primary_with_rooms(false);
+    replica.step(write(1, 100), &mut notes);
+    assert_eq!(notes.ran.len(), 1, "it has not answered at all");
+    grant(&mut replica, &mut notes);
+    for ticket in 2..=101 {
+        replica.step(write(ticket, 1), &mut notes);
+    }
+    assert_eq!(notes.ran.len(), 100, "the window is full");
+    notes.now += 250_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!((notes.ran.len(), notes.refused.len()), (101, 0));
+    assert_eq!(notes.proposed, [], "it may come closer later");
+    // What it is asked again is that it gives back all, and then, for a new beginning, room.
+    notes.now += 1_000_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    grant(&mut replica, &mut notes);
+    assert!(!begins(&mut notes));
+    grant(&mut replica, &mut notes);
+    assert!(begins(&mut notes));
+}
+
+/// Whether the copy of a slice was begun since the last time.
+fn begins(notes: &mut Notes) -> bool {
+    let kind = |message: &ReplicaMessage| match message {
+        ReplicaMessage::Append(append) => Some(append.change.kind),
+        _ => None,
+    };
+    let mut sent = notes.sent.iter();
+    sent.any(|(_, message)| kind(message) == Some(ChangeKind::Begin))
 }
 
 /// A change was sent again to one follower with what a later change of the key had left, and both

@@ -169,7 +169,9 @@ impl Cluster {
             me,
             model,
             retransmit_ns: 20 * MS_NS,
-            suspicion_ns: 2 * lease_ms * MS_NS,
+            // Two that do not hear each other: one is removed after three leases at the latest. If
+            // it had been alone with a slice by then, the slice would be lost.
+            suspicion_ns: 4 * lease_ms * MS_NS,
             patience_ns: 5000 * MS_NS,
             waiting_max: STAGE_WAITING_MAX,
             window_max: 256,

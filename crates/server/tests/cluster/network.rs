@@ -118,7 +118,16 @@ impl Network {
         self.cut.iter().for_each(|pair| rule("add", *pair));
     }
 
-    /// Ends what [`Network::part`] began.
+    /// Keeps two nodes from reaching each other, or only what the first one sends from the second.
+    pub(crate) fn part_two(&mut self, one: usize, other: usize, both_ways: bool) {
+        self.cut.push((one, other));
+        if both_ways {
+            self.cut.push((other, one));
+        }
+        self.cut.iter().for_each(|pair| rule("add", *pair));
+    }
+
+    /// Ends what [`Network::part`] or [`Network::part_two`] began.
     pub(crate) fn join(&mut self) {
         self.cut.drain(..).for_each(|pair| rule("del", pair));
     }

@@ -60,6 +60,17 @@ fn a_partition_shows_nothing_old() {
     judge(&run(SHAPE, true, &[Trouble::PartOne, Trouble::Lossy]));
 }
 
+/// Two nodes that do not reach each other lose nothing, and one of them is removed, though a third
+/// that hears both is the one that usually removes.
+#[test]
+fn two_nodes_that_are_parted_lose_nothing() {
+    let shape = Shape {
+        replicas: 2,
+        ..SHAPE
+    };
+    judge(&run(shape, true, &[Trouble::PartTwo, Trouble::PartOneWay]));
+}
+
 /// Native clients, of which datagrams get lost and arrive twice, lose no acknowledged write when a
 /// process is killed, and see nothing old when one is stopped.
 #[test]

@@ -23,6 +23,10 @@ listed_enum! {
         Isolate,
         /// Half of the nodes and the other half do not reach each other.
         PartHalf,
+        /// Two nodes do not reach each other; all others reach both.
+        PartTwo,
+        /// What one node sends to another does not arrive.
+        PartOneWay,
         /// A node's line carries 400 kbit a second.
         Slow,
         /// A node's line drops the packets that find a few others waiting.
@@ -63,7 +67,8 @@ impl Trouble {
             // A file cannot be hidden that there is none of.
             Self::LoseView => !place.view_in_etcd,
             Self::Isolate => place.has_network && !place.view_in_etcd,
-            Self::PartOne | Self::PartHalf | Self::Slow | Self::Lossy => place.has_network,
+            Self::PartOne | Self::PartHalf | Self::PartTwo | Self::PartOneWay => place.has_network,
+            Self::Slow | Self::Lossy => place.has_network,
             Self::Clocks => place.has_wrong_clocks,
             Self::StoreDies | Self::StoreAway => place.view_in_etcd,
         }
@@ -75,6 +80,7 @@ impl Trouble {
             Self::ShortStop => lease * 2 / 5,
             Self::Slow | Self::Lossy | Self::Churn => lease * 2,
             Self::StoreDies => Duration::ZERO,
+            Self::PartTwo | Self::PartOneWay => lease * 6,
             _ => lease * 7 / 2,
         }
     }
@@ -90,7 +96,7 @@ impl Trouble {
         let first = (number + number / Self::ALL.len()) % nodes;
         let count = match self {
             Self::PartHalf => nodes / 2,
-            Self::Clocks => 2,
+            Self::Clocks | Self::PartTwo | Self::PartOneWay => 2,
             _ => 1,
         };
         (0..count).map(|index| (first + index) % nodes).collect()
@@ -118,14 +124,18 @@ impl Trouble {
                     }
                 }
             }
-            Self::PartOne | Self::PartHalf | Self::Slow | Self::Lossy | Self::Churn => {}
+            _ => {}
         }
         let Some(network) = &mut cluster.network else {
             return;
         };
         match self {
             Self::PartOne | Self::PartHalf | Self::Isolate if begins => network.part(victims),
-            Self::PartOne | Self::PartHalf | Self::Isolate => network.join(),
+            Self::PartTwo if begins => network.part_two(first, victims[1], true),
+            Self::PartOneWay if begins => network.part_two(first, victims[1], false),
+            Self::PartOne | Self::PartHalf | Self::PartTwo | Self::PartOneWay | Self::Isolate => {
+                network.join();
+            }
             Self::Slow => network.slow(first, begins),
             Self::Lossy => {
                 if !begins {
@@ -151,9 +161,12 @@ impl Trouble {
     }
 
     /// Whether keys may be away for longer than one failure makes them (CL-20): a bad line is one
-    /// all the time, and without its store no view can follow.
+    /// all the time, without its store no view can follow, and whom others hear is removed late.
     pub(crate) fn is_unbounded(self) -> bool {
-        matches!(self, Self::Slow | Self::Lossy | Self::StoreAway)
+        matches!(
+            self,
+            Self::Slow | Self::Lossy | Self::StoreAway | Self::PartTwo | Self::PartOneWay
+        )
     }
 }
 

@@ -308,8 +308,8 @@ numbered_enum! {
         Unreachable = 5,
         /// The node of the key was lost; a write may have taken effect.
         NodeLost = 6,
-        /// The key is still on its way to another node.
-        NotArrived = 7,
+        /// It waited too long, and had no effect.
+        NotBegun = 7,
         /// The lease of the node that answered ended meanwhile; a write may have taken effect.
         LeaseEnded = 8,
     }

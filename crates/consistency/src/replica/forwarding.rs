@@ -73,6 +73,7 @@ impl Forwarding {
                 forwarded.to = None;
                 return None;
             }
+            Err(ReplicaRefusal::Elsewhere) => host.refuse(ticket, ReplicaRefusal::Late),
             Err(refusal) => host.refuse(ticket, refusal),
         }
         self.of.remove(&ticket);

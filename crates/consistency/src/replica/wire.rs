@@ -1,11 +1,11 @@
 //! Messages of replicas as bytes, little-endian, without padding.
 //!
 //! ```text
-//!   kind u8 | 1 slice u16, term u32, prev u64, seq u64, committed u64, key u64, version u64,
-//!           |   room u32, change kind u8                                         Append
+//!   kind u8 | 1 slice u16, term u32, prev u64, seq u64, committed u64, asked u64, key u64,
+//!           |   version u64, room u32, change kind u8                            Append
 //!           | 2 slice u16, term u32, seq u64                                     Applied
 //!           | 3 slice u16, term u32                                              TailWanted
-//!           | 4 slice u16, term u32, seen u64, keys u64 each                     Tail
+//!           | 4 slice u16, term u32, seen u64, flushed u64, keys u64 each        Tail
 //!           | 5 number u64, held u64, wanted u64                                 RoomWanted
 //!           | 6 number u64, bytes u64, grows u8                                  Room
 //!           | 7 view u32, key u64, version u64, copy kind u8                     Copy

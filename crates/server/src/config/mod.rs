@@ -12,6 +12,7 @@ pub(crate) mod start_error;
 use std::{fmt, io, net::SocketAddr, path::PathBuf};
 
 use curtail_codec::tiered::TierTarget;
+use curtail_consistency::hot_list::HotList;
 use curtail_membership::NodeConfig;
 use curtail_runtime::ThreadId;
 use curtail_storage::StorageConfig;
@@ -216,9 +217,9 @@ impl Config {
     /// memcached's default port.
     pub const PORT: u16 = 11211;
 
-    /// Keys that every node of a cluster may have at most: half the places of a node's table of
-    /// them, because keys that become hot or cease to be have places, too.
-    pub const HOT_KEYS_MAX: usize = 16 << 10;
+    /// Keys that every node of a cluster may have a copy of, as many as the list that nodes agree on
+    /// has.
+    pub const HOT_KEYS_MAX: usize = HotList::KEYS_MAX;
 
     /// No smaller value is large unless told: handing a connection on costs about as much as
     /// sending this many bytes.

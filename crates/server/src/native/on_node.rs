@@ -395,7 +395,7 @@ pub(super) fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) 
         // Nodes may have flushed before another one failed.
         (Opcode::Flush, _) => failure == Failure::OutOfService,
         _ if !is_claimed => true,
-        (_, Failure::Busy | Failure::OutOfService | Failure::Unreachable | Failure::NotArrived) => {
+        (_, Failure::Busy | Failure::OutOfService | Failure::Unreachable | Failure::NotBegun) => {
             true
         }
         (

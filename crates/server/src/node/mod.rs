@@ -53,7 +53,6 @@ use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, Rou
 use tracing::warn;
 
 use crate::{
-    config::Config,
     limits::{SHARED_KEYS_MAX, STAGE_WAITING_MAX},
     log::component,
     node::{
@@ -130,8 +129,6 @@ pub(crate) struct Cluster {
     is_leaving: AtomicBool,
     has_left: AtomicBool,
 }
-
-const _: () = assert!(2 * Config::HOT_KEYS_MAX == SHARED_KEYS_MAX);
 
 /// The writers of the machines: no worker has them. Each life of a node has
 /// another, because what one life wrote may be lost with it, and its versions must not come again.

@@ -71,8 +71,8 @@ worded_enum! {
         Unreachable = "SERVER_ERROR the node of this key cannot be reached\r\n",
         /// A request whose node was lost.
         NodeLost = "SERVER_ERROR the node of this key was lost; a write may have happened\r\n",
-        /// A request for a key that moves to another node.
-        NotArrived = "SERVER_ERROR this key is still on its way to another node\r\n",
+        /// A request that waited too long on a node of a cluster, and had no effect.
+        NotBegun = "SERVER_ERROR timed out before it began\r\n",
         /// A request during which a node's lease ended.
         LeaseEnded =
             "SERVER_ERROR this node's lease ended meanwhile; a write may have taken effect\r\n",
@@ -132,7 +132,7 @@ impl From<Failure> for Refusal {
             Failure::ViewChanged => Self::ViewChanged,
             Failure::Unreachable => Self::Unreachable,
             Failure::NodeLost => Self::NodeLost,
-            Failure::NotArrived => Self::NotArrived,
+            Failure::NotBegun => Self::NotBegun,
             Failure::LeaseEnded => Self::LeaseEnded,
         }
     }

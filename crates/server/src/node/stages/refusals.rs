@@ -18,7 +18,7 @@ pub(super) const fn failure_of(refusal: ReplicaRefusal) -> Failure {
         ReplicaRefusal::Busy => Failure::Busy,
         ReplicaRefusal::NoRoom => Failure::OutOfMemory,
         ReplicaRefusal::Elsewhere => Failure::OutOfService,
-        ReplicaRefusal::Late => Failure::Late,
+        ReplicaRefusal::Late => Failure::NotBegun,
         ReplicaRefusal::Unknown => Failure::ViewChanged,
     }
 }

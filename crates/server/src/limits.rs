@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use crate::config::Config;
-
 // One turn of a worker: it does no more, however much there is, so that nobody waits for long.
 
 /// Requests in one batch. The lines that 256 requests touch fit into a second-level cache.
@@ -104,9 +102,8 @@ pub(crate) const HTTP_CONNECTION_TIME_MAX: Duration = Duration::from_secs(30);
 
 // A node of a cluster.
 
-/// Keys that may be hot, or in transition, at a time on a node: several lists of hot keys may follow
-/// each other before the keys of the first have ceased to be.
-pub(crate) const SHARED_KEYS_MAX: usize = 8 * Config::HOT_KEYS_MAX;
+/// Keys that may be hot, or in transition, at a time on a node: eight times a list of hot keys.
+pub(crate) const SHARED_KEYS_MAX: usize = 4096;
 
 /// Requests that wait for a slice's machine, for a hot key or for other nodes, each of these.
 pub(crate) const STAGE_WAITING_MAX: usize = 4096;

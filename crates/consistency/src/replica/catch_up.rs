@@ -41,7 +41,7 @@ impl CatchUp {
 /// How far the scan is.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Scan {
-    /// It begins when no request runs beside the machine, and the node has answered with room.
+    /// It begins when no request runs beside the machine, and the node has answered.
     Waits,
     /// The host looks for more keys.
     Runs,
@@ -99,7 +99,7 @@ impl Primary {
         let node = catch_up.node;
         // From then on writes wait for room there, and for what it is behind: a node that does not
         // answer is to hold up none.
-        if catch_up.scan == Scan::Waits && !self.is_closing && rooms.has(cx, host, node, 1) {
+        if catch_up.scan == Scan::Waits && !self.is_closing && rooms.answers(cx, host, node) {
             self.streams.add(node, false, cx.now);
             // Later than all that was removed before, of which the node will not hear.
             let version = host.next_version();
@@ -130,7 +130,7 @@ impl Primary {
         }
         if rooms.is_refused(node) && !self.streams.counts(node) {
             self.catch_up = Some(catch_up);
-            return self.end_catch_up(cx, host, rooms);
+            return self.end_catch_up(cx, rooms);
         }
         let unacknowledged = self.streams.unacknowledged(node);
         if catch_up.has_begun() && catch_up.keys.is_empty() {
@@ -162,16 +162,11 @@ impl Primary {
 
     /// Gives up for a while: the node has no room, or is silent. Before it begins again the node
     /// is to answer.
-    pub(super) fn end_catch_up(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
-    ) {
+    pub(super) fn end_catch_up(&mut self, cx: &Context, rooms: &mut Rooms) {
         if let Some(catch_up) = self.catch_up.take() {
             let others = self.row.followers().without(catch_up.node);
             self.streams.keep(rooms, others);
-            rooms.give_back(cx, host, catch_up.node);
+            rooms.doubt(catch_up.node);
             self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
         }
     }

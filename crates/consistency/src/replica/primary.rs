@@ -428,7 +428,7 @@ impl Primary {
         {
             // Each view begins without credit: that alone is no reason to give up.
             match rooms.is_refused(catch_up.node) {
-                true => self.end_catch_up(cx, host, rooms),
+                true => self.end_catch_up(cx, rooms),
                 false => has_room = false,
             }
         }
@@ -470,7 +470,7 @@ impl Primary {
         for node in silent {
             match self.streams.counts(node) {
                 true => self.wish(host, RowStep::Exit(node)),
-                false => self.end_catch_up(cx, host, rooms),
+                false => self.end_catch_up(cx, rooms),
             }
         }
     }

@@ -80,6 +80,32 @@ impl Rooms {
         false
     }
 
+    /// Whether node `to` has answered what it was asked last; if it was asked nothing, it is asked.
+    pub(super) fn answers(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        to: NodeId,
+    ) -> bool {
+        if cx.config.room_ask == 0 {
+            return true;
+        }
+        if let Some(credit) = self.credits.get(&to) {
+            return credit.asked.is_none() && !credit.is_stale;
+        }
+        let credit = self.credits.entry(to).or_default();
+        credit.ask(cx, host, (to, 0), &mut self.asked);
+        false
+    }
+
+    /// What node `to` has promised counts no more, and it is asked anew.
+    pub(super) fn doubt(&mut self, to: NodeId) {
+        if let Some(credit) = self.credits.get_mut(&to) {
+            credit.free = 0;
+            credit.is_stale = true;
+        }
+    }
+
     /// Whether node `to` said that it will never have more.
     pub(super) fn is_refused(&self, to: NodeId) -> bool {
         self.credits

@@ -217,8 +217,7 @@ impl Config {
     /// memcached's default port.
     pub const PORT: u16 = 11211;
 
-    /// Keys that every node of a cluster may have a copy of, as many as the list that nodes agree on
-    /// has.
+    /// Keys of which every node of a cluster may have a copy: as many as nodes agree on.
     pub const HOT_KEYS_MAX: usize = HotList::KEYS_MAX;
 
     /// No smaller value is large unless told: handing a connection on costs about as much as

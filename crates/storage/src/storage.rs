@@ -20,8 +20,11 @@ use crate::{
 
 /// What storage tells its user, from threads of its own.
 pub trait StorageEvents: Send + Sync {
-    /// A read that was submitted has ended.
+    /// A read that was submitted has ended. While others wait for a thread, answers may be gathered.
     fn answer(&self, answer: ReadAnswer);
+
+    /// No read waits for a thread: answers that were gathered are to be told.
+    fn caught_up(&self) {}
 
     /// Writes have become durable, or there is room in the queue again.
     fn progress(&self);
@@ -413,6 +416,10 @@ fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
             ReadFailed
         });
         events.answer(ReadAnswer { request, found });
+        // Looked at after the answer: if a read waits now, its thread looks again, later.
+        if lock(&desk.waiting).requests.is_empty() {
+            events.caught_up();
+        }
     }
 }
 

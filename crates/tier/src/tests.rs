@@ -235,54 +235,75 @@ fn a_burst_is_cached_before_the_period_ends(kind: SwitchKind) {
 /// are read once, and one that bursts at a loaded back end, while no report is due; then reports
 /// are.
 fn what_the_back_ends_send_decides_what_is_cached(kind: SwitchKind) {
-    const LONG: u64 = 600_000;
     use UpdateMode::{Both, Instant, Periodic, Traditional};
-    for update in [Both, Periodic, Instant, Traditional] {
-        let tier = tier_that_updates(kind, update, LONG);
-        let sent = || tier.back_ends_count("items_sent");
-        let mut client = tier.patient(1);
-        // Fewer than a key must have in the log of requests to burst.
-        let cold: Vec<String> = (0..8).map(|key| format!("cold {key}")).collect();
-        for key in &cold {
-            client.put(key.as_bytes(), b"value");
-            client.get(key.as_bytes());
+    at_once([Both, Periodic, Instant, Traditional], |update| {
+        only_what_it_says_is_sent(kind, update);
+        reports_are_sent_if_it_has_any(kind, update);
+    });
+}
+
+/// Runs the same for each of these at once: most of it waits.
+fn at_once<T: Send>(all: impl IntoIterator<Item = T>, run: impl Fn(T) + Sync) {
+    std::thread::scope(|scope| {
+        for one in all {
+            let run = &run;
+            scope.spawn(move || run(one));
         }
-        let of_cold = sent();
-        let is_traditional = update == Traditional;
-        assert_eq!(of_cold >= 8, is_traditional, "{update:?}: {of_cold}");
-        assert!(is_traditional || of_cold == 0, "{update:?}: {of_cold}");
-        client.put(b"hot", b"value");
-        (0..40).for_each(|_| _ = client.get_past_cache(b"hot"));
-        assert_eq!(sent() > of_cold, update != Periodic, "{update:?}");
-        let bursts = tier.back_ends_count("bursts_sent") > 0;
-        assert_eq!(bursts, matches!(update, Both | Instant), "{update:?}");
-        let expected = match update {
-            Traditional => 9,
-            Periodic => 0,
-            Both | Instant => 1,
-        };
-        eventually("the keys that were sent are cached", || {
-            let copies = tier.cache_status().get("copies");
-            assert!(copies <= expected, "{update:?}: {copies}");
-            // What a switch has lost is sent when it is read again.
-            let keys = cold.iter().filter(|_| is_traditional && copies < 9);
-            keys.for_each(|key| _ = client.get_past_cache(key.as_bytes()));
-            copies == expected
-        });
+    });
+}
+
+fn only_what_it_says_is_sent(kind: SwitchKind, update: UpdateMode) {
+    const LONG: u64 = 600_000;
+    let tier = tier_that_updates(kind, update, LONG);
+    let sent = || tier.back_ends_count("items_sent");
+    let mut client = tier.patient(1);
+    // Fewer than a key must have in the log of requests to burst.
+    let cold: Vec<String> = (0..8).map(|key| format!("cold {key}")).collect();
+    for key in &cold {
+        client.put(key.as_bytes(), b"value");
+        client.get(key.as_bytes());
     }
-    for update in [Both, Periodic, Instant, Traditional] {
-        let tier = tier_that_updates(kind, update, 50);
-        let mut client = tier.client(1);
-        let mut reported = || {
-            let _ = client.get(b"key");
-            tier.cache_status().get("reports") > 0
-        };
-        if matches!(update, Both | Periodic) {
-            eventually("a report", reported);
-        } else {
-            std::thread::sleep(Duration::from_millis(500));
-            assert!(!reported(), "{update:?}");
-        }
+    let of_cold = sent();
+    let is_traditional = update == UpdateMode::Traditional;
+    assert_eq!(of_cold >= 8, is_traditional, "{update:?}: {of_cold}");
+    assert!(is_traditional || of_cold == 0, "{update:?}: {of_cold}");
+    client.put(b"hot", b"value");
+    (0..40).for_each(|_| _ = client.get_past_cache(b"hot"));
+    assert_eq!(
+        sent() > of_cold,
+        update != UpdateMode::Periodic,
+        "{update:?}"
+    );
+    let bursts = tier.back_ends_count("bursts_sent") > 0;
+    let may_burst = matches!(update, UpdateMode::Both | UpdateMode::Instant);
+    assert_eq!(bursts, may_burst, "{update:?}");
+    let expected = match update {
+        UpdateMode::Traditional => 9,
+        UpdateMode::Periodic => 0,
+        UpdateMode::Both | UpdateMode::Instant => 1,
+    };
+    eventually("the keys that were sent are cached", || {
+        let copies = tier.cache_status().get("copies");
+        assert!(copies <= expected, "{update:?}: {copies}");
+        // What a switch has lost is sent when it is read again.
+        let keys = cold.iter().filter(|_| is_traditional && copies < 9);
+        keys.for_each(|key| _ = client.get_past_cache(key.as_bytes()));
+        copies == expected
+    });
+}
+
+fn reports_are_sent_if_it_has_any(kind: SwitchKind, update: UpdateMode) {
+    let tier = tier_that_updates(kind, update, 50);
+    let mut client = tier.client(1);
+    let mut reported = || {
+        let _ = client.get(b"key");
+        tier.cache_status().get("reports") > 0
+    };
+    if matches!(update, UpdateMode::Both | UpdateMode::Periodic) {
+        eventually("a report", reported);
+    } else {
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!reported(), "{update:?}");
     }
 }
 
@@ -303,7 +324,7 @@ fn tier_that_updates(kind: SwitchKind, update: UpdateMode, period_ms: u64) -> Te
 /// holds more than its capacity (SW-61, SW-62, SW-68). Method: more keys than capacity at once, and
 /// so few changes of rules that installs wait all the time.
 fn the_rule_buffer_adds_before_it_evicts(kind: SwitchKind) {
-    for has_buffer in [false, true] {
+    at_once([false, true], |has_buffer| {
         let mut options = TestOptions {
             capacity: 4,
             update: UpdateMode::Traditional,
@@ -329,7 +350,7 @@ fn the_rule_buffer_adds_before_it_evicts(kind: SwitchKind) {
                 tier.cache_status().get("evicted") > 0
             }),
         }
-    }
+    });
 }
 
 /// Bad input is counted and answered as it should be, and changes nothing.
@@ -399,7 +420,8 @@ fn strays_and_forgeries_change_nothing(kind: SwitchKind) {
 /// Goal: in the baselines every read is at the cache node, and one that is not cached at its back
 /// end as well; look-aside takes a transit more, by the client (SW-67). Answers are the same.
 fn baselines_see_one_machine_more(kind: SwitchKind) {
-    for baseline in [TierBaseline::LookThrough, TierBaseline::LookAside] {
+    let baselines = [TierBaseline::LookThrough, TierBaseline::LookAside];
+    at_once(baselines, |baseline| {
         let options = TestOptions {
             baseline: Some(baseline),
             ..long_lease()
@@ -449,7 +471,7 @@ fn baselines_see_one_machine_more(kind: SwitchKind) {
             Some(&b"other"[..]),
             "an update is applied"
         );
-    }
+    });
 }
 
 /// A back end that is limited says so; a full memory refuses writes and goes on reading.

@@ -28,7 +28,7 @@ use tracing::error;
 
 use crate::{
     log::component,
-    sync::{AtomicBool, Relaxed},
+    sync::{AtomicBool, AtomicUsize, Relaxed},
 };
 
 pub(crate) use crate::disk::{
@@ -45,8 +45,11 @@ pub(crate) struct DiskTier {
 
 /// The server, as the tier knows it.
 pub(crate) trait DiskHost: Send + Sync {
-    /// Gives a worker the answer to a read.
+    /// Leaves the answer to a read for a worker, which need not be woken for it.
     fn deliver(&self, answer: Box<ReadAnswer>);
+
+    /// Has a worker take what was left for it.
+    fn ring(&self, worker: usize);
 
     /// Has a worker begin a turn.
     fn wake(&self, worker: usize);
@@ -57,7 +60,13 @@ struct TierEvents {
     host: OnceLock<Weak<dyn DiskHost>>,
     /// Which workers wait for writes to become durable, or for room.
     waiting: Box<[AtomicBool]>,
+    /// Answers that each worker was left and not woken for.
+    gathered: Box<[AtomicUsize]>,
 }
+
+/// Answers that are gathered for a worker while reads wait for a thread: a wake of a worker that
+/// sleeps, and its turn, cost about as much as a read of what the page cache has.
+const GATHERED_MAX: usize = 4;
 
 impl DiskTier {
     /// Opens the data for so many workers.
@@ -65,6 +74,7 @@ impl DiskTier {
         let events = Arc::new(TierEvents {
             host: OnceLock::new(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            gathered: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
         });
         let storage = Storage::open(config, Arc::clone(&events) as _)?;
         Ok(Self { storage, events })
@@ -96,8 +106,28 @@ impl TierEvents {
 
 impl StorageEvents for TierEvents {
     fn answer(&self, answer: ReadAnswer) {
-        if let Some(host) = self.host() {
-            host.deliver(Box::new(answer));
+        let Some(host) = self.host() else {
+            return;
+        };
+        let worker = answer.request.receiver;
+        host.deliver(Box::new(answer));
+        let Some(gathered) = self.gathered.get(worker) else {
+            return;
+        };
+        if gathered.fetch_add(1, Ordering::AcqRel) + 1 >= GATHERED_MAX {
+            gathered.store(0, Relaxed);
+            host.ring(worker);
+        }
+    }
+
+    fn caught_up(&self) {
+        let Some(host) = self.host() else {
+            return;
+        };
+        for (worker, gathered) in self.gathered.iter().enumerate() {
+            if gathered.load(Ordering::Acquire) > 0 && gathered.swap(0, Ordering::AcqRel) > 0 {
+                host.ring(worker);
+            }
         }
     }
 

@@ -83,6 +83,12 @@ impl Mailbox {
         self.ring();
     }
 
+    /// Leaves something for which the sender rings later.
+    pub(crate) fn leave(&self, arrival: Arrival) {
+        lock(&self.left).arrivals.push(arrival);
+        self.bell.tap();
+    }
+
     /// Leaves something that has time until the worker wakes for anything else; unless it said that
     /// it waits.
     pub(crate) fn send_resting(&self, arrival: Arrival) {
@@ -116,7 +122,8 @@ impl Mailbox {
         lock(&self.left).arrivals.len()
     }
 
-    fn ring(&self) {
+    /// Has the worker look, and wakes it if it sleeps.
+    pub(crate) fn ring(&self) {
         if self.bell.ring() {
             self.wake();
         }

@@ -20,7 +20,7 @@ use crate::{
 
 /// What storage tells its user, from threads of its own.
 pub trait StorageEvents: Send + Sync {
-    /// A read that was submitted has ended. While others wait for a thread, answers may be gathered.
+    /// A read that was submitted has ended. Answers may be gathered while others wait for a thread.
     fn answer(&self, answer: ReadAnswer);
 
     /// No read waits for a thread: answers that were gathered are to be told.

@@ -23,12 +23,13 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
+use curtail_dispatch::GatheredRings;
 use curtail_storage::{ReadAnswer, Storage, StorageConfig, StorageError, StorageEvents};
 use tracing::error;
 
 use crate::{
     log::component,
-    sync::{AtomicBool, AtomicUsize, Relaxed},
+    sync::{AtomicBool, Relaxed},
 };
 
 pub(crate) use crate::disk::{
@@ -61,12 +62,12 @@ struct TierEvents {
     /// Which workers wait for writes to become durable, or for room.
     waiting: Box<[AtomicBool]>,
     /// Answers that each worker was left and not woken for.
-    gathered: Box<[AtomicUsize]>,
+    gathered: Box<[GatheredRings]>,
 }
 
 /// Answers that are gathered for a worker while reads wait for a thread: a wake of a worker that
 /// sleeps, and its turn, cost about as much as a read of what the page cache has.
-const GATHERED_MAX: usize = 4;
+const GATHERED_MAX: u32 = 4;
 
 impl DiskTier {
     /// Opens the data for so many workers.
@@ -74,7 +75,9 @@ impl DiskTier {
         let events = Arc::new(TierEvents {
             host: OnceLock::new(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            gathered: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
+            gathered: (0..workers)
+                .map(|_| GatheredRings::new(GATHERED_MAX))
+                .collect(),
         });
         let storage = Storage::open(config, Arc::clone(&events) as _)?;
         Ok(Self { storage, events })
@@ -111,11 +114,7 @@ impl StorageEvents for TierEvents {
         };
         let worker = answer.request.receiver;
         host.deliver(Box::new(answer));
-        let Some(gathered) = self.gathered.get(worker) else {
-            return;
-        };
-        if gathered.fetch_add(1, Ordering::AcqRel) + 1 >= GATHERED_MAX {
-            gathered.store(0, Relaxed);
+        if self.gathered.get(worker).is_some_and(GatheredRings::add) {
             host.ring(worker);
         }
     }
@@ -125,7 +124,7 @@ impl StorageEvents for TierEvents {
             return;
         };
         for (worker, gathered) in self.gathered.iter().enumerate() {
-            if gathered.load(Ordering::Acquire) > 0 && gathered.swap(0, Ordering::AcqRel) > 0 {
+            if gathered.take() {
                 host.ring(worker);
             }
         }

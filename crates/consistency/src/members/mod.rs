@@ -347,19 +347,21 @@ impl MemberMachine {
         if record.has(self.config.me, self.incarnation) {
             self.schedule_adoption(now, before.removal, stopped_at);
         } else if before.has(self.config.me, self.incarnation) {
-            self.stay_away(now, before.members().without(self.config.me));
+            self.stay_away(now, &before);
             self.taken_out(emit);
         }
     }
 
     /// A node that reaches the store but not the other nodes does not join again at once, because
-    /// the others wait for a member that does not answer; nor does one that has not been well since
-    /// it joined: its line to one of them may be broken. Each time it waits for longer.
-    fn stay_away(&mut self, now: Instant, others: NodeSet) {
+    /// the others wait for a member that does not answer. Nor does one whose line to one of them may
+    /// be broken: it was detached, or not well since it joined. Each time it waits for longer.
+    fn stay_away(&mut self, now: Instant, before: &ClusterRecord) {
+        let me = self.config.me;
+        let others = before.members().without(me);
         let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
         let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
         let heard = others.into_iter().filter(is_heard).count();
-        let was_well = self.parted == 0;
+        let was_well = self.parted == 0 && !before.detached.contains(me);
         self.parted = (self.parted + 1).min(PARTED_MAX);
         let leases = match was_well && 2 * heard >= others.len() {
             true => 0,

@@ -676,6 +676,26 @@ fn who_is_cut_off_comes_back_less_and_less_often() {
     }
 }
 
+/// Goal: a node that another one does not hear, though it hears all, does not come back at once: it
+/// would be removed again, with the slices that it has got since. Method: it misses answers for so
+/// long that it is detached, or not.
+#[test]
+fn who_is_not_heard_by_one_comes_back_later() {
+    for (ns, at_once) in [(LEASE / 4, true), (2 * LEASE, false)] {
+        let mut desk = three(2);
+        desk.run_among(&[0, 1], &[], 4 * LEASE);
+        desk.run_among(&[0], &[1], ns);
+        desk.others(RecordChange::Remove(NodeSet::only(NodeId(2))), 1);
+        desk.hear(0);
+        desk.run(MS);
+        desk.step(MemberInput::Join(Incarnation(51)));
+        desk.run(MS);
+        assert_eq!(desk.record.members().contains(NodeId(2)), at_once);
+        desk.run(5 * LEASE);
+        assert!(desk.record.members().contains(NodeId(2)));
+    }
+}
+
 /// Whether somebody is suspected in `outputs`.
 fn suspects(outputs: &[MemberOutput]) -> bool {
     let suspicion =

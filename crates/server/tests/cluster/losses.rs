@@ -30,22 +30,26 @@ impl Views {
         is_new
     }
 
-    /// Those of `keys` that may be gone.
+    /// Those of `keys` that may be gone, each as often as that may have happened.
     pub(crate) fn losses(&self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
-        keys.filter(|key| self.may_lose(&format!("k{key}")))
+        keys.flat_map(|key| vec![key; self.losses_of(&format!("k{key}"))])
             .collect()
     }
 
     /// Whether a key may be gone.
     pub(crate) fn may_lose(&self, key: &str) -> bool {
+        self.losses_of(key) > 0
+    }
+
+    /// How often its slice began empty.
+    fn losses_of(&self, key: &str) -> usize {
         let route = route(key);
         let born = |roster: &Arc<Roster>| {
             let slices = roster.slices()?;
             Some(slices.row(slices.slice_of(route))?.born)
         };
-        let mut births = self.0.iter().filter_map(born);
-        let first = births.next();
-        births.any(|born| Some(born) != first)
+        let births: Vec<_> = self.0.iter().filter_map(born).collect();
+        births.windows(2).filter(|pair| pair[0] != pair[1]).count()
     }
 
     /// How many nodes were removed that are not among `expected`.
@@ -76,7 +80,7 @@ fn removed(before: &Roster, now: &Roster) -> NodeSet {
         .collect()
 }
 
-/// Entries with a deletion that may have happened for each key that may be gone.
+/// Entries with a deletion that may have happened for each loss of a key.
 pub(crate) fn with_losses(
     entries: Vec<Entry>,
     may_be_lost: &[u64],

@@ -354,7 +354,7 @@ impl MemberMachine {
 
     /// A node that reaches the store but not the other nodes does not join again at once, because
     /// the others wait for a member that does not answer. Nor does one whose line to another may be
-    /// be broken: it was detached, or not well since it joined. Each time it waits for longer.
+    /// broken: it was detached, or not well since it joined. Each time it waits for longer.
     fn stay_away(&mut self, now: Instant, before: &ClusterRecord) {
         let me = self.config.me;
         let others = before.members().without(me);

@@ -27,7 +27,6 @@ extern crate alloc;
 mod compaction;
 mod doorbell;
 mod gate_words;
-mod gathered_rings;
 mod placement;
 #[cfg(feature = "baselines")]
 pub mod pull_baselines;
@@ -43,7 +42,6 @@ pub use compaction::{
 };
 pub use doorbell::Doorbell;
 pub use gate_words::{GateWords, SeenGate};
-pub use gathered_rings::GatheredRings;
 pub use placement::{Placement, Policy, static_owner};
 pub use request::{Access, Partition, RequestId, WORKERS_MAX, Worker};
 pub use shared_key_states::{Seen, SharedKeys, SharedState};

@@ -20,11 +20,8 @@ use crate::{
 
 /// What storage tells its user, from threads of its own.
 pub trait StorageEvents: Send + Sync {
-    /// A read that was submitted has ended. Answers may be gathered while others wait for a thread.
+    /// A read that was submitted has ended.
     fn answer(&self, answer: ReadAnswer);
-
-    /// No read waits for a thread: answers that were gathered are to be told.
-    fn caught_up(&self) {}
 
     /// Writes have become durable, or there is room in the queue again.
     fn progress(&self);
@@ -416,10 +413,6 @@ fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
             ReadFailed
         });
         events.answer(ReadAnswer { request, found });
-        // Looked at after the answer: if a read waits now, its thread looks again, later.
-        if lock(&desk.waiting).requests.is_empty() {
-            events.caught_up();
-        }
     }
 }
 

@@ -23,7 +23,6 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
-use curtail_dispatch::GatheredRings;
 use curtail_storage::{ReadAnswer, Storage, StorageConfig, StorageError, StorageEvents};
 use tracing::error;
 
@@ -46,11 +45,8 @@ pub(crate) struct DiskTier {
 
 /// The server, as the tier knows it.
 pub(crate) trait DiskHost: Send + Sync {
-    /// Leaves the answer to a read for a worker, which need not be woken for it.
+    /// Gives a worker the answer to a read.
     fn deliver(&self, answer: Box<ReadAnswer>);
-
-    /// Has a worker take what was left for it.
-    fn ring(&self, worker: usize);
 
     /// Has a worker begin a turn.
     fn wake(&self, worker: usize);
@@ -61,13 +57,7 @@ struct TierEvents {
     host: OnceLock<Weak<dyn DiskHost>>,
     /// Which workers wait for writes to become durable, or for room.
     waiting: Box<[AtomicBool]>,
-    /// Answers that each worker was left and not woken for.
-    gathered: Box<[GatheredRings]>,
 }
-
-/// Answers that are gathered for a worker while reads wait for a thread: a wake of a worker that
-/// sleeps, and its turn, cost about as much as a read of what the page cache has.
-const GATHERED_MAX: u32 = 4;
 
 impl DiskTier {
     /// Opens the data for so many workers.
@@ -75,9 +65,6 @@ impl DiskTier {
         let events = Arc::new(TierEvents {
             host: OnceLock::new(),
             waiting: (0..workers).map(|_| AtomicBool::new(false)).collect(),
-            gathered: (0..workers)
-                .map(|_| GatheredRings::new(GATHERED_MAX))
-                .collect(),
         });
         let storage = Storage::open(config, Arc::clone(&events) as _)?;
         Ok(Self { storage, events })
@@ -109,24 +96,8 @@ impl TierEvents {
 
 impl StorageEvents for TierEvents {
     fn answer(&self, answer: ReadAnswer) {
-        let Some(host) = self.host() else {
-            return;
-        };
-        let worker = answer.request.receiver;
-        host.deliver(Box::new(answer));
-        if self.gathered.get(worker).is_some_and(GatheredRings::add) {
-            host.ring(worker);
-        }
-    }
-
-    fn caught_up(&self) {
-        let Some(host) = self.host() else {
-            return;
-        };
-        for (worker, gathered) in self.gathered.iter().enumerate() {
-            if gathered.take() {
-                host.ring(worker);
-            }
+        if let Some(host) = self.host() {
+            host.deliver(Box::new(answer));
         }
     }
 

@@ -83,12 +83,6 @@ impl Mailbox {
         self.ring();
     }
 
-    /// Leaves something for which the sender rings later.
-    pub(crate) fn leave(&self, arrival: Arrival) {
-        lock(&self.left).arrivals.push(arrival);
-        self.bell.tap();
-    }
-
     /// Leaves something that has time until the worker wakes for anything else; unless it said that
     /// it waits.
     pub(crate) fn send_resting(&self, arrival: Arrival) {
@@ -122,8 +116,7 @@ impl Mailbox {
         lock(&self.left).arrivals.len()
     }
 
-    /// Has the worker look, and wakes it if it sleeps.
-    pub(crate) fn ring(&self) {
+    fn ring(&self) {
         if self.bell.ring() {
             self.wake();
         }

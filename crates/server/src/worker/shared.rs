@@ -454,13 +454,7 @@ const fn thread_asker(asker: NodeAsker, (place, serial): (u32, u64)) -> ThreadAs
 impl DiskHost for Shared {
     fn deliver(&self, answer: Box<ReadAnswer>) {
         if let Some(handle) = self.workers.get(answer.request.receiver) {
-            handle.mail.leave(Arrival::Disk(answer));
-        }
-    }
-
-    fn ring(&self, worker: usize) {
-        if let Some(handle) = self.workers.get(worker) {
-            handle.mail.ring();
+            handle.mail.send(Arrival::Disk(answer));
         }
     }
 

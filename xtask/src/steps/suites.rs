@@ -176,9 +176,6 @@ fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
             command
                 .args(&program.arguments)
                 .current_dir(&program.folder);
-            if WAITING.contains(&program.name.as_str()) {
-                command.env("RUST_TEST_THREADS", (2 * side_by_side).to_string());
-            }
             let finished = log.finish(&mut command)?;
             ended.push(Ended {
                 seconds: start.elapsed().as_secs_f64(),
@@ -208,15 +205,12 @@ fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
 /// Programs that take long, and about how long in seconds, for the first time.
 const LONG: [(&str, f64); 6] = [
     ("-p curtail-server --test cluster", 400.0),
-    ("-p curtail-tier --lib", 200.0),
+    ("-p curtail-tier --lib", 410.0),
     ("-p curtail-checker --lib", 220.0),
     ("-p curtail-simulator --lib", 190.0),
     ("--workspace --doc", 120.0),
     ("-p curtail-cli --test tier", 50.0),
 ];
-
-/// Programs whose tests compute an eighth of their time: more of them run at once.
-const WAITING: [&str; 1] = ["-p curtail-tier --lib"];
 
 /// Programs that the step's line names.
 const LONGEST: usize = 5;

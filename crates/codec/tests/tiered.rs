@@ -171,6 +171,15 @@ fn datagrams() -> Vec<(&'static str, TieredDatagram<'static>)> {
             "addresses",
         ),
         ("rules taken", versioned(O::RulesTaken), false, "\x00\x01"),
+        (
+            "rules refused",
+            TieredHead {
+                status: TieredStatus::Refused,
+                ..versioned(O::RulesTaken)
+            },
+            false,
+            "\x00\x01",
+        ),
         ("shared", listed(O::Shared), false, "keys and loads"),
         ("shared hits", listed(O::SharedHits), false, "keys and hits"),
         (

@@ -234,7 +234,9 @@ impl TieredHead {
         if has(Field::KEY) != (key_bytes > 0) || key_bytes > Key::BYTES_MAX {
             return Err(M::Key);
         }
-        let is_empty = self.flags.has(TieredFlags::GONE) || self.status != TieredStatus::Done;
+        // The switch names the cache nodes that share whatever became of the changes.
+        let is_told = self.status == TieredStatus::Done || self.opcode == TieredOpcode::RulesTaken;
+        let is_empty = self.flags.has(TieredFlags::GONE) || !is_told;
         if value_bytes > 0 && (!has(Field::VALUE) || is_empty) {
             return Err(M::Length);
         }

@@ -523,7 +523,7 @@ fn started<T>(start: impl Fn() -> Result<T, NodeError>) -> T {
         let told = format!("{error:?}");
         told.contains("Address already in use") || told.contains("InUse")
     };
-    let tries = (0..100).map(|_| start());
+    let tries = (0..600).map(|_| start());
     let mut ended = tries.filter_map(|node| match node {
         Err(error) if is_in_use(&error) => {
             thread::sleep(Duration::from_millis(50));

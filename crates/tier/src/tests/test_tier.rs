@@ -523,13 +523,24 @@ fn started<T>(start: impl Fn() -> Result<T, NodeError>) -> T {
         let told = format!("{error:?}");
         told.contains("Address already in use") || told.contains("InUse")
     };
-    let tries = (0..600).map(|_| start());
-    let mut ended = tries.filter_map(|node| match node {
+    let mut ended = (0..600).filter_map(|tried| match start() {
         Err(error) if is_in_use(&error) => {
+            if tried == 100 {
+                eprintln!("{error} for 5 s; sockets: {}", sockets_here());
+            }
             thread::sleep(Duration::from_millis(50));
             None
         }
         other => Some(other.unwrap()),
     });
     ended.next().expect("its port and directory are free")
+}
+
+/// What uses UDP ports in this thread's network namespace.
+fn sockets_here() -> String {
+    let told = std::process::Command::new("ss").arg("-aunp").output();
+    told.map_or_else(
+        |error| error.to_string(),
+        |told| String::from_utf8_lossy(&told.stdout).into(),
+    )
 }

@@ -53,6 +53,7 @@ use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, Rou
 use tracing::warn;
 
 use crate::{
+    config::Config,
     limits::{SHARED_KEYS_MAX, STAGE_WAITING_MAX},
     log::component,
     node::{
@@ -151,6 +152,8 @@ const ROOM_ASK: u64 = 256 << 10;
 
 /// An own clock that differs by more from the cluster's is worth a line.
 const APART_NS_MAX: u64 = 1000 * MS_NS;
+
+const _: () = assert!(8 * Config::HOT_KEYS_MAX == SHARED_KEYS_MAX);
 
 impl Cluster {
     pub(crate) fn new(

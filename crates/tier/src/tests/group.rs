@@ -13,6 +13,7 @@ use super::{
 on_every_switch!(
     a_hot_key_is_read_at_every_cache,
     a_cache_of_the_group_dies_and_begins_again,
+    a_full_table_is_told_to_every_cache,
 );
 
 fn group_options() -> TestOptions {
@@ -149,6 +150,41 @@ fn a_cache_of_the_group_dies_and_begins_again(kind: SwitchKind) {
             });
         }
     });
+}
+
+/// Goal: cache nodes learn that the switch's table is full, and go on. Method: more keys than rules
+/// at two cache nodes, which share; in the end the caches have copies of all, reads are right, and
+/// no change waits for an answer.
+fn a_full_table_is_told_to_every_cache(kind: SwitchKind) {
+    let tier = TestTier::start(
+        kind,
+        TestOptions {
+            caches: 2,
+            rules_max: 2,
+            update: crate::UpdateMode::Traditional,
+            ..group_options()
+        },
+    );
+    let keys: Vec<String> = (0..16).map(|key| format!("key {key}")).collect();
+    let mut client = tier.patient(1);
+    for key in &keys {
+        client.put(key.as_bytes(), key.as_bytes());
+    }
+    let refused = |id| tier.status_of_cache(id).get("rules_refused_full");
+    eventually("both are told that the table is full", || {
+        for key in &keys {
+            client.get_past_cache(key.as_bytes());
+        }
+        refused(0) > 0 && refused(1) > 0
+    });
+    assert!(tier.switch_status().get("rules") <= 2);
+    eventually("no change waits", || {
+        let waits = |id| tier.status_of_cache(id).get("rule_installs_waiting");
+        waits(0) == 0 && waits(1) == 0
+    });
+    for key in &keys {
+        assert_eq!(client.get(key.as_bytes()).value.unwrap(), key.as_bytes());
+    }
 }
 
 /// Without the group each key is at one cache node.

@@ -78,6 +78,8 @@ pub(crate) struct TestOptions {
     pub(crate) caches: usize,
     pub(crate) group_keys: u8,
     pub(crate) rules: RuleBudget,
+    /// Rules of keys that the switch takes.
+    pub(crate) rules_max: usize,
     pub(crate) roughness: Option<Roughness>,
     pub(crate) mutant: Option<TierMutant>,
     pub(crate) baseline: Option<TierBaseline>,
@@ -103,6 +105,7 @@ impl Default for TestOptions {
                 queue_max: 1000,
                 delay_max_ns: 50_000_000,
             },
+            rules_max: 1000,
             roughness: None,
             mutant: None,
             baseline: None,
@@ -223,7 +226,9 @@ impl TestTier {
 
     /// The switch's process; with Open vSwitch, its controller.
     pub(crate) fn start_switch(&mut self) {
-        let options = SwitchOptions { capacity: 1000 };
+        let options = SwitchOptions {
+            capacity: self.options.rules_max,
+        };
         let gate = Arc::clone(&self.gate);
         let starts = || {
             let ports = self.namespaces.as_ref().map(TrialNamespaces::ports);

@@ -177,19 +177,22 @@ pub(super) fn parse_plain(words: &[u8]) -> Option<(Meta<'_>, &[u8])> {
     while let [b' ', letter, tail @ ..] = rest {
         let (token, after) = split_token(tail);
         rest = after;
-        let bit = letter_bit(*letter);
-        if seen & bit != 0 || (*letter != b'O' && !token.is_empty()) {
-            return None;
-        }
-        seen |= bit;
         match letter {
-            b'v' => meta.value = true,
-            b'q' => meta.quiet = true,
-            b'O' => {
-                meta.returns.push(Return::Opaque);
-                meta.opaque = token;
+            b'v' if token.is_empty() && !meta.value => meta.value = true,
+            b'q' if token.is_empty() && !meta.quiet => meta.quiet = true,
+            letter => {
+                let bit = letter_bit(*letter);
+                if seen & bit != 0 || (*letter != b'O' && !token.is_empty()) {
+                    return None;
+                }
+                seen |= bit;
+                if *letter == b'O' {
+                    meta.returns.push(Return::Opaque);
+                    meta.opaque = token;
+                } else {
+                    meta.returns.push(Return::of_letter(*letter)?);
+                }
             }
-            letter => meta.returns.push(Return::of_letter(*letter)?),
         }
     }
     Some((meta, rest))

@@ -45,7 +45,7 @@ pub(super) fn value_bytes(word: &[u8]) -> Option<u32> {
 
 /// The number at the front of `text`, without a sign, and what follows it. `None` also when it is
 /// so long that it may not fit.
-#[inline]
+#[inline(always)]
 pub(super) fn leading(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut number = 0;
     let mut rest = text;
@@ -64,7 +64,7 @@ pub(super) fn leading(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// The length of a value at the front of `text`.
-#[inline]
+#[inline(always)]
 pub(super) fn leading_value_bytes(text: &[u8]) -> Option<(u32, &[u8])> {
     let (bytes, rest) = leading(text)?;
     let bytes = u32::try_from(bytes).ok()?;

@@ -313,11 +313,12 @@ impl Replica {
             let takes =
                 self.hot.takes(cx, (key, version), stored) || cx.has(ReplicaMutant::TakesBeside);
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
-            let (rooms, hot) = (&mut self.rooms, &mut self.hot);
+            let (credits, hot) = (&mut self.credits, &mut self.hot);
             if let Some(primary) = primary
-                && primary.may_take_copy(cx, host, rooms)
-                && let Some(seq) =
-                    hot.while_hidden(cx, host, of, |host| primary.take_copy(cx, host, rooms, of))
+                && primary.may_take_copy(cx, host, credits)
+                && let Some(seq) = hot.while_hidden(cx, host, of, |host| {
+                    primary.take_copy(cx, host, credits, of)
+                })
             {
                 hot.note_taken(from, of);
                 let asker = Asker::Writer(from, self.hot.view());
@@ -344,8 +345,8 @@ impl Replica {
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
-    /// whether it took the write. If it was another then, the writer learns from the view that the
-    /// write has no known end.
+    /// whether it took the write. If it was another then, or the writer's life has ended in between,
+    /// the writer learns from the view that the write has no known end.
     fn take_late(
         &mut self,
         cx: &Context,
@@ -357,8 +358,14 @@ impl Replica {
             view, key, version, ..
         } = message;
         let slice = self.slice_of(key);
-        let row = self.view.as_ref().and_then(|view| view.row(slice));
-        if row.is_none_or(|row| row.term > view) {
+        let has_ended = self.view.as_ref().is_none_or(|now| {
+            let term = now.row(slice).map(|row| row.term);
+            // What a primary took of a removed node it may have forgotten: the others alone said
+            // that they dropped the key.
+            let is_removed = now.joined(from).is_none_or(|joined| joined > view);
+            term.is_none_or(|term| term > view) || is_removed
+        });
+        if has_ended {
             return;
         }
         let mut kind = CopyKind::Ack;

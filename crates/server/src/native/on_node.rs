@@ -141,13 +141,8 @@ impl Receiver<'_> {
             if let Some(ticket) = ticket {
                 self.native.sessions().reopen(ticket);
             }
-            receiver_cx
-                .executor
-                .state()
-                .counts
-                .add(NativeCount::NackBusy, 1);
             let place = self.node_place(0);
-            return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
+            return self.refuse_busy(receiver_cx, head.echo(), place, from);
         };
         self.on_node.serial += 1;
         let serial = self.on_node.serial;

@@ -11,7 +11,7 @@
 //! A value that is forwarded has no version yet and is told with version 0, which no comparison
 //! matches.
 
-use curtail_codec::native::{ErrorCode, Head, NackReason, Reply, Request, Status};
+use curtail_codec::native::{ErrorCode, Head, Reply, Request, Status};
 use curtail_dispatch::RequestId;
 use curtail_ordered_queue::{Forward, Parked, TURN_MAX};
 use curtail_types::{Exptime, Get, Key, KeyHash};
@@ -145,13 +145,12 @@ impl Receiver<'_> {
             place.copy_from_slice(bytes);
         }
         let is_parked = self.waiting.park(number, stamp, waiting);
-        let counts = &mut receiver_cx.executor.state().counts;
         if is_parked {
+            let counts = &mut receiver_cx.executor.state().counts;
             return counts.add(NativeCount::Parked, 1);
         }
-        counts.add(NativeCount::NackBusy, 1);
         let place = place_of(self, number, 0);
-        self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
+        self.refuse_busy(receiver_cx, head.echo(), place, from);
     }
 
     /// Answers the reads whose queues have come far enough, and helps the oldest of the others.

@@ -606,13 +606,8 @@ impl<'a> Receiver<'a> {
         let name = session_name(head.session);
         let (native, peer) = (self.native, queue_peer(from.address));
         if self.barrier.is_some() {
-            receiver_cx
-                .executor
-                .state()
-                .counts
-                .add(NativeCount::NackBusy, 1);
             let place = place_of(self, 0, 0);
-            return self.nack(receiver_cx, head.echo(), place, NackReason::Busy, from);
+            return self.refuse_busy(receiver_cx, head.echo(), place, from);
         }
         match native
             .sessions()
@@ -694,6 +689,19 @@ impl<'a> Receiver<'a> {
             incarnation: self.native.incarnation,
         };
         self.reply(receiver_cx, from, &Reply::Error(error));
+    }
+
+    /// Refuses a request, since the server has no place for it now.
+    pub(super) fn refuse_busy(
+        &self,
+        receiver_cx: &mut ReceiverContext<'_>,
+        echo: Echo,
+        place: Place,
+        from: Sender,
+    ) {
+        let counts = &mut receiver_cx.executor.state().counts;
+        counts.add(NativeCount::NackBusy, 1);
+        self.nack(receiver_cx, echo, place, NackReason::Busy, from);
     }
 
     pub(super) fn nack(

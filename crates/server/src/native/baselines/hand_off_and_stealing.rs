@@ -12,7 +12,7 @@
 //! does so where others can reach it. Who takes it decides speed and never an answer: writes still
 //! have their place in an Ordered Queue, and reads look at stamps, whoever runs them (MI-12).
 
-use curtail_codec::native::{NackReason, Request};
+use curtail_codec::native::Request;
 use curtail_dispatch::{
     Worker as Id,
     pull_baselines::{Binding, Pull, Puller, Source},
@@ -247,19 +247,8 @@ impl Receiver<'_> {
             self.hand_off.handed += 1;
             return;
         }
-        receiver_cx
-            .executor
-            .state()
-            .counts
-            .add(NativeCount::NackBusy, 1);
         let place = place_of(self, 0, 0);
-        self.nack(
-            receiver_cx,
-            request.head.echo(),
-            place,
-            NackReason::Busy,
-            from,
-        );
+        self.refuse_busy(receiver_cx, request.head.echo(), place, from);
     }
 }
 

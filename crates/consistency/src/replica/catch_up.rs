@@ -14,7 +14,7 @@ use super::{
     machine::Context,
     message::{ChangeKind, SliceChange},
     primary::{Phase, Primary, WHOLE},
-    rooms::Rooms,
+    room_credits::RoomCredits,
 };
 use crate::slice_view::RowStep;
 
@@ -57,7 +57,7 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
     ) -> bool {
         let behind = self.row.catching_up().first();
         let rests = cx.now < self.rests_until;
@@ -77,7 +77,7 @@ impl Primary {
             self.set_gate(host, Gate::Reads);
             self.is_closing &= !cx.has(ReplicaMutant::GateNotAwaited);
         }
-        self.go_on(cx, host, rooms);
+        self.go_on(cx, host, credits);
         true
     }
 
@@ -92,19 +92,24 @@ impl Primary {
     }
 
     /// Sends what there is room for.
-    pub(super) fn go_on(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+    pub(super) fn go_on(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        credits: &mut RoomCredits,
+    ) {
         let Some(mut catch_up) = self.catch_up.take() else {
             return;
         };
         let node = catch_up.node;
         // From then on writes wait for room there, and for what it is behind: a node that does not
         // answer is to hold up none.
-        if catch_up.scan == Scan::Waits && !self.is_closing && rooms.answers(cx, host, node) {
+        if catch_up.scan == Scan::Waits && !self.is_closing && credits.answers(cx, host, node) {
             self.streams.add(node, false, cx.now);
             // Later than all that was removed before, of which the node will not hear.
             let version = host.next_version();
             self.seen = self.seen.max(version);
-            catch_up.scanned = self.append(cx, host, rooms, begin(version), Some(node));
+            catch_up.scanned = self.append(cx, host, credits, begin(version), Some(node));
             host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
@@ -113,7 +118,7 @@ impl Primary {
         let scan_max = cx.config.window_max.div_ceil(2);
         while let Some(&(key, bytes)) = catch_up.keys.front() {
             let is_full = self.streams.unacknowledged(node) >= scan_max;
-            if is_full || !rooms.has(cx, host, node, u64::from(bytes)) {
+            if is_full || !credits.has(cx, host, node, u64::from(bytes)) {
                 break;
             }
             catch_up.keys.pop_front();
@@ -125,12 +130,12 @@ impl Primary {
                     version,
                     room,
                 };
-                catch_up.scanned = self.append(cx, host, rooms, change, Some(node));
+                catch_up.scanned = self.append(cx, host, credits, change, Some(node));
             }
         }
-        if rooms.is_refused(node) && !self.streams.counts(node) {
+        if credits.is_refused(node) && !self.streams.counts(node) {
             self.catch_up = Some(catch_up);
-            return self.end_catch_up(cx, rooms);
+            return self.end_catch_up(cx, credits);
         }
         let unacknowledged = self.streams.unacknowledged(node);
         if catch_up.has_begun() && catch_up.keys.is_empty() {
@@ -162,11 +167,11 @@ impl Primary {
 
     /// Gives up for a while: the node has no room, or is silent. Before it begins again the node
     /// is to answer.
-    pub(super) fn end_catch_up(&mut self, cx: &Context, rooms: &mut Rooms) {
+    pub(super) fn end_catch_up(&mut self, cx: &Context, credits: &mut RoomCredits) {
         if let Some(catch_up) = self.catch_up.take() {
             let others = self.row.followers().without(catch_up.node);
-            self.streams.keep(rooms, others);
-            rooms.doubt(catch_up.node);
+            self.streams.keep(credits, others);
+            credits.doubt(catch_up.node);
             self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
         }
     }

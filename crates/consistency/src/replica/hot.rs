@@ -105,7 +105,13 @@ struct PrimaryRound {
     ticket: Option<Ticket>,
     /// It was sent to the copies.
     is_sent: bool,
+    /// How many rounds before it were replaced, one by the next, and sent to no copy (SC).
+    replaced: u8,
 }
+
+/// So many writes of a key may begin before the first of them is committed (SC): the copies are
+/// told when nothing of the key is unfinished, and without this limit that might never be so.
+const REPLACED_MAX: u8 = 7;
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct WriterRound {
@@ -248,7 +254,11 @@ impl HotKeys {
             .is_some_and(|copy| copy.state == CopyState::Invalid);
         match (owned.stage, access) {
             (OwnedStage::Hot | OwnedStage::Cooling, Access::Read) => is_invalid,
-            (OwnedStage::Hot, _) => cx.is_lin() && (is_invalid || owned.round.is_some()),
+            (OwnedStage::Hot, _) if cx.is_lin() => is_invalid || owned.round.is_some(),
+            (OwnedStage::Hot, _) => owned
+                .round
+                .as_ref()
+                .is_some_and(|round| !round.is_sent && round.replaced >= REPLACED_MAX),
             (_, Access::Read) => false,
             _ => true,
         }
@@ -540,12 +550,15 @@ impl HotKeys {
         if let Some(owned) = self.owned.get_mut(&key) {
             installs = owned.stage == OwnedStage::Installing;
             owned.last = version;
+            let unsent = owned.round.as_ref().filter(|round| !round.is_sent);
+            let replaced = unsent.map_or(0, |round| round.replaced.saturating_add(1));
             owned.round = Some(PrimaryRound {
                 version,
                 seq,
                 missing,
                 ticket,
                 is_sent: false,
+                replaced,
             });
         }
         if cx.is_lin() || installs {

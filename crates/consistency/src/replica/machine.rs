@@ -13,7 +13,7 @@ use super::{
     hot_rounds::Taken,
     message::{Append, ReplicaMessage},
     primary::{Phase, Primary, Stay},
-    rooms::Rooms,
+    room_credits::RoomCredits,
 };
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
 
@@ -24,7 +24,7 @@ pub struct Replica {
     pub(super) mutant: Option<ReplicaMutant>,
     pub(super) view: Option<Arc<SliceView>>,
     pub(super) slices: BTreeMap<SliceId, Role>,
-    pub(super) rooms: Rooms,
+    pub(super) credits: RoomCredits,
     pub(super) forwarding: Forwarding,
     pub(super) hot: HotKeys,
     /// Writes of hot keys by other nodes, to be acknowledged when their changes are committed.
@@ -69,7 +69,7 @@ impl Replica {
             mutant: None,
             view: None,
             slices: BTreeMap::new(),
-            rooms: Rooms::new(),
+            credits: RoomCredits::new(),
             forwarding: Forwarding::new(),
             hot: HotKeys::new(),
             taken: Vec::new(),
@@ -114,13 +114,13 @@ impl Replica {
 
     /// Whether [`renumber`](Self::renumber) would change anything.
     pub fn is_numbered(&self) -> bool {
-        self.rooms.is_numbered()
+        self.credits.is_numbered()
     }
 
     /// Counts requests for room from 0 again. A checker, for which states that differ only in such
     /// numbers are one, does so at all nodes while no such request is on its way.
     pub fn renumber(&mut self) {
-        self.rooms.renumber();
+        self.credits.renumber();
     }
 
     /// Takes in what happened.
@@ -142,7 +142,7 @@ impl Replica {
             ReplicaEvent::Scanned(slice, keys, is_done) => {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.take_scanned(keys, is_done);
-                    primary.go_on(&cx, host, &mut self.rooms);
+                    primary.go_on(&cx, host, &mut self.credits);
                 }
             }
             ReplicaEvent::Closed(slice) => self.note_closed(&cx, host, slice),
@@ -214,7 +214,7 @@ impl Replica {
             HotWay::Round(last) => Some(last),
             HotWay::Ordinary => None,
         };
-        let stay = primary.run(cx, host, &mut self.rooms, (&request, hot));
+        let stay = primary.run(cx, host, &mut self.credits, (&request, hot));
         match stay {
             Stay::Wrote(seq, version) if cx.is_lin() => {
                 let of = (seq, version, Some(request.ticket));
@@ -275,8 +275,8 @@ impl Replica {
             return host.refuse(ticket, ReplicaRefusal::Busy);
         }
         let primary = primary_of(&mut self.slices, slice);
-        let rooms = &mut self.rooms;
-        if !primary.is_some_and(|primary| primary.flush(cx, host, rooms, ticket)) {
+        let credits = &mut self.credits;
+        if !primary.is_some_and(|primary| primary.flush(cx, host, credits, ticket)) {
             host.refuse(ticket, ReplicaRefusal::Elsewhere);
         }
     }
@@ -305,7 +305,7 @@ impl Replica {
         });
         for (slice, key) in keys {
             if let Some(primary) = primary_of(&mut self.slices, slice) {
-                primary.note_evicted(cx, host, &mut self.rooms, key);
+                primary.note_evicted(cx, host, &mut self.credits, key);
             }
         }
     }
@@ -319,7 +319,7 @@ impl Replica {
         let me = self.config.me;
         let shared = view.rows().filter(|(_, row)| row.followers().contains(me));
         let primaries: NodeSet = shared.map(|(_, row)| row.primary).collect();
-        let asked = primaries.union(self.rooms.creditors());
+        let asked = primaries.union(self.credits.creditors());
         let asked = asked.intersection(view.members).without(me);
         if !asked.is_empty() && host.evicts() {
             host.send(asked, &ReplicaMessage::Evict(bytes));
@@ -329,7 +329,7 @@ impl Replica {
     fn note_closed(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
         if let Some(primary) = primary_of(&mut self.slices, slice) {
             primary.is_closing = false;
-            primary.go_on(cx, host, &mut self.rooms);
+            primary.go_on(cx, host, &mut self.credits);
             primary.commit(host);
         }
         self.run_queue(cx, host, slice);
@@ -381,7 +381,7 @@ impl Replica {
                 if !self.is_member(from) {
                     return;
                 }
-                let granted = self.rooms.promise(host, from, (number, held, wanted));
+                let granted = self.credits.promise(host, from, (number, held, wanted));
                 if granted == Some(0) && wanted > 0 {
                     self.ask_evictions(host, wanted);
                     self.evict(cx, host, wanted, None);
@@ -392,7 +392,7 @@ impl Replica {
                 bytes,
                 grows,
             } => {
-                let short = self.rooms.take_answer(from, number, bytes, grows);
+                let short = self.credits.take_answer(from, number, bytes, grows);
                 if short > 0 {
                     self.evict(cx, host, short, Some(from));
                 } else {
@@ -410,7 +410,7 @@ impl Replica {
                 host.send(NodeSet::only(from), &entered);
             }
             &ReplicaMessage::Evict(bytes) => {
-                self.rooms.give_back(cx, host, from);
+                self.credits.give_back(cx, host, from);
                 self.evict(cx, host, bytes, Some(from));
             }
         }
@@ -423,7 +423,7 @@ impl Replica {
         from: NodeId,
         append: &Append,
     ) {
-        if self.rooms.is_void(from, append.asked) {
+        if self.credits.is_void(from, append.asked) {
             return;
         }
         if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
@@ -441,7 +441,7 @@ impl Replica {
         let primary = primary_of(&mut self.slices, slice);
         if let Some(primary) = primary.filter(|primary| primary.row.term == term) {
             primary.take_tail(host, from, message);
-            primary.begin(cx, host, &mut self.rooms);
+            primary.begin(cx, host, &mut self.credits);
             primary.commit(host);
             self.run_queue(cx, host, slice);
         }
@@ -466,11 +466,11 @@ impl Replica {
         if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
             return;
         }
-        let (rooms, seen) = (&mut self.rooms, primary.seen);
+        let (credits, seen) = (&mut self.credits, primary.seen);
         primary
             .streams
-            .acknowledge(cx, host, rooms, (from, seq), seen);
-        primary.go_on(cx, host, &mut self.rooms);
+            .acknowledge(cx, host, credits, (from, seq), seen);
+        primary.go_on(cx, host, &mut self.credits);
         primary.commit(host);
         self.run_queue(cx, host, slice);
     }
@@ -480,8 +480,8 @@ impl Replica {
         let mut slices = Vec::new();
         for (&slice, role) in &mut self.slices {
             if let Role::Primary(primary) = role {
-                primary.repair(cx, host, &mut self.rooms);
-                primary.go_on(cx, host, &mut self.rooms);
+                primary.repair(cx, host, &mut self.credits);
+                primary.go_on(cx, host, &mut self.credits);
                 primary.commit(host);
                 if !primary.queue.is_empty() {
                     slices.push(slice);
@@ -500,7 +500,7 @@ impl Replica {
             if let Role::Primary(primary) = role
                 && running < cx.config.catch_ups_max
             {
-                let runs = primary.begin_catch_up(cx, host, &mut self.rooms);
+                let runs = primary.begin_catch_up(cx, host, &mut self.credits);
                 running += usize::from(runs);
             }
         }
@@ -519,7 +519,7 @@ impl Replica {
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
         if last.is_none() {
-            self.rooms.begin(next.number);
+            self.credits.begin(next.number);
         }
         // In its first view it does not know who had copies of what is lost.
         let (lasting, joined) = match &last {
@@ -533,7 +533,7 @@ impl Replica {
             }
         };
         let joined = joined.without(self.config.me);
-        self.rooms.enter_view(cx, host, (lasting, joined));
+        self.credits.enter_view(cx, host, (lasting, joined));
         self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
@@ -555,16 +555,16 @@ impl Replica {
     ) {
         let me = cx.config.me;
         let guards = self.hot.guards(slice);
-        let rooms = &mut self.rooms;
+        let credits = &mut self.credits;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, rooms, (view, row, lasting), guards);
+                primary.enter_row(cx, host, credits, (view, row, lasting), guards);
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
             let mut follower = Follower::default();
-            follower.left.extend(primary.resign(host, rooms));
+            follower.left.extend(primary.resign(host, credits));
             (follower.seen, follower.flushed) = (primary.seen, primary.flushed);
             let queue = core::mem::take(&mut primary.queue);
             self.take_role(cx, host, slice, (view, row), follower);
@@ -614,7 +614,7 @@ impl Replica {
                     &ReplicaMessage::TailWanted { slice, term },
                 );
             }
-            primary.begin(cx, host, &mut self.rooms);
+            primary.begin(cx, host, &mut self.credits);
             primary.commit(host);
             self.slices.insert(slice, Role::Primary(Box::new(primary)));
         } else if row.holders.contains(me) {
@@ -636,14 +636,14 @@ impl Replica {
     // ---- time ----
 
     fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        self.rooms.ask_again(cx, host);
+        self.credits.ask_again(cx, host);
         self.hot.tick(cx, host);
         let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            primary.send_again(cx, host, &mut self.rooms);
+            primary.send_again(cx, host, &mut self.credits);
             if let Phase::Collecting(missing, _) = &primary.phase {
                 let term = primary.row.term;
                 host.send(*missing, &ReplicaMessage::TailWanted { slice, term });
@@ -666,7 +666,7 @@ impl Replica {
     /// Whether something is left to do when time has passed.
     fn waits(&self) -> bool {
         let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
-        self.rooms.waits()
+        self.credits.waits()
             || self.forwarding.waits()
             || self.hot.waits()
             || self.slices.values().any(waits)

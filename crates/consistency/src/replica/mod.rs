@@ -25,7 +25,7 @@ mod machine;
 mod message;
 mod mutant;
 mod primary;
-mod rooms;
+mod room_credits;
 mod stream;
 mod wire;
 

@@ -21,7 +21,7 @@ use super::{
     catch_up::CatchUp,
     machine::Context,
     message::{ChangeKind, ReplicaMessage, SliceChange},
-    rooms::Rooms,
+    room_credits::RoomCredits,
     stream::Streams,
 };
 use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
@@ -130,7 +130,12 @@ impl Primary {
     // ---- becoming one ----
 
     /// Begins to answer when nobody is missing any more.
-    pub(super) fn begin(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+    pub(super) fn begin(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        credits: &mut RoomCredits,
+    ) {
         let Phase::Collecting(missing, keys) = &mut self.phase else {
             return;
         };
@@ -145,7 +150,7 @@ impl Primary {
             self.streams.add(node, true, cx.now);
         }
         self.phase = Phase::Repairing(keys);
-        self.repair(cx, host, rooms);
+        self.repair(cx, host, credits);
     }
 
     /// Takes what a node knows to be unfinished.
@@ -175,7 +180,12 @@ impl Primary {
 
     /// Sends what may be unfinished again, as far as there is room. A follower that has none is not
     /// in sync: it leaves.
-    pub(super) fn repair(&mut self, cx: &Context, host: &mut impl ReplicaHost, rooms: &mut Rooms) {
+    pub(super) fn repair(
+        &mut self,
+        cx: &Context,
+        host: &mut impl ReplicaHost,
+        credits: &mut RoomCredits,
+    ) {
         let Phase::Repairing(keys) = &mut self.phase else {
             return;
         };
@@ -189,9 +199,9 @@ impl Primary {
                 WHOLE => flush(version),
                 _ => self.change(key, version, room),
             };
-            if !self.has_room(cx, host, rooms, room) {
+            if !self.has_room(cx, host, credits, room) {
                 for node in self.streams.counted() {
-                    if rooms.is_refused(node) {
+                    if credits.is_refused(node) {
                         self.wish(host, RowStep::Exit(node));
                     }
                 }
@@ -202,7 +212,7 @@ impl Primary {
                 // What is later than the flush stays.
                 host.clear(self.slice, Some(version));
             }
-            self.append(cx, host, rooms, change, None);
+            self.append(cx, host, credits, change, None);
         }
         let is_done = keys.is_empty();
         self.phase = match is_done {
@@ -226,7 +236,7 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         (request, hot): (&ReplicaRequest, Option<Cas>),
     ) -> Stay {
         if self.phase != Phase::Serving || self.is_closing {
@@ -236,9 +246,9 @@ impl Primary {
         if writes && self.streams.longest() >= cx.config.window_max {
             return Stay::Waits;
         }
-        if writes && !self.has_room(cx, host, rooms, request.size) {
+        if writes && !self.has_room(cx, host, credits, request.size) {
             let mut counted = self.streams.counted();
-            return match counted.any(|node| rooms.is_refused(node)) {
+            return match counted.any(|node| credits.is_refused(node)) {
                 true => Stay::Refused(ReplicaRefusal::NoRoom),
                 false => Stay::Waits,
             };
@@ -262,7 +272,7 @@ impl Primary {
             RunResult::Removed => self.change(request.key, version, 0),
         };
         self.seen = self.seen.max(version);
-        let seq = self.append(cx, host, rooms, change, None);
+        let seq = self.append(cx, host, credits, change, None);
         if hot.is_some() {
             return Stay::Wrote(seq, version);
         }
@@ -276,12 +286,12 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
     ) -> bool {
         let is_ready = self.phase == Phase::Serving && !self.is_closing;
         let fits = self.streams.longest() < cx.config.window_max;
         let bytes = host.incoming_bytes();
-        is_ready && fits && self.has_room(cx, host, rooms, bytes)
+        is_ready && fits && self.has_room(cx, host, credits, bytes)
     }
 
     /// Stores one, of a key that readers see nothing of; returns its change.
@@ -289,7 +299,7 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         (key, version): (RouteHash, Cas),
     ) -> Option<u64> {
         let RunResult::Stored(room) = host.store_copy(key, version) else {
@@ -297,7 +307,7 @@ impl Primary {
         };
         self.seen = self.seen.max(version);
         let change = self.change(key, version, room);
-        Some(self.append(cx, host, rooms, change, None))
+        Some(self.append(cx, host, credits, change, None))
     }
 
     /// Whether nothing of a key is under way, beside the machine or uncommitted.
@@ -382,7 +392,7 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         ticket: Ticket,
     ) -> bool {
         if self.phase != Phase::Serving || self.is_closing {
@@ -396,7 +406,7 @@ impl Primary {
         (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
-            false => self.append(cx, host, rooms, flush(version), None),
+            false => self.append(cx, host, credits, flush(version), None),
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
@@ -414,21 +424,21 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         bytes: u32,
     ) -> bool {
         let mut has_room = true;
         for node in self.streams.counted() {
-            has_room &= rooms.has(cx, host, node, u64::from(bytes));
+            has_room &= credits.has(cx, host, node, u64::from(bytes));
         }
         if let Some(catch_up) = &self.catch_up
             && catch_up.has_begun()
             && !self.streams.counts(catch_up.node)
-            && !rooms.has(cx, host, catch_up.node, u64::from(bytes))
+            && !credits.has(cx, host, catch_up.node, u64::from(bytes))
         {
             // Each view begins without credit: that alone is no reason to give up.
-            match rooms.is_refused(catch_up.node) {
-                true => self.end_catch_up(cx, rooms),
+            match credits.is_refused(catch_up.node) {
+                true => self.end_catch_up(cx, credits),
                 false => has_room = false,
             }
         }
@@ -440,14 +450,14 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
         let seq = self.streams.append(
             cx,
             host,
-            rooms,
+            credits,
             (self.slice, self.row.term, self.seen),
             change,
             only,
@@ -464,13 +474,13 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
     ) {
-        let silent = self.streams.send_again(cx, host, rooms, self.seen);
+        let silent = self.streams.send_again(cx, host, credits, self.seen);
         for node in silent {
             match self.streams.counts(node) {
                 true => self.wish(host, RowStep::Exit(node)),
-                false => self.end_catch_up(cx, rooms),
+                false => self.end_catch_up(cx, credits),
             }
         }
     }
@@ -480,7 +490,7 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         key: RouteHash,
     ) {
         if self.streams.is_empty() || cx.has(ReplicaMutant::EvictsAlone) {
@@ -493,7 +503,7 @@ impl Primary {
             room: 0,
         };
         self.set_gate(host, Gate::Closed);
-        self.append(cx, host, rooms, change, None);
+        self.append(cx, host, credits, change, None);
     }
 
     /// Answers what is committed by now.
@@ -569,14 +579,14 @@ impl Primary {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
         guards: bool,
     ) {
         (self.view, self.row) = (view, row);
         (self.has_hot, self.is_guarded) = (false, guards);
         let others = row.followers().intersection(lasting);
-        self.streams.keep(rooms, others);
+        self.streams.keep(credits, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {
             *missing = missing.intersection(row.in_sync);
         }
@@ -598,7 +608,7 @@ impl Primary {
         for &step in &self.wishes {
             self.propose(host, step);
         }
-        self.begin(cx, host, rooms);
+        self.begin(cx, host, credits);
         self.commit(host);
     }
 
@@ -606,12 +616,12 @@ impl Primary {
     pub(super) fn resign(
         &mut self,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
     ) -> Box<[RouteHash]> {
         for (_, ticket) in self.withheld.drain(..) {
             host.refuse(ticket, ReplicaRefusal::Unknown);
         }
-        self.streams.keep(rooms, NodeSet::NONE);
+        self.streams.keep(credits, NodeSet::NONE);
         if self.gate != Gate::Closed {
             host.gate(self.slice, Gate::Closed);
         }

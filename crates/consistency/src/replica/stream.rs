@@ -12,7 +12,7 @@ use super::{
     machine::Context,
     message::{Append, ChangeKind, ReplicaMessage, SliceChange},
     primary::WHOLE,
-    rooms::Rooms,
+    room_credits::RoomCredits,
 };
 use crate::slice_view::SliceId;
 
@@ -121,14 +121,14 @@ impl Streams {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         (slice, term, seen): (SliceId, ViewNumber, Cas),
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
         let committed = self.committed();
         self.seq += 1;
-        let again = (rooms.asked(), committed, seen);
+        let again = (credits.asked(), committed, seen);
         for (&node, stream) in &mut self.of {
             let skips = !stream.counts && only.is_none() && cx.has(ReplicaMutant::LiveUnsent);
             if only.is_some_and(|only| only != node) || skips {
@@ -148,7 +148,7 @@ impl Streams {
             }
             stream.last = self.seq;
             stream.sent.push_back(append);
-            rooms.spend(node, change.room);
+            credits.spend(node, change.room);
             if !stream.is_behind {
                 let at = stream.sent.len() - 1;
                 stream.send(host, node, at, again);
@@ -162,11 +162,11 @@ impl Streams {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &mut Rooms,
+        credits: &mut RoomCredits,
         (from, seq): (NodeId, u64),
         seen: Cas,
     ) {
-        let again = (rooms.asked(), self.committed(), seen);
+        let again = (credits.asked(), self.committed(), seen);
         let Some(stream) = self.of.get_mut(&from) else {
             return;
         };
@@ -174,7 +174,7 @@ impl Streams {
         while let Some(append) = stream.sent.front()
             && append.seq <= seq
         {
-            rooms.settle(from, append.change.room);
+            credits.settle(from, append.change.room);
             stream.sent.pop_front();
             stream.since = cx.now;
         }
@@ -202,16 +202,16 @@ impl Streams {
         &mut self,
         cx: &Context,
         host: &mut impl ReplicaHost,
-        rooms: &Rooms,
+        credits: &RoomCredits,
         seen: Cas,
     ) -> NodeSet {
-        let again = (rooms.asked(), self.committed(), seen);
+        let again = (credits.asked(), self.committed(), seen);
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &mut self.of {
             let waits = !stream.sent.is_empty();
             let waited_ns = waits.then(|| cx.now.ns.saturating_sub(stream.since.ns));
             // A write may wait for room there while nothing is sent.
-            let silent_ns = waited_ns.max(rooms.unanswered_ns(cx, node));
+            let silent_ns = waited_ns.max(credits.unanswered_ns(cx, node));
             let divisor = if stream.counts { 1 } else { 4 };
             if silent_ns.is_some_and(|ns| ns >= cx.config.suspicion_ns / divisor) {
                 silent = silent.with(node);
@@ -229,12 +229,12 @@ impl Streams {
     }
 
     /// Ends the streams of all nodes but these.
-    pub(super) fn keep(&mut self, rooms: &mut Rooms, nodes: NodeSet) {
+    pub(super) fn keep(&mut self, credits: &mut RoomCredits, nodes: NodeSet) {
         self.of.retain(|node, stream| {
             let stays = nodes.contains(*node);
             if !stays {
                 for append in &stream.sent {
-                    rooms.give_up(*node, append.change.room);
+                    credits.give_up(*node, append.change.room);
                 }
             }
             stays

@@ -387,11 +387,11 @@ fn a_node_that_joins_again_is_told_that_nothing_is_counted_on() {
     }
     notes.now += 1_000;
     replica.step(ReplicaEvent::Tick, &mut notes);
-    let rooms = |(to, message): (NodeSet, ReplicaMessage)| match message {
+    let credits = |(to, message): (NodeSet, ReplicaMessage)| match message {
         ReplicaMessage::RoomWanted { held, wanted, .. } => Some((to, held, wanted)),
         _ => None,
     };
-    let asked: Vec<_> = notes.take_sent().into_iter().filter_map(rooms).collect();
+    let asked: Vec<_> = notes.take_sent().into_iter().filter_map(credits).collect();
     assert_eq!(asked, [(nodes(0b10), 0, 0)]);
 }
 
@@ -764,4 +764,75 @@ fn the_writer_of_a_hot_key_answers_with_the_count_of_the_primary() {
         replica.step(ReplicaEvent::Message(node, &ack), &mut notes);
     }
     assert_eq!(notes.answered, [(Ticket(1), 2)]);
+}
+
+/// Goal: a primary tells a removed node nothing of its write: it would forget that it took the
+/// write as soon as the other members had dropped the key, and reject it when the node sends it
+/// again; the node would then forward what has already been executed. Method: the primary takes a
+/// write of a node, the next view is without this node, and the write arrives once more.
+#[test]
+fn a_late_write_of_a_removed_node_is_not_answered() {
+    let (mut replica, mut notes, view) = primary_of_a_hot_key(0b111, 1);
+    let write = copy(1, 1_000, CopyKind::Invalidate);
+    replica.step(ReplicaEvent::Message(NodeId(2), &write), &mut notes);
+    notes.take_sent();
+    let to_writer = |notes: &mut Notes| {
+        let sent = notes.take_sent().into_iter();
+        let of_write = |message: &ReplicaMessage| matches!(message, ReplicaMessage::Copy(one) if one.version == Cas(1_000));
+        sent.filter(|(to, message)| to.contains(NodeId(2)) && of_write(message))
+            .count()
+    };
+    let stays = view.renumbered(ViewNumber(2));
+    replica.step(ReplicaEvent::View(&stays), &mut notes);
+    to_writer(&mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(2), &write), &mut notes);
+    assert_eq!(to_writer(&mut notes), 1, "a member that stays is answered");
+    let removed = after(&stays, &[], nodes(0b100));
+    replica.step(ReplicaEvent::View(&removed), &mut notes);
+    to_writer(&mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(2), &write), &mut notes);
+    assert_eq!(to_writer(&mut notes), 0);
+    let joins = removed
+        .next(&[], nodes(0b100), NodeSet::NONE)
+        .expect("another view");
+    replica.step(ReplicaEvent::View(&joins), &mut notes);
+    to_writer(&mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(2), &write), &mut notes);
+    assert_eq!(to_writer(&mut notes), 0, "nor when another life has joined");
+}
+
+/// Goal: under `sc` the copies of a key that is always being written are told of writes, and so
+/// are the clients of their nodes. Method: each write is committed only after the next one has
+/// begun. Without a limit something of the key would always be unfinished, and no round be sent.
+#[test]
+fn copies_hear_of_a_key_that_is_written_without_pause() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b111), 1, 2);
+    let mut notes = Notes::default();
+    let mut replica = Replica::new(ReplicaConfig {
+        model: Model::Sc,
+        waiting_max: 1_000,
+        window_max: 1_000,
+        ..machine(0).config
+    });
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let follower = view.row(SLICE).unwrap().followers().first().unwrap();
+    replica.step(ReplicaEvent::Message(follower, &tail(1)), &mut notes);
+    replica.step(ReplicaEvent::Heat(KEY, true), &mut notes);
+    let version = notes.now;
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    for node in [NodeId(1), NodeId(2)] {
+        let ack = copy(1, version, CopyKind::Ack);
+        replica.step(ReplicaEvent::Message(node, &ack), &mut notes);
+    }
+    notes.take_sent();
+    for ticket in 1..=100 {
+        replica.step(request(ticket, Access::Update), &mut notes);
+        let ran = notes.ran.len() as u64;
+        let committed = applied(ran.saturating_sub(u64::from(ran == ticket)));
+        replica.step(ReplicaEvent::Message(follower, &committed), &mut notes);
+    }
+    let updates = notes.take_sent().into_iter().filter(
+        |(_, message)| matches!(message, ReplicaMessage::Copy(one) if one.kind == CopyKind::Update),
+    );
+    assert!(updates.count() >= 10);
 }

@@ -121,6 +121,19 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
         ..model("tiered-cache-crash")
     },
+    // The cache node comes back and has a copy again while an acknowledgement of its earlier
+    // session is under way.
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            evictions: 1,
+            cache_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        ..model("tiered-cache-return")
+    },
     TierSetup {
         faults: TierFaults {
             time: 3,
@@ -132,12 +145,35 @@ pub const TIER_MODELS: &[TierSetup] = &[
     },
     TierSetup {
         faults: TierFaults {
+            time: 2,
+            losses: 2,
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        ..model("tiered-lease-losses")
+    },
+    TierSetup {
+        faults: TierFaults {
             time: 3,
             back_end_crashes: 1,
             ..NOTHING
         },
         sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
         ..model("tiered-back-end-crash")
+    },
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            time: 1,
+            fetches: 2,
+            cache_crashes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        ..model("tiered-crashes")
     },
     TierSetup {
         caches: 2,
@@ -172,8 +208,47 @@ pub const TIER_MODELS: &[TierSetup] = &[
             ..NOTHING
         },
         sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
-        is_deep: true,
-        ..model("tiered-group-loss-deep")
+        ..model("tiered-group-loss")
+    },
+    // A copy is evicted and comes again: an acknowledgement of what was sent before the last
+    // revocation is under way.
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 3,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        ..model("tiered-group-evictions")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | SECOND,
+        ..model("tiered-group-restart")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            flushes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED | SECOND,
+        ..model("tiered-group-flush")
     },
     TierSetup {
         caches: 2,

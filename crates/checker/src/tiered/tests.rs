@@ -50,7 +50,13 @@ fn shown_before(mutant: &str) -> &'static str {
         "writes-after-restart" | "reads-after-restart" => "tiered-back-end-crash",
         "flushes-at-once" | "renews-while-flushing" => "tiered-flush",
         "flushes-after-restart" => "tiered-flush-crash",
-        "first-acknowledgement" | "updates-together" | "sent-in-round" => "tiered-group",
+        "first-acknowledgement"
+        | "updates-together"
+        | "sent-in-round"
+        | "serves-when-one-dropped" => "tiered-group",
+        "revocation-any-number" => "tiered-group-evictions",
+        "revocation-not-resent" => "tiered-group-loss",
+        "acknowledged-in-any-session" => "tiered-cache-return",
         "reassigns-at-once" => "tiered-other-cache",
         "forgets-when-full" => "tiered-full",
         "order-ignored" => "tiered-late",

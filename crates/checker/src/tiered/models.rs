@@ -316,8 +316,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
         ..model("tiered-other-cache")
     },
-    // A message of before the crash of a cache node arrives late, and once more. Bounds: one copy is
-    // fetched, as much time as one lease.
+    // A message of before the crash of a cache node arrives late, and once more. Bounds: one fetch,
+    // as much time as one lease.
     TierSetup {
         faults: TierFaults {
             time: 2,
@@ -329,8 +329,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
         is_deep: true,
         ..model("tiered-cache-crash-deep")
     },
-    // The back end gets another cache node, and two reads compare what the two show. Bounds: as much
-    // time as one lease.
+    // The back end gets another cache node, and two reads compare what the two show. Bounds: as
+    // much time as one lease.
     TierSetup {
         caches: 2,
         faults: TierFaults {

@@ -345,7 +345,8 @@ impl TierSetup {
     }
 
     /// Time passes as often as it may, and as long as the back end waits for a cache that is dead
-    /// or has no lease, or a flush waits for the end of one.
+    /// or has no lease, a flush waits for the end of one, or a restarted back end waits for the
+    /// leases of the one before it.
     fn may_pass(&self, world: &TierWorld) -> bool {
         let machine = world.back_end.machine.as_ref();
         let (requests, rounds) = machine.map_or((0, 0), TierBackEnd::waiting);
@@ -355,7 +356,10 @@ impl TierSetup {
         };
         let waits_for_lease = rounds > 0 && !self.ids().all(has_lease);
         let is_flushing = rounds == 0 && requests > 0;
-        let is_still = world.parcels.is_empty() && (waits_for_lease || is_flushing);
+        let serves_from = machine.map_or(0, |machine| machine.serves_from().ns);
+        let has_restarted = world.clocks[0] < serves_from;
+        let is_waiting = waits_for_lease || is_flushing || has_restarted;
+        let is_still = world.parcels.is_empty() && is_waiting;
         world.left.time > 0 || (is_still && world.clocks[0] < TIME_MAX)
     }
 

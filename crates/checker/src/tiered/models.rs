@@ -1,4 +1,7 @@
 //! The models of tiers: each is the smallest that shows one property.
+//!
+//! The deep ones combine what the others have one at a time. Where two concerns multiply, they are
+//! two models, so that each is searched to its end: at most six million states.
 
 use curtail_consistency::lease::LeaseTerms;
 use curtail_types::RouteHash;
@@ -121,6 +124,19 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
         ..model("tiered-cache-crash")
     },
+    // The cache node comes back and has a copy again while an acknowledgement of its earlier
+    // session is under way.
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            evictions: 1,
+            cache_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        ..model("tiered-cache-return")
+    },
     TierSetup {
         faults: TierFaults {
             time: 3,
@@ -132,12 +148,35 @@ pub const TIER_MODELS: &[TierSetup] = &[
     },
     TierSetup {
         faults: TierFaults {
+            time: 2,
+            losses: 2,
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        ..model("tiered-lease-losses")
+    },
+    TierSetup {
+        faults: TierFaults {
             time: 3,
             back_end_crashes: 1,
             ..NOTHING
         },
         sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
         ..model("tiered-back-end-crash")
+    },
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            time: 1,
+            fetches: 2,
+            cache_crashes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        ..model("tiered-crashes")
     },
     TierSetup {
         caches: 2,
@@ -149,6 +188,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
         ..model("tiered-group")
     },
+    // Two writes, the second of which depends on the first, two reads and an eviction. Bounds: no
+    // loss, and no time, so no lease ends.
     TierSetup {
         caches: 2,
         is_group: true,
@@ -172,8 +213,47 @@ pub const TIER_MODELS: &[TierSetup] = &[
             ..NOTHING
         },
         sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
-        is_deep: true,
-        ..model("tiered-group-loss-deep")
+        ..model("tiered-group-loss")
+    },
+    // A copy is evicted and comes again: an acknowledgement of what was sent before the last
+    // revocation is under way.
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 3,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        ..model("tiered-group-evictions")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | SECOND,
+        ..model("tiered-group-restart")
+    },
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        operations: FEW,
+        faults: TierFaults {
+            fetches: 2,
+            time: 1,
+            flushes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED | SECOND,
+        ..model("tiered-group-flush")
     },
     TierSetup {
         caches: 2,
@@ -188,6 +268,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | ENDED | SECOND,
         ..model("tiered-group-crash")
     },
+    // Leases of a group end, and a message is lost. Bounds: one read, as much time as one lease, no
+    // duplicates.
     TierSetup {
         caches: 2,
         is_group: true,
@@ -234,6 +316,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
         sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
         ..model("tiered-other-cache")
     },
+    // A message of before the crash of a cache node arrives late, and once more. Bounds: one fetch,
+    // as much time as one lease.
     TierSetup {
         faults: TierFaults {
             time: 2,
@@ -245,10 +329,12 @@ pub const TIER_MODELS: &[TierSetup] = &[
         is_deep: true,
         ..model("tiered-cache-crash-deep")
     },
+    // The back end gets another cache node, and two reads compare what the two show. Bounds: as
+    // much time as one lease.
     TierSetup {
         caches: 2,
         faults: TierFaults {
-            time: 3,
+            time: 2,
             fetches: 2,
             reassigns: 1,
             ..NOTHING
@@ -257,8 +343,37 @@ pub const TIER_MODELS: &[TierSetup] = &[
         is_deep: true,
         ..model("tiered-other-cache-deep")
     },
+    // The same with time that goes on after the lease. Bounds: one read, one copy is fetched.
+    TierSetup {
+        caches: 2,
+        operations: FEW,
+        faults: TierFaults {
+            time: 3,
+            reassigns: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        is_deep: true,
+        ..model("tiered-other-lease-deep")
+    },
+    // Two messages are lost and one arrives twice, between two writes, two reads and an eviction.
+    // Bounds: no time, so no lease ends; the next two models have that.
     TierSetup {
         operations: UPDATES,
+        faults: TierFaults {
+            losses: 2,
+            duplicates: 1,
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DROPPED,
+        is_deep: true,
+        ..model("tiered-loss-deep")
+    },
+    // The same faults while leases end. Bounds: one write, one read, as much time as one lease.
+    TierSetup {
+        operations: FEW,
         faults: TierFaults {
             time: 2,
             losses: 2,
@@ -267,20 +382,54 @@ pub const TIER_MODELS: &[TierSetup] = &[
             evictions: 1,
             ..NOTHING
         },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
         is_deep: true,
-        ..model("tiered-loss-deep")
+        ..model("tiered-loss-lease-deep")
     },
+    // Two reads while leases end, and a message arrives twice. Bounds: one write, one loss, as much
+    // time as one lease.
     TierSetup {
         faults: TierFaults {
-            time: 4,
+            time: 2,
+            losses: 1,
+            duplicates: 1,
+            fetches: 2,
+            evictions: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        is_deep: true,
+        ..model("tiered-late-lease-deep")
+    },
+    // Cache node and back end die, and a message is lost; two reads. Bounds: one unit of time, half
+    // a lease, besides what a process waits for.
+    TierSetup {
+        faults: TierFaults {
+            time: 1,
             losses: 1,
             fetches: 2,
             cache_crashes: 1,
             back_end_crashes: 1,
             ..NOTHING
         },
-        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
         is_deep: true,
         ..model("tiered-crashes-deep")
+    },
+    // The same while a lease ends. Bounds: one read, as much time as one lease, besides what a
+    // process waits for.
+    TierSetup {
+        operations: FEW,
+        faults: TierFaults {
+            time: 2,
+            losses: 1,
+            fetches: 2,
+            cache_crashes: 1,
+            back_end_crashes: 1,
+            ..NOTHING
+        },
+        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        is_deep: true,
+        ..model("tiered-crashes-lease-deep")
     },
 ];

@@ -212,9 +212,8 @@ impl TierBackEnd {
             return host.refuse(request.ticket, TierRefusal::Restarted);
         }
         let waiting = self.waiting;
-        let is_passed = cx.has(TierMutant::NoReadQueue) && request.access == Access::Read;
         if let Some(round) = self.rounds.get_mut(&request.key)
-            && !is_passed
+            && !round.is_passed_by(cx, &request)
         {
             if waiting >= cx.config.waiting_max {
                 return host.refuse(request.ticket, TierRefusal::Busy);
@@ -364,10 +363,11 @@ impl TierBackEnd {
             return;
         };
         let is_over = |wanted: u64| any || number >= wanted;
+        let any_revoked = cx.has(TierMutant::RevocationAnyNumber);
         let before = round.others.len();
         round
             .others
-            .retain(|(id, wanted)| *id != from || !is_over(*wanted));
+            .retain(|(id, wanted)| *id != from || !(any_revoked || is_over(*wanted)));
         let is_other = round.others.len() < before;
         let (holder, wanted) = round.holder;
         if is_other && cx.has(TierMutant::FirstAcknowledgement) {
@@ -429,7 +429,8 @@ impl TierBackEnd {
                 continue;
             }
             round.sent = cx.now;
-            for &(id, number) in &round.others {
+            let is_revoked_again = !cx.has(TierMutant::RevocationNotResent);
+            for &(id, number) in round.others.iter().filter(|_| is_revoked_again) {
                 if let Some(session) = self.sessions.get(&id) {
                     host.send(id, &session.revocation(key, number));
                 }
@@ -459,6 +460,9 @@ impl TierBackEnd {
             return;
         };
         let own = session.generation;
+        let counts = |generation: Generation| {
+            generation == own || cx.has(TierMutant::AcknowledgedInAnySession)
+        };
         match *message {
             TierMessage::Fetch { generation, key } if generation == own => {
                 self.send_item(cx, host, from, key);
@@ -467,12 +471,12 @@ impl TierBackEnd {
                 generation,
                 key,
                 number,
-            } if generation == own => self.note_acknowledged(cx, host, key, (from, number)),
+            } if counts(generation) => self.note_acknowledged(cx, host, key, (from, number)),
             TierMessage::Dropped {
                 generation,
                 key,
                 number,
-            } if generation == own => self.take_dropped(cx, host, key, (from, number)),
+            } if counts(generation) => self.take_dropped(cx, host, key, (from, number)),
             _ => {}
         }
     }
@@ -684,6 +688,14 @@ impl Round {
             queue: self.queue,
             wanting: self.wanting,
         }
+    }
+
+    /// Whether a request does not wait behind it: only with an error planted.
+    fn is_passed_by(&self, cx: &Context, request: &TierRequest) -> bool {
+        let (_, update) = self.holder;
+        let one_dropped = update > 0 && !self.wanting.is_empty();
+        let is_early = one_dropped && cx.has(TierMutant::ServesWhenOneDropped);
+        request.access == Access::Read && (is_early || cx.has(TierMutant::NoReadQueue))
     }
 
     /// Whether the holder's acknowledgement is the last one.

@@ -50,6 +50,15 @@ listed_enum! {
         UpdatesTogether,
         /// An item is sent to another cache while the key's update is not acknowledged.
         SentInRound,
+        /// Any acknowledgement of a revocation counts for the current one, whatever its number.
+        RevocationAnyNumber,
+        /// A revocation is not sent again.
+        RevocationNotResent,
+        /// An acknowledgement of an earlier session of the cache counts.
+        AcknowledgedInAnySession,
+        /// The back end answers reads after one of two caches has dropped its copy, before the
+        /// other has acknowledged the update (SW-26).
+        ServesWhenOneDropped,
         /// A flush does not wait for the end of the lease.
         FlushesAtOnce,
         /// A flush does not wait for the leases that were granted before a restart.

@@ -17,7 +17,7 @@ pub(crate) struct ClusterFlags {
     #[arg(long, value_name = "FILE")]
     cluster: Option<PathBuf>,
     /// Number or name of this node in the cluster file. If none of -p, -l and -s is given, the
-    /// server listens on the address for clients that the file names for this node
+    /// server listens on this node's `clients` address in the file
     #[arg(long, value_name = "NODE")]
     node: Option<String>,
     /// Maximum number of hot keys, of which every node has a copy; 0: none (default: 256)

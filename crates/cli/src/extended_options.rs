@@ -35,8 +35,8 @@ Extended options (-o), separated by commas:
   native_backlog=NUM     if this many writes wait in a queue, further ones are acknowledged only
                          after they are executed (default: 256)
   native_read_wait_us=US longest time that a read should wait for writes that were acknowledged
-                         before it; the slower writes execute, the lower the server makes the limit
-                         of native_backlog (default: 1000; 0: the limit stays)
+                         before it: if writes execute slowly, the server acknowledges fewer than
+                         native_backlog early (default: 1000; 0: always native_backlog)
   native_sessions=NUM    maximum number of native sessions (default: 1024)
   native_address_sessions=NUM  maximum number of native sessions from one client address (1 to 16,
                          default: 16)

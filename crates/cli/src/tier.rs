@@ -139,8 +139,8 @@ struct BackEndFlags {
     #[arg(long, value_name = "NUM", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     reported: u16,
-    /// What the back end reports to the cache node: the hottest keys of each period and at once
-    /// keys whose load rises suddenly (both), one of these, or every key that is read (traditional)
+    /// What the back end reports to the cache node: the hottest keys of each period (periodic), at
+    /// once keys whose load rises suddenly (instant), both, or every key that is read (traditional)
     #[arg(long, value_name = "MODE", default_value = "both")]
     cache_update: UpdateName,
     #[command(flatten)]
@@ -187,8 +187,8 @@ struct CacheFlags {
     #[arg(long, value_name = "NUM", default_value_t = 2000)]
     rule_changes: u64,
     /// Maximum time for which an eviction waits while rules of new keys are installed, in
-    /// milliseconds. The cache node holds up to this time times --rule-changes keys more than
-    /// --keys meanwhile (the rule buffer); 0: none, a key is evicted before another one is added
+    /// milliseconds. Meanwhile the cache node may hold more keys than --keys, at most this time
+    /// multiplied by --rule-changes (the rule buffer). 0: a key is evicted before another is added
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,

@@ -41,10 +41,10 @@ impl Complaints {
                 "the secrets of the two nodes differ; give all nodes the same file"
             }
             RefusalReason::NotMe if here => {
-                "that node expected another node at this address; compare the cluster files"
+                "it tried to reach another node at this address; compare the cluster files"
             }
             RefusalReason::NotMe => {
-                "this node expected another node at that address; compare the cluster files"
+                "this node tried to reach another node there; compare the cluster files"
             }
             RefusalReason::Unknown => "one of the two nodes does not know the other (yet)",
         };
@@ -88,13 +88,13 @@ mod tests {
         };
         assert_eq!(
             complaint(true),
-            "this node refused a node at 10.0.0.7: that node expected another node at this \
+            "this node refused a node at 10.0.0.7: it tried to reach another node at this \
              address; compare the cluster files"
         );
         assert_eq!(
             complaint(false),
-            "a node at 10.0.0.7 refused this node: this node expected another node at that \
-             address; compare the cluster files"
+            "a node at 10.0.0.7 refused this node: this node tried to reach another node there; \
+             compare the cluster files"
         );
     }
 }

@@ -48,8 +48,8 @@ pub(super) struct TieredOptions {
     /// limit
     #[arg(long, value_name = "NUM", default_value_t = 0, requires = "tiered")]
     cache_limit: u64,
-    /// Maximum number of hottest keys of each cache node of which all cache nodes have copies, so
-    /// that the switch divides their reads among all. 0: each key is at one cache node
+    /// Maximum number of its hottest keys that each cache node shares: all cache nodes have copies
+    /// of these, and the switch divides their reads among all. 0: each key is at one cache node
     #[arg(long, value_name = "NUM", default_value_t = 16, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(TierFile::GROUP_KEYS_MAX)))]
     group_keys: u8,
@@ -64,9 +64,9 @@ pub(super) struct TieredOptions {
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
-    /// What the back ends of a tier report to the cache node: the hottest keys of each period and
-    /// at once keys whose load rises suddenly (both), one of these, or every key that is read
-    /// (traditional)
+    /// What the back ends of a tier report to the cache node: the hottest keys of each period
+    /// (periodic), at once keys whose load rises suddenly (instant), both, or every key that is
+    /// read (traditional)
     #[arg(long, value_name = "MODE", default_value = "both", requires = "tiered")]
     cache_update: UpdateName,
     /// Interval at which the back ends of a tier report their hottest keys, in milliseconds

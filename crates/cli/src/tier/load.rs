@@ -58,8 +58,8 @@ pub(super) struct LoadOptions {
     /// the K hottest are replaced by cold ones), for example hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
-    /// Number of UDP sockets that send requests, as so many clients: the switch divides the reads
-    /// of a key that all cache nodes have among these by the sender's port
+    /// Number of UDP sockets that send requests. Each counts as a client: the switch divides the
+    /// reads of a key that all cache nodes share by the sender's port
     #[arg(long, value_name = "NUM", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=512))]
     sockets: u16,

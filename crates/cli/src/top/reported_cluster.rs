@@ -207,7 +207,7 @@ mod tests {
              cluster_relayed 30\ncluster_hot_reads 50\ncluster_items_lost 7\n\
              cluster_member:0 live yes 1200 node0 127.0.0.1:11300 345\n\
              cluster_event:3 view 4: node2 is in service\n\
-             cluster_event:9 view 5: node2 is dead",
+             cluster_event:9 view 5: node2 was removed",
         );
         let before = Names::of("cluster_relayed 10\ncluster_hot_reads 10");
         let pair = Pair::new(Some(&before), &rows, Some(2.0));
@@ -229,7 +229,7 @@ mod tests {
             "{:?}",
             panel.lines
         );
-        assert_eq!(panel.lines[3], "00:00:01 ago   view 5: node2 is dead");
+        assert_eq!(panel.lines[3], "00:00:01 ago   view 5: node2 was removed");
         assert!(
             panel.lines.iter().all(|line| line.len() <= 80),
             "{:?}",

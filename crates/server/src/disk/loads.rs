@@ -66,19 +66,34 @@ impl DiskLoads {
         let Some(found) = &load.found else {
             return LoadState::UnderWay;
         };
-        if locked.is_current(&load.ticket) && matches!(found, LoadEnded::Absent) {
+        let is_current = locked.is_current(&load.ticket);
+        if is_current && matches!(found, LoadEnded::Absent) {
             return LoadState::Ended(LoadEnded::Absent);
         }
-        let Some(load) = self.by_key.remove(key) else {
-            return LoadState::Unknown;
-        };
-        self.ended_bytes -= load.bytes();
-        let is_current = locked.is_current(&load.ticket);
-        locked.end_read(load.ticket);
-        match load.found.filter(|_| is_current) {
+        match self.take(key, locked).filter(|_| is_current) {
             Some(found) => LoadState::Ended(found),
             None => LoadState::Unknown,
         }
+    }
+
+    /// Whether `key`, which is locked, need not be asked for. What its load found is kept.
+    pub(crate) fn has(&mut self, key: &[u8], locked: &mut KeyLock<'_>) -> bool {
+        let Some(load) = self.by_key.get(key) else {
+            return false;
+        };
+        let is_void = load.found.is_some() && !locked.is_current(&load.ticket);
+        if is_void {
+            self.take(key, locked);
+        }
+        !is_void
+    }
+
+    /// Gives up a load, and what it found.
+    fn take(&mut self, key: &[u8], locked: &mut KeyLock<'_>) -> Option<LoadEnded> {
+        let load = self.by_key.remove(key)?;
+        self.ended_bytes -= load.bytes();
+        locked.end_read(load.ticket);
+        load.found
     }
 
     /// Asks for `key`, which is locked and not asked for. False if too many are under way.
@@ -166,5 +181,68 @@ impl Load {
             Some(LoadEnded::Item(item)) => item.value().len(),
             _ => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, mpsc};
+
+    use curtail_storage::{Durability, ItemImage, Latest, StorageConfig, StorageEvents};
+
+    use super::*;
+
+    struct Answers(Mutex<mpsc::Sender<ReadAnswer>>);
+
+    impl StorageEvents for Answers {
+        fn answer(&self, answer: ReadAnswer) {
+            let _ = self.0.lock().unwrap().send(answer);
+        }
+
+        fn progress(&self) {}
+
+        fn report(&self, what: &str) {
+            panic!("{what}");
+        }
+    }
+
+    /// Goal: a look ahead leaves what was found for the request that asked for it. Method: a key
+    /// that is on disk, and one that is not, are loaded; a write makes what was found void.
+    #[test]
+    fn a_look_ahead_keeps_what_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (sender, answers) = mpsc::channel();
+        let config = StorageConfig {
+            dir: folder.path().into(),
+            durability: Durability::Sync,
+            memory_bytes: 8 << 20,
+            readers: 1,
+            reserve_bytes: 0,
+        };
+        let storage = Storage::open(config, Arc::new(Answers(Mutex::new(sender)))).unwrap();
+        let hash = KeyHash(7);
+        let image = ItemImage::default();
+        storage.lock(hash).put(b"key", hash, &image, b"value");
+        while !matches!(storage.lock(hash).latest(b"key"), Latest::OnDisk) {
+            std::thread::yield_now();
+        }
+        let mut loads = DiskLoads::default();
+        for key in [&b"key"[..], b"other"] {
+            assert!(loads.begin(key, hash, &mut storage.lock(hash), (&storage, 0)));
+        }
+        for _ in 0..2 {
+            loads.end(answers.recv().unwrap());
+        }
+        let mut locked = storage.lock(hash);
+        assert!(loads.has(b"key", &mut locked) && loads.has(b"key", &mut locked));
+        let LoadState::Ended(LoadEnded::Item(item)) = loads.look(b"key", &mut locked) else {
+            panic!("what was found is gone");
+        };
+        assert_eq!(item.value(), b"value");
+        assert!(!loads.has(b"key", &mut locked), "an item is given once");
+        let absent = loads.look(b"other", &mut locked);
+        assert!(matches!(absent, LoadState::Ended(LoadEnded::Absent)));
+        locked.put(b"other", hash, &image, b"new");
+        assert!(!loads.has(b"other", &mut locked), "a write makes it void");
     }
 }

@@ -175,7 +175,7 @@ impl Known {
             let name = &node.name;
             lines.push(match before.record.leaving.contains(id) {
                 true => format!("{name} has left"),
-                false => format!("{name} is dead"),
+                false => format!("{name} was removed"),
             });
             self.items.remove(&id);
             self.round_trips.remove(&id);
@@ -216,7 +216,7 @@ impl Known {
             items += self.items.get(&node).copied().unwrap_or(0) * own / held;
         }
         self.items_lost += items;
-        let line = format!("{slices} slices are lost, with about {items} items");
+        let line = format!("{slices} slices lost their contents, about {items} items");
         (slices > 0).then_some(line)
     }
 }
@@ -330,8 +330,8 @@ mod tests {
         has("cluster_member:0 live yes 5 node0 127.0.0.1:1000");
         has("cluster_event:1 view 2: node1 joins");
         has("cluster_event:2 view 3: node1 is in service");
-        has("cluster_event:3 view 4: node1 is dead");
-        has("cluster_event:3 view 4: 128 slices are lost, with about 1200 items");
+        has("cluster_event:3 view 4: node1 was removed");
+        has("cluster_event:3 view 4: 128 slices lost their contents, about 1200 items");
         has("cluster_items_lost 1200");
     }
 }

@@ -270,15 +270,12 @@ fn load_ahead(worker: &mut Worker, entry: &Entry<'_>) {
     }
     let storage = &tier.disk.storage;
     let mut locked = storage.lock(entry.hash);
-    if matches!(locked.latest(key.bytes()), Latest::OnDisk)
-        && matches!(
-            tier.loads.look(key.bytes(), &mut locked),
-            LoadState::Unknown
-        )
-    {
+    let is_on_disk = matches!(locked.latest(key.bytes()), Latest::OnDisk);
+    if is_on_disk && !tier.loads.has(key.bytes(), &mut locked) {
         let to = (storage, tier.worker());
-        tier.loads.begin(key.bytes(), entry.hash, &mut locked, to);
-        cx.counts.add(Count::DiskReads, 1);
+        if tier.loads.begin(key.bytes(), entry.hash, &mut locked, to) {
+            cx.counts.add(Count::DiskReads, 1);
+        }
     }
 }
 

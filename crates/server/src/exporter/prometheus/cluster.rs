@@ -100,10 +100,10 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_cost_seconds in Nanoseconds
-        "Processor time on all nodes together, as this node measured it: of a request that is \
-         answered where it arrives (local), of one that another node answers (forwarded), of a \
-         message of the replication protocol (message). 0 if it is not known. Which keys are hot \
-         depends on it.":
+        "Processor time that this node measured, summed over the nodes involved: of a request \
+         that is answered where it arrives (local), of one that another node answers \
+         (forwarded), of a message of the replication protocol (message). 0: not known. It \
+         decides which keys are hot.":
         {of="local"} number("cluster_cost_local_ns"),
         {of="forwarded"} number("cluster_cost_forwarded_ns"),
         {of="message"} number("cluster_cost_message_ns");

@@ -345,8 +345,8 @@ impl Replica {
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
-    /// whether it took the write. If it was another then, or the writer's life has ended in between,
-    /// the writer learns from the view that the write has no known end.
+    /// whether it took the write. If it was another then, or the writer was removed since, the
+    /// writer learns from the view that the write has no known end.
     fn take_late(
         &mut self,
         cx: &Context,

@@ -778,9 +778,12 @@ fn a_late_write_of_a_removed_node_is_not_answered() {
     notes.take_sent();
     let to_writer = |notes: &mut Notes| {
         let sent = notes.take_sent().into_iter();
-        let of_write = |message: &ReplicaMessage| matches!(message, ReplicaMessage::Copy(one) if one.version == Cas(1_000));
-        sent.filter(|(to, message)| to.contains(NodeId(2)) && of_write(message))
-            .count()
+        let of_write = |message: &ReplicaMessage| match message {
+            ReplicaMessage::Copy(one) => one.version == Cas(1_000),
+            _ => false,
+        };
+        let answers = sent.filter(|(to, sent)| to.contains(NodeId(2)) && of_write(sent));
+        answers.count()
     };
     let stays = view.renumbered(ViewNumber(2));
     replica.step(ReplicaEvent::View(&stays), &mut notes);

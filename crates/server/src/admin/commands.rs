@@ -128,7 +128,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "flush_all with delay {exptime}: the items stored before that time will be dropped at it"
+            "flush_all with delay {exptime}: items stored before then will be dropped then"
         );
     }
 }

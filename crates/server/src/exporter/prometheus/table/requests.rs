@@ -150,9 +150,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes of values that a worker received and sent after its last poll for requests and before \
-         the execution of a request, by the size of that request, in whole KiB; measured in one \
-         turn of 64.":
+        "Bytes of values that a worker received and sent after its last poll for requests and \
+         before the execution of a request, by the size of that request, in whole KiB; measured \
+         in one turn of 64.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds

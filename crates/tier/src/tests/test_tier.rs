@@ -406,11 +406,9 @@ impl Drop for TestTier {
 }
 
 fn file_on_loopback(options: &TestOptions) -> TierFile {
-    let any = (std::net::Ipv4Addr::LOCALHOST, 0);
-    let count = options.back_ends + options.caches + 2;
-    let sockets: Vec<_> = (0..count).map(|_| UdpSocket::bind(any).unwrap()).collect();
-    let ports = sockets.iter().map(|socket| socket.local_addr().unwrap());
-    let ports: Vec<SocketAddr> = ports.collect();
+    let ports: Vec<SocketAddr> = free_ports()
+        .take(options.back_ends + options.caches + 2)
+        .collect();
     TierFile {
         secret: SECRET.to_string(),
         epoch: 1,
@@ -423,6 +421,21 @@ fn file_on_loopback(options: &TestOptions) -> TierFile {
         caches: ports[2..2 + options.caches].to_vec(),
         back_ends: ports[2 + options.caches..].to_vec(),
     }
+}
+
+/// UDP ports that nothing uses. They are below those that Linux gives to sockets which name none:
+/// a client of another test would take such a port while a node restarts.
+fn free_ports() -> impl Iterator<Item = SocketAddr> {
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    std::iter::repeat_with(|| {
+        let next = NEXT.fetch_add(1, Relaxed);
+        let port = FIRST + (std::process::id() * 97 + next) % COUNT;
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port as u16))
+    })
+    .take(COUNT as usize)
+    .filter(|address| UdpSocket::bind(address).is_ok())
 }
 
 /// How a client of this process sends frames.

@@ -230,8 +230,8 @@ fn a_node_that_dies_is_removed_and_comes_back() {
     assert_eq!(trial.node(0, "membership"), "live");
     // `top` shows it as soon as the view without the node is in force.
     let told = || trial.top(0);
-    trial.wait_until("top tells of it", || told().contains("node2 is dead"));
-    assert!(told().contains("slices are lost"), "{}", told());
+    trial.wait_until("top tells of it", || told().contains("node2 was removed"));
+    assert!(told().contains("slices lost their contents"), "{}", told());
     assert!(trial.refused(&["add", "1"]).contains("runs already"));
     let added = trial.done(&["add", "2"]);
     assert_contains(&added, "its share of the slices");

@@ -98,13 +98,13 @@ const STEPS: &[Step] = &[
     ),
     step(
         "unit",
-        "unit tests of every crate",
+        "unit tests of every crate but `tier`",
         (Quick, Tests),
         suites::unit,
     ),
     step(
         "test",
-        "integration tests of every crate, examples in the documentation",
+        "integration tests of every crate, tests of `tier`, examples in the documentation",
         (Usual, Tests),
         suites::integration,
     ),

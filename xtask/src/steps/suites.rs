@@ -41,12 +41,18 @@ struct Ended {
     succeeded: bool,
 }
 
-/// The tests inside the sources.
+/// Tests inside the sources that start threads and namespaces, and wait for most of their time.
+const WAITING: &str = "-p curtail-tier --lib";
+
+/// The tests inside the sources, but for those that wait.
 pub(super) fn unit(workspace: &Workspace, log: &Log) -> Result<Outcome> {
-    run(workspace, log, ("unit", &["--lib", "--bins"]), Vec::new())
+    let start = Instant::now();
+    let mut programs = built(workspace, log, &["--lib", "--bins"])?;
+    programs.retain(|program| program.name != WAITING);
+    run(workspace, log, ("unit", start), programs, 0)
 }
 
-/// The tests beside the sources, and the examples in the documentation.
+/// The tests beside the sources, those inside that wait, and the examples in the documentation.
 pub(super) fn integration(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     let documented = Program {
         name: "--workspace --doc".into(),
@@ -57,18 +63,21 @@ pub(super) fn integration(workspace: &Workspace, log: &Log) -> Result<Outcome> {
             .to_vec(),
         folder: workspace.root.clone(),
     };
-    run(workspace, log, ("test", &["--test", "*"]), vec![documented])
+    let start = Instant::now();
+    let mut programs = built(workspace, log, &["--lib", "--test", "*"])?;
+    programs.retain(|program| program.name == WAITING || program.name.contains(" --test "));
+    programs.push(documented);
+    // The two that take longest wait more than they compute.
+    run(workspace, log, ("test", start), programs, 1)
 }
 
 fn run(
     workspace: &Workspace,
     log: &Log,
-    (step, targets): (&str, &[&str]),
-    others: Vec<Program>,
+    (step, start): (&str, Instant),
+    mut programs: Vec<Program>,
+    lanes_more: usize,
 ) -> Result<Outcome> {
-    let start = Instant::now();
-    let mut programs = built(workspace, log, targets)?;
-    programs.extend(others);
     let build_seconds = start.elapsed().as_secs_f64();
     let record = workspace.scratch("times")?.join(format!("{step}.json"));
     let before: BTreeMap<String, f64> = fs::read_to_string(&record)
@@ -81,7 +90,8 @@ fn run(
         before.or(known.map(|(_, seconds)| *seconds)).unwrap_or(0.0)
     };
     programs.sort_by(|one, other| took(other).total_cmp(&took(one)));
-    let mut ended = all(workspace, programs)?;
+    let lanes = thread::available_parallelism().map_or(1, usize::from) + lanes_more;
+    let mut ended = all(workspace, programs, lanes)?;
     ended.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     let times: BTreeMap<&str, f64> = ended
         .iter()
@@ -161,10 +171,9 @@ fn program(line: &str, names: &dyn Fn(&Path) -> Option<String>) -> Option<Progra
     })
 }
 
-/// Runs them, as many at once as there are processors.
-fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
+/// Runs them, so many at once.
+fn all(workspace: &Workspace, programs: Vec<Program>, lanes: usize) -> Result<Vec<Ended>> {
     let logs = workspace.scratch("logs")?;
-    let side_by_side = thread::available_parallelism().map_or(1, usize::from);
     let waiting = Mutex::new(programs.into_iter());
     let next = || waiting.lock().ok()?.next();
     let work = |number: usize| -> Result<Vec<Ended>> {
@@ -189,7 +198,7 @@ fn all(workspace: &Workspace, programs: Vec<Program>) -> Result<Vec<Ended>> {
     };
     thread::scope(|scope| {
         let start = |number| scope.spawn(move || work(number));
-        let threads: Vec<_> = (0..side_by_side).map(start).collect();
+        let threads: Vec<_> = (0..lanes).map(start).collect();
         let mut ended = Vec::new();
         for thread in threads {
             let finished = thread

@@ -2,7 +2,7 @@
 /* For measurements only: what an acknowledgement costs that promises nothing. `curtail_floor` turns
  * a datagram to our port round and says that it is accepted, without a queue, a checksum or a look
  * at what it says: no client would believe it. `curtail_receipt` only acknowledges, but does that as
- * the network card's program: it takes the requests that that one takes, having seen that they are
+ * the XDP program: it takes the requests that that one takes, having seen that they are
  * well formed and whole, and answers what a client believes. `curtail_pass` lets everything
  * through, which is what the other end of a veth needs for the answers of this one's driver. */
 #include "kernel.h"

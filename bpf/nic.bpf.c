@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The network card's program: it gives writes their place in the Ordered Queue and acknowledges
+/* The XDP program: it gives writes their place in the Ordered Queue and acknowledges
  * them before any process has run (Juneberry, NSDI 2025; here at XDP, in the kernel's receive path).
  *
  *   frame -> parse -> read_request -> find_way -> fetch_way -> is_whole -> judge ..

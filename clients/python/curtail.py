@@ -282,10 +282,13 @@ def encode_request(command, session, slot, sequence, stamp):
     if any(field and not has for field, has in fields):
         raise Malformed("a field that the opcode does not have")
     index, generation, token = session
-    head = HEAD.pack(
-        MAGIC, VERSION, opcode, flags, slot, len(key), 0, index, generation, token, sequence,
-        stamp & 0xFFFFFFFF, command.exptime, len(value), command.item_flags, command.argument,
-    )
+    try:
+        head = HEAD.pack(
+            MAGIC, VERSION, opcode, flags, slot, len(key), 0, index, generation, token, sequence,
+            stamp & 0xFFFFFFFF, command.exptime, len(value), command.item_flags, command.argument,
+        )
+    except struct.error as error:
+        raise Malformed("a field out of range: %s" % error) from error
     return _sealed(head + key + value)
 
 
@@ -353,7 +356,7 @@ class _Job:
     def __init__(self, number, command, slot, sequence, give_up):
         self.number, self.command = number, command
         self.slot, self.sequence, self.give_up = slot, sequence, give_up
-        self.by_stream = False
+        self.by_stream, self.stream = False, None
         self.resend, self.wait, self.errors = 0.0, RESEND_MIN, 0
         self.stamps = {}
 
@@ -556,8 +559,9 @@ class Session:
         job = _Job(number, command, slot, self._sequences[slot] + 1, give_up)
         frame_bytes = HEADER_BYTES + len(command.key) + len(command.value)
         job.by_stream = frame_bytes > self.grant.datagram_bytes_max
+        # Before the first byte leaves: whatever interrupts the rest, the number is used up.
+        self._sequences[slot] = job.sequence
         self._transmit(job)
-        self._sequences[slot] += 1
         return job
 
     def _transmit(self, job):
@@ -573,10 +577,11 @@ class Session:
         try:
             if self._stream is None:
                 self._stream = socket.create_connection(self._address[:2], timeout=self.patience)
+            job.stream = self._stream
             self._stream.sendall(frame)
         except OSError:
             self._cut()
-            job.resend = now + RESEND_MIN
+            job.stream, job.resend = None, now + RESEND_MIN
 
     def _reply(self, reply, jobs, outcomes, waiting):
         job = jobs.get(reply.slot)
@@ -648,7 +653,7 @@ class Session:
                 what = "no answer within %g s" % self.patience
                 error = TimedOut(what) if job.command.is_read else Indeterminate(what)
                 self._end(job, error, jobs, outcomes)
-            elif now >= job.resend:
+            elif now >= job.resend or job.stream is not None and job.stream is not self._stream:
                 self.resent += 1
                 job.wait = min(2 * job.wait, RESEND_MAX)
                 self._transmit(job)
@@ -702,7 +707,11 @@ class Session:
                 frame_bytes = RESULT_BYTES + int.from_bytes(self._input[80:84], "little")
             if len(self._input) < frame_bytes:
                 break
-            replies.append(Reply.decode(bytes(self._input[:frame_bytes])))
+            try:
+                replies.append(Reply.decode(bytes(self._input[:frame_bytes])))
+            except Malformed:
+                self._cut()  # where its next reply begins is not known
+                break
             del self._input[:frame_bytes]
         return replies
 

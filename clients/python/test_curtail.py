@@ -267,6 +267,127 @@ class AgainstAServer(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
 
 
+class Granter:
+    """A port that grants sessions, keeps the requests that come, and answers none of them. It ends
+    the first stream with some bytes behind its first request, and answers on the second."""
+
+    def __init__(self, last_words=b""):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.requests = self.listener.getsockname()[1], []
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", self.port))
+        self.threads = [
+            threading.Thread(target=self.serve),
+            threading.Thread(target=self.stream, args=(last_words,)),
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def stream(self, last_words):
+        for is_first in (True, False):
+            with self.listener.accept()[0] as stream, stream.makefile("rwb") as file:
+                head = file.read(curtail.HEADER_BYTES)
+                if len(head) < curtail.HEADER_BYTES:
+                    return
+                fields = curtail.HEAD.unpack(head)
+                file.read(fields[5] + fields[13])
+                self.requests.append(fields)
+                reply = curtail.REPLY.pack(
+                    curtail.MAGIC, curtail.VERSION, curtail.ACK, 3, fields[4], curtail.NO_QUEUE, 0,
+                    fields[7], fields[8], 5, fields[10], fields[11], 32, 0, 0,
+                )
+                file.write(last_words if is_first else curtail._sealed(reply))
+                file.flush()
+                if last_words or not is_first:
+                    file.read(1)
+
+    def serve(self):
+        while True:
+            frame, sender = self.socket.recvfrom(4096)
+            if not frame:
+                return
+            fields = curtail.HEAD.unpack_from(frame)
+            opcode, stamp, nonce = fields[2], fields[11], fields[15]
+            if opcode > 2:
+                self.requests.append(fields)
+                continue
+            kind, slots, queues, last = (
+                (curtail.COOKIE, 0, 0, 0) if opcode == 1
+                else (curtail.GRANT, 64, 16, 1400 << 32 | 60_000)
+            )
+            reply = curtail.REPLY.pack(
+                curtail.MAGIC, curtail.VERSION, kind, 0, slots, queues, 0, 0, 1, 5, 77, stamp, 32,
+                nonce, last,
+            )
+            self.socket.sendto(curtail._sealed(reply), sender)
+
+    def close(self):
+        end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        end.sendto(b"", ("127.0.0.1", self.port))
+        end.close()
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            socket.create_connection(("127.0.0.1", self.port)).close()
+        except OSError:
+            pass
+        for thread in self.threads:
+            thread.join()
+        self.socket.close()
+        self.listener.close()
+
+
+class Interrupted(unittest.TestCase):
+    def setUp(self):
+        self.granter = Granter()
+        self.addCleanup(self.granter.close)
+        self.session = Session("127.0.0.1", self.granter.port, patience=0.2)
+        self.addCleanup(self.session.close)
+
+    def test_a_number_that_was_sent_is_never_given_to_another_request(self):
+        send = self.session._send
+
+        def send_and_be_interrupted(frame):
+            send(frame)
+            raise KeyboardInterrupt
+
+        self.session._send = send_and_be_interrupted
+        with self.assertRaises(KeyboardInterrupt):
+            self.session.set(b"first", b"value")
+        self.session._send = send
+        with self.assertRaises(curtail.Indeterminate):
+            self.session.set(b"second", b"value")
+        end = time.monotonic() + 5
+        while len({fields[10] for fields in self.granter.requests}) < 2:
+            self.assertLess(time.monotonic(), end, "both requests have one number")
+            time.sleep(0.01)
+
+    def test_a_field_out_of_range_fails_its_own_request(self):
+        wrong = [
+            curtail.set_(b"key", b"value", exptime=-1), curtail.increment(b"key", 1 << 64),
+            curtail.set_(b"key", b"value", item_flags=1 << 32), curtail.set_(b"key", b"v", 0.5),
+        ]
+        outcomes = self.session.many([curtail.set_(b"good", b"value")] + wrong)
+        self.assertIsInstance(outcomes[0], curtail.Indeterminate)
+        for outcome in outcomes[1:]:
+            self.assertIsInstance(outcome, Malformed)
+
+
+class BrokenStream(unittest.TestCase):
+    def set_on_a_stream_that_ends_with(self, last_words):
+        granter = Granter(last_words)
+        self.addCleanup(granter.close)
+        with Session("127.0.0.1", granter.port, patience=20) as session:
+            self.assertEqual(session.set(b"key", bytes(100_000)).promise, "executed")
+        one, two = granter.requests[:2]
+        self.assertEqual(one[10], two[10], "the same request, sent again")
+
+    def test_a_request_is_sent_again_over_another_stream(self):
+        self.set_on_a_stream_that_ends_with(b"")
+
+    def test_a_stream_is_left_that_carries_no_replies(self):
+        self.set_on_a_stream_that_ends_with(b"x" * curtail.HEADER_BYTES)
+
+
 class Nobody(unittest.TestCase):
     def test_a_silent_port_is_an_error_in_time(self):
         deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -32,7 +32,7 @@ use serde_json::Value;
 use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::server;
-use crate::workspace::{Member, Workspace, cargo};
+use crate::workspace::{Member, Workspace, cargo_command};
 
 /// `cargo xtask bench [NAME..]`: the name of a crate (all its benches) or of one bench.
 pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Outcome> {
@@ -78,7 +78,7 @@ pub(crate) fn command(workspace: &Workspace, arguments: &[String]) -> Result<Out
             bail!("no bench is called `{name}`; `cargo xtask bench` lists them");
         }
         for (member, bench) in chosen {
-            let mut command = Command::new(cargo());
+            let mut command = cargo_command();
             command.args([
                 "bench",
                 "--quiet",

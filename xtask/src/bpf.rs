@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::check_result::Outcome;
 use crate::process::{self, Log};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// `cargo xtask bpf`: compiles the program into the object that is kept.
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
@@ -39,7 +39,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
         remark = compare(workspace, &built, program)?;
         objects.push(built);
     }
-    let mut tests = Command::new(cargo());
+    let mut tests = cargo_command();
     tests.args(["test", "-p", "curtail-runtime", "--test", "nic"]);
     tests.args(["-p", "curtail-routing", "--test", "differential"]);
     tests.current_dir(&workspace.root);
@@ -129,7 +129,7 @@ fn clang_version() -> Result<String> {
     Ok(major.to_string())
 }
 
-/// The network card's program, the one that measurements hold it to, and the switch's.
+/// The XDP program, the one that measurements hold it to, and the switch's.
 const PROGRAMS: [&str; 4] = ["nic.bpf", "floor.bpf", "switch.bpf", "node.bpf"];
 /// The major version of clang that made the object: Debian 12's.
 const KEPT_BY: &str = "14";

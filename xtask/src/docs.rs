@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::required_packages;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// Builds the site strictly: whatever mkdocs warns of, a link or an anchor, is an error.
 pub(crate) fn site(workspace: &Workspace, log: &Log) -> Result<Outcome> {
@@ -31,7 +31,7 @@ pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
 /// Writes the reference pages of flags and metrics; the same tests fail without the variable while
 /// a page is not what the code declares.
 pub(crate) fn reference(workspace: &Workspace) -> Result<Outcome> {
-    let mut tests = Command::new(cargo());
+    let mut tests = cargo_command();
     tests.args([
         "test",
         "--quiet",

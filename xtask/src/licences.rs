@@ -6,13 +6,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
-use crate::workspace::{Workspace, cargo, text};
+use crate::workspace::{Workspace, cargo_command, text};
 
 pub(crate) fn command(workspace: &Workspace) -> Result<Outcome> {
     let outcome = step(workspace, &Log::terminal())?;
@@ -45,7 +44,7 @@ pub(crate) fn step(workspace: &Workspace, log: &Log) -> Result<Outcome> {
     }
     if process::exists("cargo-deny") {
         log.run(
-            Command::new(cargo())
+            cargo_command()
                 .args(["deny", "check"])
                 .current_dir(&workspace.root),
         )?;

@@ -54,9 +54,13 @@ impl Log {
         let file = OpenOptions::new().append(true).open(path)?;
         command.stdout(file.try_clone()?).stderr(file);
         let mut child = command.spawn().with_context(|| spelled(command))?;
-        let status = wait(&mut child).with_context(|| spelled(command))?;
+        let ended = wait(&mut child);
         let whole = fs::read(path)?;
         let output = whole.get(start as usize..).unwrap_or_default();
+        let status = ended.with_context(|| {
+            let unended = unended_tests(&String::from_utf8_lossy(output));
+            format!("{}{unended}", spelled(command))
+        })?;
         Ok(Finished {
             status,
             output: String::from_utf8_lossy(output).into_owned(),
@@ -157,6 +161,20 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
     }
 }
 
+/// The tests of a test program that began and have no result: those that hang, if it was stopped.
+fn unended_tests(output: &str) -> String {
+    output
+        .lines()
+        .filter_map(|line| {
+            let (name, _) = line
+                .strip_prefix("test ")?
+                .split_once(" has been running for over ")?;
+            let has_result = output.contains(&format!("test {name} ... "));
+            (!has_result).then(|| format!(", in {name}"))
+        })
+        .collect()
+}
+
 /// The processes that a process started, and those that they started.
 fn descendants(process: u32) -> Vec<u32> {
     let list = format!("/proc/{process}/task/{process}/children");
@@ -190,6 +208,15 @@ mod tests {
         assert_eq!(second, "two\n");
         assert_eq!(log.tail(1), "two");
         assert!(log.run(&mut Command::new("false")).is_err());
+    }
+
+    // A test program that was stopped names the tests that hang, not those that were only slow.
+    #[test]
+    fn a_test_that_hangs_is_named() {
+        let output = "running 3 tests\ntest a::quick ... ok\n\
+            test a::slow has been running for over 60 seconds\n\
+            test a::stuck has been running for over 60 seconds\ntest a::slow ... ok\n";
+        assert_eq!(unended_tests(output), ", in a::stuck");
     }
 
     // The process tree is found through its root, so that a hanging test's children go too.

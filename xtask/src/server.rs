@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use curtail_client::memcached;
 
 use crate::process::{Log, Running};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// A server that is stopped when it goes out of scope.
 pub(crate) struct Server {
@@ -46,7 +46,7 @@ pub(crate) fn build_with_baselines(workspace: &Workspace, log: &Log) -> Result<P
 }
 
 fn build_packages(workspace: &Workspace, log: &Log, packages: &[&str]) -> Result<PathBuf> {
-    let mut command = Command::new(cargo());
+    let mut command = cargo_command();
     command.args(["build", "--release"]).args(packages);
     log.run(command.current_dir(&workspace.root))?;
     Ok(workspace.target.join("release/curtail"))

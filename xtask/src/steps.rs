@@ -21,7 +21,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::check_result::{Outcome, Tally};
 use crate::process::{self, Log};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 use crate::{
     bpf, conformance, docs, instructions, licences, promtool, python_client_test, readme, tidy,
 };
@@ -353,7 +353,7 @@ pub(crate) use hook::install as hook;
 /// `cargo xtask fix`: the only command that edits files.
 pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
     let log = Log::terminal();
-    let mut clippy = Command::new(cargo());
+    let mut clippy = cargo_command();
     clippy.args([
         "clippy",
         "--fix",
@@ -364,7 +364,7 @@ pub(crate) fn fix(workspace: &Workspace) -> Result<Outcome> {
     log.run(clippy.arg("--all-targets").current_dir(&workspace.root))?;
     wrap_comments::all(workspace)?;
     log.run(
-        Command::new(cargo())
+        cargo_command()
             .args(["fmt", "--all"])
             .current_dir(&workspace.root),
     )?;

@@ -41,11 +41,11 @@ impl Workspace {
     pub(crate) fn open() -> Result<Self> {
         // Cargo says where it runs us; what the compiler was told may be another checkout that
         // shares the target folder.
-        let here = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+        let here = env::var_os(MANIFEST_FOLDER).map(PathBuf::from);
         let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
         let manifest = here.join("../Cargo.toml");
         let manifest = fs::canonicalize(&manifest).context("the root Cargo.toml")?;
-        let output = Command::new(cargo())
+        let output = cargo_command()
             .args(["metadata", "--format-version", "1", "--manifest-path"])
             .arg(&manifest)
             .output()
@@ -159,6 +159,16 @@ impl Workspace {
 pub(crate) fn cargo() -> String {
     env::var("CARGO").unwrap_or_else(|_| "cargo".to_string())
 }
+
+/// A call of Cargo with the environment that it has from a shell: some build scripts depend on what
+/// `cargo run` adds, and would build everything above them again.
+pub(crate) fn cargo_command() -> Command {
+    let mut command = Command::new(cargo());
+    command.env_remove(MANIFEST_FOLDER);
+    command
+}
+
+pub(crate) const MANIFEST_FOLDER: &str = "CARGO_MANIFEST_DIR";
 
 /// The string under `key`, or nothing.
 pub(crate) fn text(value: &Value, key: &str) -> String {

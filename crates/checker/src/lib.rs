@@ -13,14 +13,17 @@
 //! so that what a state costs in memory and time decides how much can be searched at all.
 #![forbid(unsafe_code)]
 
+mod fault_counts;
 mod interned_parts;
 mod judge;
+mod planted;
 mod requests;
 mod rules;
 mod search;
 mod slices;
 mod step_description;
 mod tiered;
+mod witnesses;
 
 pub use curtail_consistency::replica::ReplicaMutant;
 pub use curtail_consistency::tiered::RuleMutant;

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use curtail_types::Access;
+
 use crate::judge::Written;
 
 /// What a client asks.
@@ -32,6 +34,16 @@ impl Label {
     pub(crate) const FLUSH: Self = Self(13);
 }
 
+impl Kind {
+    pub(crate) const fn access(self) -> Access {
+        match self {
+            Self::Get => Access::Read,
+            Self::Set => Access::Replace,
+            Self::Append | Self::Delete => Access::Update,
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -57,16 +69,4 @@ pub(crate) fn answer_in_words(label: Label, kind: Kind, value: Written) -> Strin
         (Kind::Get, _) => format!("{label} is answered: {value}"),
         (Kind::Set | Kind::Append, _) => format!("{label} is answered: stored"),
     }
-}
-
-/// A name in words with dashes.
-pub(crate) fn in_words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !words.is_empty() {
-            words.push('-');
-        }
-        words.push(letter.to_ascii_lowercase());
-    }
-    words
 }

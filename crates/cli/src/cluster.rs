@@ -16,7 +16,12 @@ mod trial_folder;
 mod up;
 mod wait_for_view;
 
-use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -36,8 +41,8 @@ pub(crate) struct Options {
 enum Command {
     /// Start a trial cluster on loopback, and keep it until Ctrl-C
     Up(up::Options),
-    /// Show a cluster's members, how many slices of the keys each holds, counters, and moves, or
-    /// the nodes of a trial tier with their load
+    /// Show a cluster's counters, its moving slices, and its members with their numbers of slices;
+    /// or a trial tier's nodes with their load
     Status {
         #[command(flatten)]
         target: Target,
@@ -219,7 +224,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         .find(node)
         .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
-    if !curtail_membership::drain(store.as_mut(), entry.id)? {
+    if !curtail_membership::drain(&mut store, entry.id)? {
         let stored = store.read_roster()?;
         let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
         anyhow::ensure!(leaving, "{} is not a member", entry.name);
@@ -227,8 +232,14 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
     wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
     println!("{} has left", entry.name);
     if target.file.is_none() {
-        let node = entry.name.clone();
-        control_socket::ask(&target.trial.folder(), &Request::Stop { node })?;
+        let (node, folder) = (entry.name.clone(), target.trial.folder());
+        control_socket::ask(&folder, &Request::Stop { node })?;
+        // Until its process has ended, it cannot be added again.
+        let runs = |one: &control_socket::Process| one.id == entry.id.0 && one.pid.is_some();
+        let deadline = Instant::now() + wait.duration();
+        while Instant::now() < deadline && control_socket::processes(&folder)?.iter().any(runs) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ pub(crate) fn end_with(parent: i32) -> anyhow::Result<()> {
     // It may have gone before.
     let now = process::getppid().map(|pid| pid.as_raw_nonzero().get());
     if now != Some(parent) {
-        bail!("process {parent} is not the one that started this");
+        bail!("process {parent}, which started this one, has ended");
     }
     Ok(())
 }

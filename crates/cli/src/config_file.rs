@@ -164,8 +164,9 @@ fn add(
     value: &Spanned<DeValue<'_>>,
 ) -> anyhow::Result<()> {
     match value.get_ref() {
-        DeValue::Boolean(_) if name == "config" => bail!("a file cannot name another one"),
-        DeValue::String(_) if name == "config" => bail!("a file cannot name another one"),
+        DeValue::Boolean(_) | DeValue::String(_) if name == "config" => {
+            bail!("a configuration file cannot name another one")
+        }
         DeValue::Boolean(true) => arguments.push(format!("--{name}").into()),
         DeValue::Boolean(false) => {}
         DeValue::Integer(number) if name == "verbose" => {
@@ -281,7 +282,7 @@ mod tests {
             ("threads = \"x\"", "line 2, threads: invalid value 'x'"),
             (
                 "config = \"y.toml\"",
-                "line 2, config: a file cannot name another",
+                "line 2, config: a configuration file cannot name another",
             ),
             (
                 "log-level = \"loud\"",

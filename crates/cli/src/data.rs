@@ -114,10 +114,10 @@ fn export(dir: &std::path::Path, to: Option<&PathBuf>) -> anyhow::Result<ExitCod
 
 fn import(dir: &std::path::Path, from: Option<&PathBuf>) -> anyhow::Result<ExitCode> {
     let items = match from {
-        None => curtail_storage::import(dir, &mut io::stdin().lock())?,
+        None => curtail_storage::import(dir, now_seconds(), &mut io::stdin().lock())?,
         Some(path) => {
             let file = File::open(path).with_context(|| format!("--from {}", path.display()))?;
-            curtail_storage::import(dir, &mut BufReader::new(file))?
+            curtail_storage::import(dir, now_seconds(), &mut BufReader::new(file))?
         }
     };
     eprintln!("items imported: {items}");

@@ -19,12 +19,13 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What a reply to a write promises. With "sync" the write is on stable storage. With "bounded"
-    /// a crash of the machine can lose the last writes, at most those of --loss-window-ms (default:
-    /// bounded)
+    /// a crash of the machine or the process can lose the newest writes, all from one
+    /// --loss-window-ms (default: bounded)
     #[arg(long, value_enum)]
     durability: Option<Promise>,
-    /// With --durability bounded: maximum time in milliseconds from the reply to a write until the
-    /// write is on stable storage, from 10 to 60000 (default: 100)
+    /// With --durability bounded: when the oldest write that is not on stable storage is this old,
+    /// in milliseconds (10 to 60000), new writes wait. So a crash can lose only writes that were
+    /// acknowledged within this time of each other (default: 100)
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
     /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
@@ -34,8 +35,8 @@ pub(crate) struct DiskFlags {
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// Free space in MiB that the file system must have; with less, or with less than compaction
-    /// (rewriting tables) may need, the server refuses writes (default: 256)
+    /// The server refuses writes while the file system has less free space than this, in MiB, or
+    /// than compaction (rewriting tables) may need (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }

@@ -149,7 +149,7 @@ fn spinning() -> Finding {
     }
     match curtail_runtime::cpus_usable() {
         1 => good("spinning", "off: there is one processor"),
-        usable => good("spinning", format!("with -t {} at most", usable - 1)).note(
+        usable => good("spinning", format!("on if -t is at most {}", usable - 1)).note(
             true,
             "with fewer workers than processors, busy workers poll for up to 20 us before they \
              sleep, which shortens latencies by the time to wake them",

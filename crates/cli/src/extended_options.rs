@@ -34,9 +34,9 @@ Extended options (-o), separated by commas:
                          balances connections, and writes summaries to the log (default: 1000)
   native_backlog=NUM     if this many writes wait in a queue, further ones are acknowledged only
                          after they are executed (default: 256)
-  native_read_wait_us=US longest time that a read should wait for writes that were acknowledged
-                         before it: if writes execute slowly, the server acknowledges fewer than
-                         native_backlog early (default: 1000; 0: always native_backlog)
+  native_read_wait_us=US longest time that a read should wait for acknowledged writes: if these
+                         execute slowly, the server lowers the limit native_backlog (default: 1000;
+                         0: it never lowers it)
   native_sessions=NUM    maximum number of native sessions (default: 1024)
   native_address_sessions=NUM  maximum number of native sessions from one client address (1 to 16,
                          default: 16)
@@ -45,9 +45,9 @@ Extended options (-o), separated by commas:
   native_attach=HOW      where the XDP program runs: native (in the driver), generic (in the
                          kernel's stack) or any (in the stack if the driver cannot run programs or
                          the interface is a veth, else in the driver) (default: any)
-  native_placement=WHO   which worker executes a native request: any, owner, arrival, stealing or
-                         hand-off (default: any); the last two only in a program that was built
-                         with --features baselines
+  native_placement=WHO   worker that executes a native request: any, owner (of its queue), arrival
+                         (that received it), stealing or hand-off (default: any); the last two only
+                         in a program that was built with --features baselines
   native_choice=HOW      in the modes deferred and raw: which worker receives a native datagram:
                          flow (by the client's address and port), random, key, or writes (writes
                          by key, reads at random) (default: flow)
@@ -98,7 +98,7 @@ const IGNORED: [&str; 28] = [
 /// use instead.
 const NOT_OFFERED: [(&str, &str); 4] = [
     ("ssl_", "TLS for clients is not offered; use a TLS proxy"),
-    ("ext_", "storage on disk is not offered"),
+    ("ext_", "extstore is not offered; use --tier disk"),
     ("proxy_config", "the proxy is not offered"),
     (
         "drop_privileges",

@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
     /// UDP port for memcached's datagrams; 0: no UDP, -1: the system chooses a port. A request that
-    /// could have a reply longer than itself is refused or not answered; send it over TCP
+    /// could have a reply longer than itself is not executed; the reply, if any, says: use TCP
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -124,8 +124,8 @@ pub(crate) struct Flags {
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
     /// Maximum number of requests of one connection that a worker executes in one turn (pass of its
-    /// event loop). A turn has at most 256 requests; each ready connection gets an equal share of
-    /// them, but at least 32
+    /// event loop). With n ready connections it is at most 256/n, or 32 if that is more; after 256
+    /// requests the turn is full
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
@@ -152,7 +152,7 @@ pub(crate) struct Flags {
     /// Disable watch commands
     #[arg(short = 'W', long)]
     disable_watch: bool,
-    /// Require a login; FILE has a line name:password for each; SIGHUP makes the server read it
+    /// Require a login; FILE has one line name:password per user; SIGHUP makes the server read it
     /// again
     #[arg(short = 'Y', long, value_name = "FILE")]
     auth_file: Option<PathBuf>,
@@ -278,7 +278,7 @@ impl Flags {
         let is_default = config.policy == PolicyName::default();
         if !is_default && self.policy != TIERED {
             bail!(
-                "--policy {}: with {flag} requests run where they arrive ({TIERED})",
+                "--policy {}: with {flag} the policy is always {TIERED}",
                 self.policy
             );
         }
@@ -404,7 +404,7 @@ impl Flags {
         config.workers = faults.keep(match self.threads {
             None => Ok(config.workers),
             Some(some @ 1..=256) => usize::try_from(some).context("-t"),
-            Some(other) => Err(anyhow!("-t {other}: from 1 to 256 threads")),
+            Some(other) => Err(anyhow!("-t {other}: give 1 to 256 threads")),
         });
     }
 
@@ -453,7 +453,7 @@ impl Flags {
         };
         if let Some(factor) = self.slab_growth_factor {
             if !(factor > 1.0 && factor.is_finite()) {
-                bail!("-f {factor}: a number above 1");
+                bail!("-f {factor}: give a number above 1");
             }
             config.echoed.growth_factor = factor;
         }
@@ -469,7 +469,7 @@ impl Flags {
         };
         if let Some(delimiter) = self.prefix_delimiter {
             if !delimiter.is_ascii() {
-                bail!("-D {delimiter}: one ASCII character");
+                bail!("-D {delimiter}: give one ASCII character");
             }
             config.prefix_delimiter = delimiter as u8;
             config.detail = true;
@@ -530,7 +530,7 @@ impl Flags {
         let text = self.unix_mask.as_deref().unwrap_or("700");
         let mode = u32::from_str_radix(text, 8).ok();
         let mode = mode.filter(|mode| *mode <= 0o777 && !text.starts_with('+'));
-        mode.with_context(|| format!("-a {text}: an octal mask from 0 to 777"))
+        mode.with_context(|| format!("-a {text}: give an octal mask from 0 to 777"))
     }
 
     /// Where a node of a cluster listens by its file, unless other flags say where.
@@ -626,7 +626,7 @@ fn resolve_admin(text: &str) -> anyhow::Result<SocketAddr> {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
     text.parse()
-        .with_context(|| format!("--admin-port {text}: a port or an address with a port"))
+        .with_context(|| format!("--admin-port {text}: give a port or an address with a port"))
 }
 
 #[cfg(test)]

@@ -94,14 +94,14 @@ impl NativeFlags {
         match self.native_queues {
             None => Ok(default),
             Some(queues @ (16 | 32 | 64)) => Ok(queues),
-            Some(other) => bail!("--native-queues {other}: 16, 32 or 64"),
+            Some(other) => bail!("--native-queues {other}: give 16, 32 or 64"),
         }
     }
 
     fn slots(&self) -> anyhow::Result<Option<u64>> {
         match self.native_slots {
             Some(slots) if !slots.is_power_of_two() || slots > NativeConfig::SLOTS_MAX => bail!(
-                "--native-slots {slots}: a power of two, at most {}",
+                "--native-slots {slots}: give a power of two, at most {}",
                 NativeConfig::SLOTS_MAX
             ),
             slots => Ok(slots),

@@ -18,11 +18,11 @@ const COMMANDS: [(&str, &str); 4] = [
     ),
     (
         "soak",
-        "Run a server under load and check every value that it returns (curtail-lab)",
+        "Send load to a running server, and check every value that it returns (curtail-lab)",
     ),
     (
         "check",
-        "Check every reachable state of a small model cluster (curtail-lab)",
+        "Check every reachable state of a model of a small cluster or cache tier (curtail-lab)",
     ),
     (
         "simulate",

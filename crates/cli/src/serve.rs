@@ -28,6 +28,9 @@ use crate::{
 const OWN_DESCRIPTORS: u64 = 64;
 const THREAD_DESCRIPTORS: u64 = 6;
 
+/// Those of a disk tier: its tree keeps 256 tables open, and a compaction opens all that it merges.
+const DISK_DESCRIPTORS: u64 = 512;
+
 /// How often a node is looked at that is on its way in or out.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -87,7 +90,7 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
         Some(last) => last,
         None => wait_for_the_end(controls, &server, &service),
     };
-    leave(controls, &server, &service, flags);
+    service.extending(|| leave(controls, &server, &service, flags));
     let saves = last == ControlEvent::StopAndSave;
     info!(
         target: component::SERVER,
@@ -99,7 +102,7 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
         ServiceState::Stopping,
         "answering the requests that have arrived",
     );
-    let answer = finish(server, last);
+    let answer = finish(server, last, &service);
     if let Some(path) = &flags.pidfile {
         let _ = fs::remove_file(path);
     }
@@ -123,9 +126,7 @@ fn prepare_process(
     if flags.enable_coredumps {
         curtail_runtime::allow_core_dumps().context("-r")?;
     }
-    let wanted = config.connections_max as u64
-        + OWN_DESCRIPTORS
-        + THREAD_DESCRIPTORS * config.workers as u64;
+    let wanted = descriptors_wanted(config);
     match curtail_runtime::raise_open_files_limit(wanted) {
         Ok(got) if got >= wanted => {}
         _ => warnings.push(format!(
@@ -145,6 +146,14 @@ fn prepare_process(
         curtail_runtime::daemonize().context("-d")?;
     }
     Ok(())
+}
+
+/// Descriptors with which neither connections nor files want for one. A file that cannot be opened
+/// makes the disk tier fail.
+fn descriptors_wanted(config: &Config) -> u64 {
+    let of_disk = config.disk.as_ref().map_or(0, |_| DISK_DESCRIPTORS);
+    let of_threads = THREAD_DESCRIPTORS * config.workers as u64;
+    config.connections_max as u64 + OWN_DESCRIPTORS + of_threads + of_disk
 }
 
 fn start(config: Config, controls: ControlsHandle) -> anyhow::Result<Server> {
@@ -365,10 +374,10 @@ fn reload(server: &Server) {
     }
 }
 
-fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
+fn finish(server: Server, last: ControlEvent, service: &Service) -> anyhow::Result<ExitCode> {
     let stopped = server.stop();
     if last == ControlEvent::StopAndSave {
-        match stopped.save()? {
+        match service.extending(|| stopped.save())? {
             Some(path) => info!(
                 target: component::SERVER,
                 file = %path.display(),
@@ -383,4 +392,26 @@ fn finish(server: Server, last: ControlEvent) -> anyhow::Result<ExitCode> {
     }
     info!(target: component::SERVER, "stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_server::{Durability, StorageConfig};
+
+    use super::*;
+
+    /// Goal: clients cannot take the descriptors that the disk tier needs. Method: as said.
+    #[test]
+    fn the_disk_has_descriptors_of_its_own() {
+        let mut config = Config::default();
+        let before = descriptors_wanted(&config);
+        config.disk = Some(StorageConfig {
+            dir: "data".into(),
+            durability: Durability::Sync,
+            memory_bytes: 16 << 20,
+            readers: 1,
+            reserve_bytes: 0,
+        });
+        assert_eq!(descriptors_wanted(&config), before + DISK_DESCRIPTORS);
+    }
 }

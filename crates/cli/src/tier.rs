@@ -61,7 +61,8 @@ enum TierCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Send as many requests as a tier serves, and show which nodes answered them
+    /// Find the highest rate that a tier serves, or send requests at --rate, and show which nodes
+    /// answered
     Load {
         #[command(flatten)]
         at: TierPlace,
@@ -84,8 +85,8 @@ enum TierCommand {
         #[command(flatten)]
         at: TierPlace,
     },
-    /// Remove every item of every back end; this takes about one lease, during which nothing is
-    /// cached
+    /// Remove every item of every back end. This takes about one lease: each back end first waits
+    /// until the leases of its cache nodes have ended
     Flush {
         #[command(flatten)]
         at: TierPlace,
@@ -125,7 +126,8 @@ struct BackEndFlags {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What an answered write promises with --data: sync (it is on stable storage) or bounded (a
-    /// crash of the machine loses at most the writes of 100 ms)
+    /// crash of the machine or the process can lose the newest writes, all from one period of 100
+    /// ms)
     #[arg(long, value_name = "MODE", default_value = "sync", requires = "data")]
     durability: TierDurability,
     /// Memory for items, in MiB
@@ -139,8 +141,9 @@ struct BackEndFlags {
     #[arg(long, value_name = "NUM", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     reported: u16,
-    /// What the back end reports to the cache node: the hottest keys of each period (periodic), at
-    /// once keys whose load rises suddenly (instant), both, or every key that is read (traditional)
+    /// What the back end reports to the cache node: once a period its hottest keys (periodic),
+    /// immediately each key whose load rises suddenly (instant), both, or every key that is read
+    /// (traditional)
     #[arg(long, value_name = "MODE", default_value = "both")]
     cache_update: UpdateName,
     #[command(flatten)]

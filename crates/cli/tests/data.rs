@@ -123,7 +123,7 @@ fn flags_that_do_not_fit_are_refused() {
         (&["--tier", "disk"][..], "give --data DIR"),
         (
             &["--tier", "disk", "--data", "/nowhere", "--policy", "erew"][..],
-            "with --tier disk requests run where they arrive",
+            "with --tier disk the policy is always crcw",
         ),
         (
             &["--tier", "disk", "--data", "/nowhere", "-M"][..],

@@ -26,6 +26,7 @@ use curtail_testing::assert_contains;
 use curtail_tier::{TierFile, ask_status};
 use curtail_workload::Random;
 use rustix::process::{Pid, Signal, kill_process};
+use scopeguard::defer;
 use tempfile::TempDir;
 
 fn curtail() -> Command {
@@ -200,6 +201,7 @@ fn linearizable_while_processes_are_killed() {
             let (client, shared) = (tier.client(number), &shared);
             scope.spawn(move || run_client(number, client, shared));
         }
+        defer! { shared.ends.store(true, Relaxed) }
         let victims = [
             "back-end0",
             "cache0",
@@ -214,7 +216,6 @@ fn linearizable_while_processes_are_killed() {
             tier.cluster(&["add", victim]);
         }
         thread::sleep(Duration::from_millis(1800));
-        shared.ends.store(true, Relaxed);
     });
     let from_cache = shared.from_cache.into_inner();
     check_history(&shared.history.into_inner().unwrap(), from_cache);
@@ -243,13 +244,13 @@ fn linearizable_through_gateways_while_processes_are_killed() {
             let shared = &shared;
             scope.spawn(move || run_memcached_client(number, connection, shared));
         }
+        defer! { shared.ends.store(true, Relaxed) }
         for victim in ["back-end0", "cache0", "back-end1", "cache0"] {
             thread::sleep(Duration::from_millis(1800));
             tier.cluster(&["kill", victim]);
             tier.cluster(&["add", victim]);
         }
         thread::sleep(Duration::from_millis(1800));
-        shared.ends.store(true, Relaxed);
     });
     let from_cache = gateways.iter().map(|one| one.stat("tier_from_cache"));
     check_history(&shared.history.into_inner().unwrap(), from_cache.sum());

@@ -310,9 +310,17 @@ impl Machine {
         }
     }
 
-    /// The header that gives the session back, if there is one; nothing is sent after it.
+    /// The header that gives the session back, if there is one; nothing is sent after it, and
+    /// nothing more is told of what was under way.
     pub fn close(&mut self) -> Option<Head> {
-        let grant = self.grant.take()?;
+        let grant = self.grant.take();
+        for index in 0..self.slots.len() {
+            self.release(index);
+        }
+        self.free = 0;
+        self.handshake = Handshake::over(self.random.next());
+        self.due_ns = u64::MAX;
+        let grant = grant?;
         let sequence = self.slots.first_mut()?.sequence + 1;
         Some(Head {
             sequence: sequence.min(SEQUENCE_MAX),
@@ -466,7 +474,8 @@ impl Machine {
         self.free = 0;
     }
 
-    fn stream_lost(&mut self, now_ns: u64) {
+    /// What was under way on the stream is soon sent again, over another one.
+    pub(crate) fn stream_lost(&mut self, now_ns: u64) {
         let pause_ns = self.random.around(ns(self.config.resend_min));
         for slot in self.slots.iter_mut() {
             if slot.state == State::Outstanding && slot.by_stream {

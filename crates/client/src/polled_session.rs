@@ -339,10 +339,11 @@ impl Link {
             self.machine.withdraw(sent);
             return Err(ClientError::Command(why));
         }
-        match self.batch.is_full() {
-            true => self.flush(),
-            false => Ok(()),
+        if self.batch.is_full() {
+            // It has its slot: an error of the socket is the next flush's to tell.
+            let _ = self.flush();
         }
+        Ok(())
     }
 
     /// Puts a request onto the stream, which is opened if there is none.
@@ -353,9 +354,9 @@ impl Link {
         }
         match &mut self.stream {
             Some(stream) => stream.push(&request),
+            // Not a step: nobody is here to be told what else has ended by now.
             None => {
-                let now = self.now();
-                self.step(now, MachineInput::StreamLost, &mut |_| {});
+                self.machine.stream_lost(self.now().ns);
                 Ok(())
             }
         }
@@ -511,3 +512,102 @@ const DATAGRAMS_A_TURN: usize = 2 * SLOTS as usize;
 /// Longest frame, in bytes.
 const FRAME_BYTES_MAX: usize =
     HEADER_BYTES + Key::BYTES_MAX + curtail_codec::native::VALUE_BYTES_MAX as usize;
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// An open session over a socket that nobody answers; no stream can be opened.
+    fn link_without_streams(config: Config) -> Link {
+        let deaf = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = connect(deaf.local_addr().unwrap()).unwrap();
+        let nowhere = SocketAddr::from((Ipv4Addr::BROADCAST, 1));
+        let mut link = Link::with(nowhere, socket, config);
+        let mut head = None;
+        for _ in 0..2 {
+            let now = link.now();
+            link.machine.step(now, MachineInput::Tick, &mut |output| {
+                if let MachineOutput::Send(sent) = output {
+                    head = Some(sent);
+                }
+            });
+            let (nonce, stamp) = head.map(|head: Head| (head.argument, head.stamp)).unwrap();
+            let cookie = Reply::Cookie {
+                nonce,
+                cookie: 7,
+                stamp,
+            };
+            link.step(now, MachineInput::Reply(cookie), &mut |_| {});
+            let grant = Reply::Grant(Grant {
+                session: curtail_codec::native::Session::default(),
+                nonce,
+                stamp,
+                incarnation: 1,
+                slots: SLOTS,
+                queues: 1,
+                credits: 64,
+                lease_ms: 60_000,
+                datagram_bytes_max: 1400,
+            });
+            link.step(now, MachineInput::Reply(grant), &mut |_| {});
+        }
+        assert!(link.grant().is_some());
+        link
+    }
+
+    /// Goal: each request's end is told, also one that comes while another finds no stream. Method:
+    /// the first write's patience is over when a large one is submitted.
+    #[test]
+    fn an_end_is_told_while_no_stream_can_be_opened() {
+        let config = Config {
+            patience: Duration::from_millis(20),
+            ..Config::default()
+        };
+        let mut link = link_without_streams(config);
+        link.submit(&Command::set(b"k", b"v").marked(), 1).unwrap();
+        std::thread::sleep(2 * config.patience);
+        let large = [b'v'; 10_000];
+        link.submit(&Command::set(b"k", &large).marked(), 2)
+            .unwrap();
+        let mut ended = Vec::new();
+        while link.machine.outstanding() > 0 {
+            let patience = Duration::from_millis(5);
+            link.turn(patience, &mut |event| ended.extend(event.ticket()))
+                .unwrap();
+        }
+        assert_eq!(ended, [1, 2]);
+    }
+
+    /// Goal: nothing follows a close. Method: a write is under way; whatever time passes and the
+    /// server repeats, the session is not opened again, and the write not sent in another one.
+    #[test]
+    fn nothing_follows_a_close() {
+        let mut link = link_without_streams(Config::default());
+        link.submit(&Command::set(b"k", b"v").marked(), 1).unwrap();
+        let grant = *link.grant().unwrap();
+        link.close();
+        let inputs = [MachineInput::Tick, MachineInput::Reply(Reply::Grant(grant))];
+        for (seconds, input) in (0..20).zip(inputs.into_iter().cycle()) {
+            let now = Instant {
+                ns: link.now().ns + seconds * 1_000_000_000,
+            };
+            let emit = &mut |output: MachineOutput<'_>| panic!("{output:?}");
+            link.machine.step(now, input, emit);
+        }
+        assert_eq!((link.machine.outstanding(), link.deadline()), (0, None));
+    }
+
+    /// Goal: a request that is not submitted has no slot, so that nothing is told of it later.
+    /// Method: the socket takes nothing; a request fills the batch, which is sent at once then.
+    #[test]
+    fn a_request_is_submitted_although_the_socket_fails() {
+        let mut link = link_without_streams(Config::default());
+        rustix::net::shutdown(&link.socket, rustix::net::Shutdown::Write).unwrap();
+        let submitted = (0..64).filter(|ticket| link.submit(&Command::get(b"k"), *ticket).is_ok());
+        assert_eq!(submitted.count(), 64);
+        assert_eq!(link.machine.outstanding(), 64);
+        assert!(link.turn(Duration::ZERO, &mut |_| {}).is_err());
+    }
+}

@@ -1,7 +1,7 @@
 //! curtail's own datagram protocol: one request a datagram, one answer at most, each with a header
 //! of 64 bytes; `docs/reference/protocol.md` is the text for people who write a client.
 //!
-//! It exists because a network card's program must be able to admit a write without knowing text:
+//! It exists because an XDP program must be able to admit a write without knowing text:
 //! every field lies at a fixed place in eight little-endian words, and a table of 256 bytes
 //! ([`CLASS_TABLE`]) says which requests may be acknowledged before they are executed (Juneberry,
 //! NSDI 2025; JB-2). The same words travel over TCP for values that fit into no datagram.

@@ -382,7 +382,7 @@ fn a_stranger_receives_at_most_what_it_sent() {
     assert_eq!(Echo::of(&[0; 64]), None, "not this protocol");
 }
 
-/// Goal: what the network card's program is compiled from is what is decoded here. Method: the C
+/// Goal: what the XDP program is compiled from is what is decoded here. Method: the C
 /// header is printed from the same constants.
 #[test]
 fn the_c_header_is_printed_from_the_constants() {

@@ -32,23 +32,17 @@ impl LeaseTerms {
 
     /// When the lease has ended for its holder, who asked for it at `sent`.
     pub const fn holder_end(self, sent: Instant) -> Instant {
-        later(sent, self.length_ns.saturating_sub(self.margin_ns))
+        sent.later(self.length_ns.saturating_sub(self.margin_ns))
     }
 
     /// When it has ended for who granted it on being asked at `received`.
     pub const fn grantor_end(self, received: Instant) -> Instant {
-        later(received, self.length_ns)
+        received.later(self.length_ns)
     }
 
     /// When every lease has ended that anybody may have granted before `now`.
     pub const fn all_ended(self, now: Instant) -> Instant {
-        later(now, self.length_ns.saturating_add(self.margin_ns))
-    }
-}
-
-const fn later(at: Instant, ns: u64) -> Instant {
-    Instant {
-        ns: at.ns.saturating_add(ns),
+        now.later(self.length_ns.saturating_add(self.margin_ns))
     }
 }
 

@@ -219,6 +219,13 @@ impl SliceView {
         joined.filter(|_| self.members.contains(node))
     }
 
+    /// The member that joined first, the lowest of several, and the view in which it did.
+    pub fn oldest(&self) -> Option<(NodeId, ViewNumber)> {
+        let joined = |node| self.joined(node).map(|view| (node, view));
+        let members = self.members.into_iter().filter_map(joined);
+        members.min_by_key(|&(node, view)| (view, node))
+    }
+
     /// The members that joined before view `number`.
     pub fn members_before(&self, number: ViewNumber) -> NodeSet {
         let members = self.members.into_iter();
@@ -422,6 +429,10 @@ mod tests {
             assert_eq!((row.primary, row.born), (N[0], view.number));
             assert_eq!(view.joined(N[0]), Some(view.number));
         }
+        let view = view.next(&[], NodeSet::only(N[1]), none).unwrap();
+        assert_eq!(view.oldest(), Some((N[0], ViewNumber(1))));
+        let view = view.next(&[], one, one).unwrap();
+        assert_eq!(view.oldest(), Some((N[1], ViewNumber(2))));
     }
 
     #[test]

@@ -7,7 +7,11 @@
 //! says and every read behind the write it saw, those of a session in its order. What it refuses
 //! may still have some other order, but not the one that was claimed.
 
-use alloc::{collections::BTreeMap, vec, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    vec,
+    vec::Vec,
+};
 
 use crate::{
     Verdict,
@@ -39,7 +43,7 @@ pub enum Updates {
 }
 
 /// Judges every key, each empty at the start: no two writes have one number, an answer is what the
-/// write that it saw wrote, what depends on a write stands behind it as `updates` says, and a
+/// write that it saw wrote, a write stands behind the one that it saw, as `updates` says, and a
 /// session never goes back.
 pub fn check_agreed(entries: &[Numbered], updates: Updates) -> Verdict {
     let mut keys: BTreeMap<u64, Vec<Numbered>> = BTreeMap::new();
@@ -70,34 +74,29 @@ fn broken(entries: &[Numbered], updates: Updates) -> Option<(Numbered, Vec<Numbe
             return Some((*numbered, vec![other]));
         }
     }
+    let shown: BTreeSet<u64> = entries.iter().filter_map(Numbered::shows).collect();
+    let is_certain = |one: &Numbered| {
+        one.entry.returned.is_some() || one.writes() && shown.contains(&one.number)
+    };
     let mut furthest: BTreeMap<u32, Numbered> = BTreeMap::new();
-    for numbered in entries {
-        if numbered.entry.returned.is_none() {
-            continue;
-        }
-        let seen = writes.get(&numbered.seen());
-        let wrong_value = !numbered.fits(seen.and_then(Numbered::leaves));
-        if wrong_value || seen.is_none() && numbered.seen() != 0 {
-            return Some((*numbered, seen.copied().into_iter().collect()));
-        }
-        if numbered.depends() && updates == Updates::Atomic {
-            let between = numbered.replaced.saturating_add(1)..numbered.number;
-            if let Some((_, other)) = (!between.is_empty())
-                .then(|| {
-                    writes
-                        .range(between)
-                        .find(|(_, other)| other.entry.returned.is_some())
-                })
-                .flatten()
-            {
-                return Some((*numbered, vec![*other]));
+    for numbered in entries.iter().filter(|numbered| is_certain(numbered)) {
+        if numbered.entry.returned.is_some() {
+            let seen = writes.get(&numbered.seen());
+            if !numbered.agrees_with(seen) {
+                return Some((*numbered, seen.copied().into_iter().collect()));
+            }
+            if numbered.depends() && updates == Updates::Atomic {
+                let between = numbered.replaced.saturating_add(1)..numbered.number;
+                let mut between = writes.range(between).map(|(_, other)| other);
+                if let Some(other) = between.find(|other| is_certain(other)) {
+                    return Some((*numbered, vec![*other]));
+                }
             }
         }
-        if let Some(before) = furthest.insert(numbered.entry.client, *numbered) {
-            let back = numbered.number < before.number;
-            if back || numbered.writes() && numbered.number == before.number {
-                return Some((*numbered, vec![before]));
-            }
+        if let Some(before) = furthest.insert(numbered.entry.client, *numbered)
+            && numbered.goes_back_behind(&before)
+        {
+            return Some((*numbered, vec![before]));
         }
     }
     None
@@ -127,6 +126,19 @@ impl Numbered {
         }
     }
 
+    /// The write whose value its answer tells of, which therefore was carried out, whatever its
+    /// client heard. An answer of nothing proves no removal: a recorder may only suppose which one
+    /// was seen.
+    fn shows(&self) -> Option<u64> {
+        let (_, outcome) = self.entry.returned?;
+        let found_something = matches!(
+            (self.entry.action, outcome),
+            (_, Outcome::Value(_) | Outcome::Refused)
+                | (Action::CompareAndSet { .. } | Action::Delete, Outcome::Done)
+        );
+        found_something.then(|| self.seen())
+    }
+
     /// What is there after its write.
     fn leaves(&self) -> Option<u64> {
         match self.entry.action {
@@ -134,6 +146,21 @@ impl Numbered {
             Action::CompareAndSet { new, .. } => Some(new),
             Action::Read | Action::Delete | Action::Clear => None,
         }
+    }
+
+    /// Whether it stands behind the write that it saw, if there is one, and its answer is right.
+    fn agrees_with(&self, seen: Option<&Self>) -> bool {
+        let is_known = seen.is_some() || self.seen() == 0;
+        let is_behind = !self.writes() || self.number > self.seen();
+        is_known && is_behind && self.fits(seen.and_then(Self::leaves))
+    }
+
+    /// Whether it stands, or what it saw stands, before what its session had come to.
+    fn goes_back_behind(&self, before: &Self) -> bool {
+        let saw_older =
+            self.entry.returned.is_some() && self.depends() && self.replaced < before.number;
+        let is_again = self.writes() && self.number == before.number;
+        self.number < before.number || saw_older || is_again
     }
 
     /// Whether its answer is right where `there` is.
@@ -188,6 +215,11 @@ mod tests {
         done(client, at, Action::Read, Outcome::Value(value), [number, 0])
     }
 
+    fn later(mut one: Numbered, ns: u64) -> Numbered {
+        one.entry.invoked = Instant { ns };
+        one
+    }
+
     fn is_violation(entries: &[Numbered]) -> bool {
         matches!(
             check_agreed(entries, Updates::Atomic),
@@ -238,12 +270,16 @@ mod tests {
             write(2, 0, 2, 6),
             done(3, 9, swap, Outcome::Done, [7, 5]),
         ];
+        let of_the_future = [done(3, 0, swap, Outcome::Done, [5, 6]), write(3, 9, 1, 6)];
+        let before_all = [write(1, 0, 1, 0)];
         for wrong in [
             &twice[..],
             &torn,
             &from_nowhere,
             &own_write_unseen,
             &overtaken,
+            &of_the_future,
+            &before_all,
         ] {
             assert!(is_violation(wrong), "{wrong:?}");
         }
@@ -251,6 +287,14 @@ mod tests {
             check_agreed(&overtaken, Updates::Loose),
             Verdict::Consistent
         );
+        // Only a write of another session may be overwritten unseen.
+        let own_write_overwritten = [
+            write(1, 0, 1, 5),
+            write(3, 0, 2, 6),
+            done(3, 9, swap, Outcome::Done, [7, 5]),
+        ];
+        let loose = check_agreed(&own_write_overwritten, Updates::Loose);
+        assert!(matches!(loose, Verdict::Violation(_)));
         let right = [
             write(1, 0, 1, 5),
             done(3, 9, swap, Outcome::Done, [7, 5]),
@@ -277,5 +321,16 @@ mod tests {
             Verdict::Consistent
         );
         assert!(is_violation(&[open, read(2, 9, 2, 5)]));
+        // What was read was there, so no write that does not know of it stands right behind.
+        let swap = Action::CompareAndSet {
+            expected: 2,
+            new: 3,
+        };
+        let before = write(3, 0, 2, 4);
+        let after = done(3, 9, swap, Outcome::Done, [6, 4]);
+        assert!(is_violation(&[before, open, read(2, 9, 1, 5), after]));
+        assert!(is_violation(&[read(1, 0, 1, 5), later(open, 9)]));
+        let unread = [before, open, after];
+        assert_eq!(check_agreed(&unread, Updates::Atomic), Verdict::Consistent);
     }
 }

@@ -85,8 +85,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
 }
 
 fn planted(name: &str) -> anyhow::Result<Planted> {
-    let found = Planted::all().find(|mutant| mutant.name() == name);
-    let Some(mutant) = found else {
+    let found = Planted::all().find(|(_, one)| one == name);
+    let Some((mutant, _)) = found else {
         bail!(
             "no mutant is called {name}: see `curtail check list`; mutants of the state machines \
              are there only if curtail-lab was built with --features mutants"
@@ -222,7 +222,7 @@ fn list(json: bool) -> String {
             json!({"model": model.name(), "bound": bound, "deep": model.is_deep()})
         };
         let models: Vec<Value> = Checked::all().map(model).collect();
-        let mutants: Vec<String> = Planted::all().map(|one| one.name()).collect();
+        let mutants: Vec<String> = Planted::all().map(|(_, name)| name).collect();
         return format!("{}\n", json!({"models": models, "mutants": mutants}));
     }
     let mut text =
@@ -232,8 +232,8 @@ fn list(json: bool) -> String {
         text += &format!("  {:<24} {}{deep}\n", model.name(), model.bound());
     }
     text += "\nmutants (errors that --mutant injects):\n";
-    for mutant in Planted::all() {
-        text += &format!("  {}\n", mutant.name());
+    for (_, name) in Planted::all() {
+        text += &format!("  {name}\n");
     }
     text
 }

@@ -36,9 +36,11 @@ struct Lab {
 enum Command {
     /// Send load to a server, curtail or another, and measure rate and latency
     Bench(Box<curtail_loadgen::bench::BenchArgs>),
-    /// Run mixed load with values that can be checked, and report lost, torn and stale ones
+    /// Send mixed load to a running server, check the values that it returns, and report lost, torn
+    /// and stale ones
     Soak(Box<curtail_loadgen::soak::SoakArgs>),
-    /// Search every state of a small cluster for a wrong answer; `check list` lists the models
+    /// Search every state of a small cluster or cache tier for a wrong answer; `check list` lists
+    /// the models
     Check(check::Options),
     /// Simulate a figure of a paper in virtual time; `simulate list` lists the figures
     Simulate(Box<curtail_simulator::command::Args>),

@@ -60,10 +60,20 @@ pub struct BenchArgs {
 /// The other things that `bench` does.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Start servers, measure them alternately, and print medians and the ratios of successive
-    /// measurements.
+    /// Start servers, measure them in turn in each round, and print medians, and ratios between
+    /// servers within rounds.
     Compare(CompareArgs),
-    /// Run one rate against one target, and show the server's plan and latencies for each second.
+    /// Make one run against one target, and show the server's plan and latencies for each second.
+    #[command(
+        mut_arg("target", |arg| arg.help("Server to measure, HOST:PORT")),
+        mut_arg("rate", |arg| arg.help(
+            "Offered load in requests a second (open loop). Without it every connection sends its \
+             next request after a reply (closed loop)"
+        )),
+        mut_arg("report", |arg| arg.help(
+            "Folder into which timeline.csv and timeline.html are written"
+        ))
+    )]
     Timeline(Box<LoadArgs>),
 }
 
@@ -91,7 +101,10 @@ fn run_load(args: &LoadArgs, series: &SeriesArgs, stop: &Stop) -> Result<ExitCod
         run_steps::preload(&setting, series.preload_only)?;
     }
     if series.preload_only {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(match stop.is_asked() {
+            true => ExitCode::from(INTERRUPTED),
+            false => ExitCode::SUCCESS,
+        });
     }
     let document = run_steps::run(&setting)?;
     report(args.report.as_deref(), series.json, &document)?;
@@ -99,7 +112,7 @@ fn run_load(args: &LoadArgs, series: &SeriesArgs, stop: &Stop) -> Result<ExitCod
         eprintln!("{fault}");
     }
     if let Some(why) = &document.partial {
-        eprintln!("what was measured is a part of what was asked for: {why}");
+        eprintln!("the measurement is incomplete: {why}");
     }
     Ok(match (stop.is_asked(), document.faults()) {
         (true, _) => ExitCode::from(INTERRUPTED),

@@ -34,8 +34,8 @@ use crate::{
     report::{Report, json},
 };
 
-/// Start servers, measure them alternately, and print medians and the ratios of successive
-/// measurements.
+/// Start servers, measure them in turn in each round, and print medians, and ratios between servers
+/// within rounds.
 #[derive(Clone, Debug, Args)]
 pub struct CompareArgs {
     /// The curtail program to measure; without it only the peers are measured.
@@ -115,9 +115,10 @@ pub enum Part {
     Tail,
     /// Small requests beside large ones, with two workers.
     Beside,
-    /// Every policy with two workers on all cores, and the default with eight: hot keys, writes.
+    /// Every policy with two workers, and the default policy with eight, on all cores: loads with
+    /// hot keys and with many writes.
     Policies,
-    /// The same with and without compaction: one counter, one key, many writes of hot keys.
+    /// With and without compaction: loads on one counter, on one key, and with writes of hot keys.
     Compaction,
     /// Resident memory per item, and whether every item is found.
     Memory,

@@ -46,6 +46,10 @@ use crate::{
 /// request is due and not when a server's turn ends.
 const SLICE: Duration = Duration::from_micros(100);
 
+/// Replies are awaited this long after an open loop's end. In a closed loop, what has waited so
+/// long at the end was not answered.
+const GRACE_NS: u64 = 1_000_000_000;
+
 /// One run against one server.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -416,7 +420,9 @@ pub(crate) fn measure_until_lost(plan: &Plan, session: &Session) -> Result<Repor
         let start = |(thread, driver): (usize, Driver)| {
             let core = plan.cores.get(thread % plan.cores.len().max(1)).copied();
             scope.spawn(move || {
-                core.map_or(Ok(()), cpu::pin)?;
+                let pinned = core.map_or(Ok(()), cpu::pin);
+                // The other threads would run on to the end of the plan.
+                pinned.inspect_err(|_| clock.lost.ask())?;
                 cpu::wake_on_time();
                 // Where the kernel has no such thing it may be later.
                 let _ = curtail_runtime::set_slice(SLICE);

@@ -44,7 +44,8 @@ pub struct Counts {
     pub errors: u64,
     /// Hits whose value had another length than was written.
     pub wrong_sizes: u64,
-    /// Requests without an answer when the run ended (open loop).
+    /// Requests without an answer when the run ended; in closed loop, those that had waited for a
+    /// second or longer.
     pub unfinished: u64,
     /// Values that were checked (`--verify`).
     pub verified: u64,

@@ -63,13 +63,18 @@ struct Pace {
 }
 
 impl Pace {
-    /// Waits until `sent` keys are due.
-    fn wait(self, sent: u64) {
-        let due = self
-            .rate
-            .map(|rate| Duration::from_secs_f64(sent as f64 / rate));
-        if let Some(early) = due.and_then(|due| due.checked_sub(self.begun.elapsed())) {
-            std::thread::sleep(early);
+    /// Waits until `sent` keys are due, or somebody asks to end.
+    fn wait(self, sent: u64, stop: &Stop) {
+        const STEP: Duration = Duration::from_millis(50);
+        let Some(rate) = self.rate else {
+            return;
+        };
+        // A rate so low that its time is no `Duration` is never due.
+        let due = Duration::try_from_secs_f64(sent as f64 / rate).unwrap_or(Duration::MAX);
+        while let Some(early) = due.checked_sub(self.begun.elapsed())
+            && !stop.is_asked()
+        {
+            std::thread::sleep(early.min(STEP));
         }
     }
 }
@@ -96,7 +101,7 @@ fn store(
             wording.put(&wording.store(sent), version, 0, &mut block);
             sent += 1;
         }
-        pace.wait(last_block - keys.start);
+        pace.wait(last_block - keys.start, stop);
         exchange.send(&block)?;
         let due = if sent < keys.end { before } else { sent };
         while received < due {

@@ -76,9 +76,10 @@ impl Recording {
                 source,
             })?;
         if recording.requests.is_empty() {
-            let fault = recording.first_fault.take().unwrap_or_default();
+            let fault = recording.first_fault.take();
+            let fault = fault.unwrap_or_else(|| "there is no line but a heading".into());
             return Err(LoadError::Arguments(format!(
-                "{name} holds no request {fault}"
+                "{name} holds no request: {fault}"
             )));
         }
         if recording.skipped > 0 {
@@ -116,7 +117,9 @@ impl Recording {
                 continue;
             }
             match trace::records(format, text) {
-                Ok(records) => records.for_each(|record| recording.take(&mut numbers, record)),
+                Ok(records) => {
+                    records.for_each(|record| recording.take(&mut numbers, number, record));
+                }
                 Err(fault) => recording.skip(format!("line {number}: {fault}")),
             }
         }
@@ -133,10 +136,11 @@ impl Recording {
         self.first_fault.get_or_insert(why);
     }
 
-    fn take(&mut self, numbers: &mut HashMap<u64, u32>, record: Record) {
+    fn take(&mut self, numbers: &mut HashMap<u64, u32>, line: u64, record: Record) {
         if record.value_bytes > VALUE_BYTES_MAX {
-            self.skipped += 1;
-            return;
+            let bytes = record.value_bytes;
+            let why = format!("a value of {bytes} bytes, more than {VALUE_BYTES_MAX}");
+            return self.skip(format!("line {line}: {why}"));
         }
         if self.requests.len() == REQUESTS_MAX {
             self.is_cut = true;
@@ -291,6 +295,18 @@ mod tests {
             recording
                 .first_fault
                 .is_some_and(|fault| fault.starts_with("line 2: longer"))
+        );
+    }
+
+    /// Goal: who reads why lines were skipped learns of values that are too long, too.
+    #[test]
+    fn overlong_values_are_skipped_with_their_line() {
+        let recording = recording(Format::CloudPhysics, "1,2,28,512,7\n1,2,28,4000000000,8");
+        assert_eq!((recording.keys(), recording.skipped), (1, 1));
+        let fault = recording.first_fault.unwrap_or_default();
+        assert!(
+            fault.starts_with("line 2: a value of 4000000000"),
+            "{fault}"
         );
     }
 

@@ -48,7 +48,7 @@ pub enum Marking {
     /// Sets.
     #[default]
     Sets,
-    /// All writes, without their results.
+    /// All writes; their replies have no results.
     Writes,
     /// None.
     None,
@@ -178,11 +178,11 @@ impl Load {
         for verb in self.verbs() {
             if !self.protocol.has(verb) {
                 let protocol = self.protocol;
-                return refuse(format!("{protocol:?} has no {verb:?} that could be driven"));
+                return refuse(format!("the driver cannot send {verb:?} by {protocol:?}"));
             }
             let mixes = matches!(verb, Kind::Append | Kind::Prepend);
             if self.verify && mixes {
-                return refuse("values that are lengthened cannot prove themselves".into());
+                return refuse("--verify cannot check what append and prepend store".into());
             }
         }
         Ok(())

@@ -57,6 +57,9 @@ pub(crate) enum Frame {
 /// memcached takes a longer time to live for a date, so the longest is 30 days.
 pub(crate) const TTL_S_MAX: u32 = 30 * 86_400;
 
+/// A reply that announces a longer value announces nonsense: no protocol stores one.
+const VALUE_BYTES_MAX: usize = u32::MAX as usize;
+
 impl Protocol {
     /// Whether the protocol has this request.
     pub(crate) fn has(self, verb: Kind) -> bool {
@@ -137,11 +140,11 @@ impl Protocol {
         }
         let rest = line.strip_prefix(head);
         match rest.and_then(|rest| self.hit(verb == Kind::Gets, rest)) {
-            Some((value_bytes, token)) => {
+            Some((value_bytes, token)) if value_bytes <= VALUE_BYTES_MAX => {
                 let hit = Reply::Hit { value_bytes, token };
                 (hit, value_bytes + tail_bytes)
             }
-            None => (Reply::Error, 0),
+            _ => (Reply::Error, 0),
         }
     }
 
@@ -399,6 +402,21 @@ mod tests {
                 body_bytes,
             } => (reply, line_bytes + body_bytes == bytes.len()),
             Frame::Incomplete => panic!("{bytes:?}"),
+        }
+    }
+
+    /// Goal: a length that nothing can have is an error of one line, and overflows nothing.
+    #[test]
+    fn impossible_lengths_are_errors() {
+        for length in [u64::from(u32::MAX) + 1, u64::MAX - 1, u64::MAX] {
+            for (protocol, line) in [
+                (Text, format!("VALUE key 0 {length}\r\n")),
+                (Meta, format!("VA {length}\r\n")),
+                (Resp, format!("${length}\r\n")),
+            ] {
+                let framed = reply(protocol, Kind::Get, line.as_bytes());
+                assert_eq!(framed, (Reply::Error, true), "{line}");
+            }
         }
     }
 

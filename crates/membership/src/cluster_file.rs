@@ -34,7 +34,9 @@ use curtail_consistency::{
 use curtail_types::{NodeId, NodeSet};
 use serde::Deserialize;
 
-use crate::{ClusterError, EtcdStore, FileStore, Secret, Settings, ViewStore, secret, stored_view};
+use crate::{
+    ClusterError, EtcdStore, FileStore, RosterStore, Secret, Settings, secret, stored_view,
+};
 
 /// One node's place in a cluster.
 #[derive(Clone, Debug)]
@@ -217,12 +219,12 @@ impl ClusterFile {
     }
 
     /// Opens the view store.
-    pub fn open_store(&self) -> Box<dyn ViewStore> {
+    pub fn open_store(&self) -> RosterStore {
         let patience = self.lease / STORE_WAITS_PER_LEASE;
         match &self.store {
-            ViewStoreConfig::File { path } => Box::new(FileStore::new(path, patience)),
+            ViewStoreConfig::File { path } => RosterStore::new(FileStore::new(path, patience)),
             ViewStoreConfig::Etcd { endpoints, key } => {
-                Box::new(EtcdStore::new(endpoints, key, patience))
+                RosterStore::new(EtcdStore::new(endpoints, key, patience))
             }
         }
     }
@@ -511,7 +513,7 @@ mod tests {
         let folder = Folder::new();
         for (from, to, says) in [
             ("\"trial\"", "\"a b\"", "the cluster's name \"a b\""),
-            ("id = 7", "id = 64", "63 is the last"),
+            ("id = 7", "id = 64", "the highest number is 63"),
             ("id = 7", "id = 0", "node 0 is there twice"),
             ("\"seven\"", "\"node0\"", "two nodes are called node0"),
             ("\"localhost:2\"", "\"localhost\"", "must be HOST:PORT"),

@@ -29,5 +29,7 @@ pub use member::{
     Member, MemberEvent, MemberHandle, Observer, ServingLease, StoreAsked, StorePace,
 };
 pub use secret::Secret;
-pub use store::{EtcdStore, FileStore, StoredRoster, StoredText, ViewStore, ViewStoreError};
+pub use store::{
+    EtcdStore, FileStore, RosterStore, StoredRoster, StoredText, ViewStore, ViewStoreError,
+};
 pub use stored_view::{Addresses, Node, Roster, RosterError, Settings, SliceShare};

@@ -30,7 +30,7 @@ pub use operator_event::MemberEvent;
 pub use store_latency::{StoreAsked, StorePace};
 
 use crate::{
-    Addresses, ClusterError, Node, NodeConfig, Roster, Settings, StoredRoster, ViewStore,
+    Addresses, ClusterError, Node, NodeConfig, Roster, RosterStore, Settings, StoredRoster,
     ViewStoreError, secret,
 };
 
@@ -260,7 +260,7 @@ fn draw_incarnation() -> Result<Incarnation, ClusterError> {
 }
 
 fn serve_store(
-    mut store: Box<dyn ViewStore>,
+    mut store: RosterStore,
     clock: &Clock,
     asked: &Receiver<StoreRequest>,
     inbox: &Sender<Told>,

@@ -30,16 +30,40 @@ pub trait ViewStore: Send {
     fn replace(&mut self, expected: u64, text: &str) -> Result<Option<u64>, ViewStoreError>;
 }
 
-impl dyn ViewStore + '_ {
+/// A view store, and the roster that was last in it. A reading that finds nothing new compares
+/// texts and parses none.
+pub struct RosterStore {
+    store: Box<dyn ViewStore>,
+    last: Option<(StoredText, Roster)>,
+}
+
+impl RosterStore {
+    /// What is in `store`.
+    pub fn new(store: impl ViewStore + 'static) -> Self {
+        Self {
+            store: Box::new(store),
+            last: None,
+        }
+    }
+
     /// The roster that is there.
     ///
     /// # Errors
     /// When the store does not answer in its time, or what it holds is not understood.
     pub fn read_roster(&mut self) -> Result<Option<StoredRoster>, ViewStoreError> {
-        let Some(StoredText { revision, text }) = self.read()? else {
+        let Some(stored) = self.store.read()? else {
             return Ok(None);
         };
-        let roster = Roster::from_json(&text)?;
+        let last = self.last.take().filter(|(last, _)| *last == stored);
+        let (stored, roster) = match last {
+            Some(last) => last,
+            None => {
+                let roster = Roster::from_json(&stored.text)?;
+                (stored, roster)
+            }
+        };
+        let revision = stored.revision;
+        self.last = Some((stored, roster.clone()));
         Ok(Some(StoredRoster { revision, roster }))
     }
 
@@ -52,7 +76,7 @@ impl dyn ViewStore + '_ {
         expected: u64,
         roster: &Roster,
     ) -> Result<Option<u64>, ViewStoreError> {
-        self.replace(expected, &roster.to_json())
+        self.store.replace(expected, &roster.to_json())
     }
 }
 
@@ -81,6 +105,9 @@ pub enum ViewStoreError {
     /// It did not answer, or not in time.
     #[error("the view store: {0}")]
     Unreachable(String),
+    /// It answered, but does not do what it was asked.
+    #[error("the view store refuses requests: {0}")]
+    Refused(String),
     /// It answered something that is not understood.
     #[error("the view store holds no valid view: {0}")]
     Strange(String),

@@ -311,7 +311,8 @@ impl WireNode {
 
     fn understand(self) -> Result<(NodeId, Node), String> {
         let incarnation = u64::from_str_radix(&self.incarnation, 16);
-        let incarnation = incarnation.map_err(|_| format!("incarnation of node {}", self.id))?;
+        let incarnation =
+            incarnation.map_err(|_| format!("incarnation of node {} is no number", self.id))?;
         let node = Node {
             name: self.name,
             addresses: Addresses {
@@ -346,7 +347,7 @@ impl WireRoster {
                 let rows = self.rows.iter().map(|text| row_of(text));
                 let rows = rows.collect::<Result<Vec<_>, _>>()?;
                 let view = SliceView::of_rows(number, joined, rows);
-                Some(view.ok_or("rows that no view can have")?)
+                Some(view.ok_or("a row contradicts itself or the list of members")?)
             }
             rows => return Err(format!("{rows} rows of {SLICES} slices")),
         };
@@ -359,7 +360,7 @@ impl WireRoster {
         record.released = ViewNumber(self.released);
         record.removal = ViewNumber(self.removal);
         if !members.contains_all(record.leaving.union(record.detached)) {
-            return Err("a node leaves that is no member".to_owned());
+            return Err("it marks a node as leaving or detached that is not a member".to_owned());
         }
         for (id, node) in &nodes {
             record = record.with_incarnation(*id, node.incarnation);
@@ -427,7 +428,7 @@ pub(crate) fn known_id(number: u8) -> Result<NodeId, String> {
         Ok(NodeId(number))
     } else {
         Err(format!(
-            "node {number}: {} is the last",
+            "node {number}: the highest number is {}",
             NodeSet::NODES_MAX - 1
         ))
     }
@@ -536,15 +537,15 @@ mod tests {
             ("\"form\": 3", "\"form\": 4", "upgrade this node"),
             ("\"form\": 3", "\"form\": 2", "stop all nodes"),
             ("\"sc\"", "\"strict\"", "model"),
-            ("\"id\": 2", "\"id\": 64", "63 is the last"),
-            ("\"id\": 2", "\"id\": 3", "rows that no view"),
+            ("\"id\": 2", "\"id\": 64", "the highest number is 63"),
+            ("\"id\": 2", "\"id\": 3", "a row contradicts"),
             ("\"id\": 2", "\"id\": 1", "twice"),
             ("\"slices\": 256", "\"slices\": 64", "64 slices"),
-            ("| 4 | 4", "| 4 | 5", "rows that no view"),
+            ("| 4 | 4", "| 4 | 5", "a row contradicts"),
             ("| 4 | 4", "| 4", "row \""),
             ("0 | 0 1 |", "0 | 0 64 |", "row \""),
-            ("0 | 0 1 |", "2 | 0 1 |", "rows that no view"),
-            ("\"leaving\": []", "\"leaving\": [7]", "no member"),
+            ("0 | 0 1 |", "2 | 0 1 |", "a row contradicts"),
+            ("\"leaving\": []", "\"leaving\": [7]", "not a member"),
         ] {
             let other = text.replacen(from, to, 1);
             assert_ne!(other, text, "{to}");

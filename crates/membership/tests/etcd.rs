@@ -10,6 +10,7 @@ use std::{
     ops::Range,
     path::Path,
     process::{Child, Command, Stdio},
+    slice,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -24,8 +25,8 @@ use curtail_consistency::{
     slice_view::RowChange,
 };
 use curtail_membership::{
-    Addresses, EtcdStore, Member, MemberEvent, Node, NodeConfig, Observer, Roster, Secret,
-    Settings, StoredRoster, ViewStore, ViewStoreError,
+    Addresses, EtcdStore, Member, MemberEvent, Node, NodeConfig, Observer, Roster, RosterStore,
+    Secret, Settings, StoredRoster, ViewStoreError,
 };
 use curtail_types::{self as types, NodeId};
 
@@ -81,7 +82,7 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.client)
     }
 
-    fn store(&self) -> Box<dyn ViewStore> {
+    fn store(&self) -> RosterStore {
         open(&[self.endpoint()], Duration::from_secs(5))
     }
 
@@ -162,8 +163,8 @@ fn free_port() -> u16 {
     }
 }
 
-fn open(endpoints: &[String], patience: Duration) -> Box<dyn ViewStore> {
-    Box::new(EtcdStore::new(endpoints, KEY, patience))
+fn open(endpoints: &[String], patience: Duration) -> RosterStore {
+    RosterStore::new(EtcdStore::new(endpoints, KEY, patience))
 }
 
 fn empty() -> Roster {
@@ -306,6 +307,74 @@ fn endpoints_that_refuse_or_are_silent_are_passed_over() {
     assert!(store.replace_roster(1, &next).is_err());
     let revision = store.read_roster().unwrap().unwrap().revision;
     assert!(store.replace_roster(revision, &next).unwrap().is_some());
+}
+
+/// Starts an endpoint that answers every request with this status and body, after a pause.
+fn answering(status: &'static str, body: &'static str, pause: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let _ = stream.read(&mut [0; 4096]);
+                thread::sleep(pause);
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+                let _ = stream.write_all((head + body).as_bytes());
+            });
+        }
+    });
+    url
+}
+
+const NO_USER: &str = r#"{"error":"etcdserver: user name is empty","code":3}"#;
+
+/// Goal: a member that refuses what the others do, a learner for example, is passed over. Method:
+/// one endpoint refuses with each status that etcd has for it, the next one is an etcd.
+#[test]
+fn an_endpoint_that_refuses_a_request_is_passed_over() {
+    let Some(etcd) = Etcd::start() else {
+        return;
+    };
+    for (number, status) in ["400 Bad Request", "404 Not Found", "429 Too Many Requests"]
+        .into_iter()
+        .enumerate()
+    {
+        let refusing = answering(status, NO_USER, Duration::ZERO);
+        let endpoints = [refusing, etcd.endpoint()];
+        let mut store = open(&endpoints, PATIENCE);
+        let stored = store.read_roster().unwrap();
+        let revision = stored.map_or(0, |stored| stored.revision);
+        // A request that was refused has changed nothing: it goes to the next one, too.
+        let mut store = open(&endpoints, PATIENCE);
+        let next = joined(&empty(), number as u8, 5);
+        let replaced = store.replace_roster(revision, &next).unwrap();
+        assert!(replaced.is_some(), "{status}");
+    }
+}
+
+/// Goal: who reads the log looks at etcd, not at the view, when etcd refuses requests.
+#[test]
+fn a_refusal_is_not_told_as_a_malformed_view() {
+    let refusing = answering("400 Bad Request", NO_USER, Duration::ZERO);
+    let mut store = open(slice::from_ref(&refusing), PATIENCE);
+    let error = store.read_roster().unwrap_err();
+    assert!(matches!(error, ViewStoreError::Refused(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(
+        text.contains(&refusing) && text.contains("user name is empty"),
+        "{text}"
+    );
+    assert!(!text.contains("valid view"), "{text}");
+}
+
+/// Goal: several endpoints are not given less time than a good store may take: a sixth of a lease,
+/// which is two thirds of what a store has. Method: three endpoints take half of what it has.
+#[test]
+fn each_of_several_endpoints_has_time_to_answer() {
+    let patience = Duration::from_secs(3);
+    let endpoints = [(); 3].map(|()| answering("200 OK", "{}", patience / 2));
+    assert_eq!(open(&endpoints, patience).read_roster().unwrap(), None);
 }
 
 /// Goal: a store of three goes on when any one of them dies. Method: each is killed in turn, read

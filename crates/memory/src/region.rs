@@ -22,11 +22,16 @@ pub struct Region {
     pages: Pages,
     /// Words from the start on that have been supplied or overtaken.
     ready: AtomicUsize,
+    /// How often released words were told to get small pages.
+    pieces: AtomicUsize,
 }
 
 /// Words of a huge page.
 const HUGE_PAGE_WORDS: usize = HUGE_PAGE_BYTES / 8;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Released words that are told to get small pages: each may cut a mapping in three, of which Linux
+/// gives a process 65,530 unless told, and refuses memory to all of it beyond that.
+const PIECES_MAX: usize = if cfg!(test) { 64 } else { 1 << 14 };
 /// Words of a small page; those that are larger are only touched more often than needed.
 const PAGE_WORDS: usize = 4096 / 8;
 
@@ -45,6 +50,7 @@ impl Region {
             memory,
             pages,
             ready: AtomicUsize::new(0),
+            pieces: AtomicUsize::new(0),
         })
     }
 
@@ -58,7 +64,8 @@ impl Region {
     pub fn release(&self, first: usize, words: usize) {
         assert!(first + words <= self.words().len());
         self.memory.release(first, words);
-        if self.pages == Pages::HugeAhead {
+        let is_huge = self.pages == Pages::HugeAhead;
+        if is_huge && self.pieces.fetch_add(1, Ordering::Relaxed) < PIECES_MAX {
             // Who uses them again must not wait for a huge page.
             self.memory.advise(first, words, false);
         }
@@ -318,5 +325,22 @@ mod tests {
             assert!(!region.is_short(0, usize::MAX));
             assert!(!region.supply(0, usize::MAX));
         }
+    }
+
+    /// Goal: released words do not take all mappings that a process may have. The story: of a large
+    /// memory whose limit was lowered each segment became a mapping. Method: every other page of a
+    /// region is released.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn releases_take_a_bounded_number_of_mappings() {
+        let maps = || std::fs::read_to_string("/proc/self/maps").unwrap();
+        let region = Region::new(16 * HUGE_PAGE_WORDS, Pages::HugeAhead).unwrap();
+        while region.supply(0, usize::MAX) {}
+        let before = maps().lines().count();
+        for page in (0..16 * HUGE_PAGE_WORDS / PAGE_WORDS).step_by(2) {
+            region.release(page * PAGE_WORDS, PAGE_WORDS);
+        }
+        let more = maps().lines().count().saturating_sub(before);
+        assert!(more < 4 * PIECES_MAX, "{more} more mappings");
     }
 }

@@ -299,6 +299,16 @@ fn loom_a_request_and_its_copy_take_one_place() {
     });
 }
 
+/// Grants somebody else the place of a session whose lease is over.
+fn grant_anew(sessions: &Sessions<'_>) -> Result<SessionName, GrantError> {
+    let limits = SessionLimits {
+        now_ns: 5000,
+        lease_ns: 1000,
+        per_address: 1,
+    };
+    sessions.grant(peer(7), 1, limits, 0, |index, _| u64::from(index))
+}
+
 /// Goal: a claim that is under way while its session is given to somebody else leaves no trace.
 /// Method: the place is granted anew beside a claim and commit of its former holder; then the new
 /// holder's first request must be known under its own position.
@@ -314,12 +324,7 @@ fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
             }
         });
         let sessions = Sessions::new(&memory.sessions);
-        let limits = SessionLimits {
-            now_ns: 5000,
-            lease_ns: 1000,
-            per_address: 1,
-        };
-        let granted = sessions.grant(peer(7), 1, limits, 0, |index, _| u64::from(index));
+        let granted = grant_anew(&sessions);
         let is_first = granted.is_ok_and(|name| name.index == 0);
         if let (Ok(name), true) = (granted, is_first) {
             let Claim::Granted(ticket) = sessions.claim(name, peer(7), 0, 1) else {
@@ -334,6 +339,23 @@ fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
             assert_eq!(again, expected);
         }
         former.join().unwrap();
+    });
+}
+
+/// Goal: a session is not ended by who had its place before. Method: the place is granted anew
+/// beside a close by its former holder; the new session must last.
+#[test]
+fn loom_a_session_is_not_ended_by_its_former_holder() {
+    model(3, || {
+        let memory = Memory::new(1);
+        let former = beside(&memory, |memory| {
+            let name = arrival(0, &[]).session;
+            Sessions::new(&memory.sessions).close(name, peer(0));
+        });
+        let sessions = Sessions::new(&memory.sessions);
+        let granted = grant_anew(&sessions);
+        former.join().unwrap();
+        assert!(granted.is_ok_and(|name| sessions.is_known(name, peer(7))));
     });
 }
 

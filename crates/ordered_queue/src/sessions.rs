@@ -266,13 +266,15 @@ impl<'a> Sessions<'a> {
 
     /// Ends a session at its client's wish; false if it is not the sender's.
     pub fn close(&self, name: SessionName, peer: Peer) -> bool {
-        let is_known = self.is_known(name, peer);
-        if is_known {
-            let ended = u64::from(name.generation) << 32;
-            // Release pairs with the Acquire in `is_known`.
-            self.header(name.index as usize)[session::NAME].store(ended, Ordering::Release);
+        if !self.is_known(name, peer) {
+            return false;
         }
-        is_known
+        let ended = u64::from(name.generation) << 32;
+        let word = &self.header(name.index as usize)[session::NAME];
+        // Release pairs with the Acquire in `is_known` and `install`. Fails if the place is granted
+        // anew by now: that session goes on.
+        word.compare_exchange(ended | 1, ended, Ordering::Release, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// The session was used; a word is written only when an eighth of the lease has passed.
@@ -283,6 +285,17 @@ impl<'a> Sessions<'a> {
         if since > limits.lease_ns / 8 {
             used.store(limits.now_ns, Ordering::Relaxed);
         }
+    }
+
+    /// The sessions that are granted, a moment ago.
+    pub fn granted(&self) -> impl Iterator<Item = SessionName> {
+        let is_granted = |index: &usize| {
+            let name = &self.header(*index)[session::NAME];
+            name.load(Ordering::Relaxed) & 1 == 1
+        };
+        (0..self.places())
+            .filter(is_granted)
+            .map(|index| self.name(index))
     }
 
     /// How far a slot is, and with which sequence number.
@@ -342,8 +355,10 @@ impl<'a> Sessions<'a> {
         let header = self.header(index);
         let before = header[session::NAME].load(Ordering::Relaxed) >> 32;
         let generation = (before as u32).wrapping_add(1);
-        // Release pairs with the Acquire in `is_known`: from here on nobody is let in.
-        header[session::NAME].store(u64::from(generation) << 32, Ordering::Release);
+        // Release pairs with the Acquire in `is_known`: from here on nobody is let in. An exchange,
+        // whose Acquire pairs with the Release in `close`, so that a close by the former holder
+        // comes before it or fails.
+        header[session::NAME].swap(u64::from(generation) << 32, Ordering::AcqRel);
         for words in self.session(index)[SESSION_HEADER_WORDS..].chunks_exact(2) {
             // What was claimed meanwhile, under the former generation, does not come back: its
             // commit finds other words. Acquire pairs with the Release in `claim`: what a claimant

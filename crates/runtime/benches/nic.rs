@@ -1,4 +1,4 @@
-//! How long a client waits for `accepted`: the network card's program, against one that only turns
+//! How long a client waits for `accepted`: the XDP program, against one that only turns
 //! packets round, a thread that spins on a socket, and one that sleeps in it.
 //!
 //! ```text

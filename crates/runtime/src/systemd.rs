@@ -12,7 +12,13 @@ use std::{
             net::{SocketAddr, UnixDatagram},
         },
     },
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
+
+/// What the manager is asked for, thrice as often as it ends.
+const EXTENSION: Duration = Duration::from_secs(30);
 
 /// The service manager, if one asked to be told.
 #[derive(Debug)]
@@ -53,6 +59,29 @@ impl Service {
         let message = format!("{word}\nSTATUS={status}\n");
         let _ = socket.send_to_addr(message.as_bytes(), address);
     }
+
+    /// Does `work`, however long it takes: without this the manager kills a process that takes
+    /// longer than the unit's `TimeoutStopSec` to stop.
+    pub fn extending<T>(&self, work: impl FnOnce() -> T) -> T {
+        let Some((socket, address)) = &self.socket else {
+            return work();
+        };
+        let (done, is_done) = mpsc::channel::<()>();
+        let message = format!("EXTEND_TIMEOUT_USEC={}\n", EXTENSION.as_micros());
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                loop {
+                    let _ = socket.send_to_addr(message.as_bytes(), address);
+                    if is_done.recv_timeout(EXTENSION / 3) != Err(RecvTimeoutError::Timeout) {
+                        return;
+                    }
+                }
+            });
+            let value = work();
+            drop(done);
+            value
+        })
+    }
 }
 
 fn find() -> io::Result<Option<(UnixDatagram, SocketAddr)>> {
@@ -70,19 +99,36 @@ fn find() -> io::Result<Option<(UnixDatagram, SocketAddr)>> {
 mod tests {
     use super::*;
 
-    /// Goal: the manager hears of readiness. Method: a datagram socket of ours in the abstract
-    /// namespace plays the manager.
-    #[test]
-    fn readiness_arrives_as_one_datagram() {
-        let name = format!("curtail-test-{}", std::process::id());
+    /// A datagram socket of ours in the abstract namespace that plays the manager, and its service.
+    fn manager(name: &str) -> (UnixDatagram, Service) {
+        let name = format!("curtail-test-{name}-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let manager = UnixDatagram::bind_addr(&address).unwrap();
         let service = Service {
             socket: Some((UnixDatagram::unbound().unwrap(), address)),
         };
-        service.tell(ServiceState::Ready, "listening");
+        (manager, service)
+    }
+
+    fn heard(manager: &UnixDatagram) -> String {
         let mut message = [0; 64];
         let length = manager.recv(&mut message).unwrap();
-        assert_eq!(&message[..length], b"READY=1\nSTATUS=listening\n");
+        String::from_utf8_lossy(&message[..length]).into()
+    }
+
+    #[test]
+    fn readiness_arrives_as_one_datagram() {
+        let (manager, service) = manager("ready");
+        service.tell(ServiceState::Ready, "listening");
+        assert_eq!(heard(&manager), "READY=1\nSTATUS=listening\n");
+    }
+
+    /// Goal: the manager is asked for time before something long ends. Method: work that ends when
+    /// the manager has heard of it.
+    #[test]
+    fn long_work_asks_for_time() {
+        let (manager, service) = manager("extends");
+        let message = service.extending(|| heard(&manager));
+        assert_eq!(message, "EXTEND_TIMEOUT_USEC=30000000\n");
     }
 }

@@ -1,4 +1,4 @@
-//! The network card's program against its Rust twin, and over the death of its server.
+//! The XDP program against its Rust twin, and over the death of its server.
 //!
 //! All of it needs the privilege to load BPF programs: root without it fails, and nobody else is
 //! tested, which standard error says (`namespace.rs`).

@@ -249,6 +249,7 @@ impl Segments {
     /// Takes a whole segment for one piece of a large value.
     pub fn take_whole(&self, claim: SegmentClaim) -> Option<Allocation> {
         let id = self.take(claim)?;
+        hand_out();
         let header = self.header(id);
         header.owner.store(0, Ordering::Relaxed);
         header.restore(self.segment_words());
@@ -287,6 +288,11 @@ impl Segments {
     #[inline]
     pub fn available(&self) -> usize {
         self.available.load(Ordering::Relaxed)
+    }
+
+    /// Whether a lease would keep the segment from being reused; a hint.
+    pub fn is_leased(&self, id: SegmentId) -> bool {
+        self.header(id).leases().load(Ordering::Relaxed) != 0
     }
 
     /// Bytes of segments that leases keep from being reused, each segment counted once.
@@ -397,11 +403,14 @@ impl Segments {
     #[inline]
     pub fn allocate(&self, id: SegmentId, tag: u16, words: usize) -> Result<Allocation, NoRoom> {
         match self.header(id).allocate(tag, words, self.segment_words()) {
-            Ok(offset) => Ok(Allocation {
-                reference: self.start(id) + offset as u64,
-                words,
-                whole: false,
-            }),
+            Ok(offset) => {
+                hand_out();
+                Ok(Allocation {
+                    reference: self.start(id) + offset as u64,
+                    words,
+                    whole: false,
+                })
+            }
             Err(Refused::Closed) => Err(NoRoom::Closed),
             Err(Refused::Full(left)) => Err(NoRoom::Full(left)),
         }
@@ -481,16 +490,16 @@ impl Segments {
         lock(&self.directory).iter(queue).map(SegmentId).collect()
     }
 
-    /// Takes the first of the `look_max` oldest segments of `queue` that `suits` (given live words)
-    /// and whose allocations are all published. The caller drains it.
+    /// Takes the oldest segment of `queue` that `suits` (given live words) and whose allocations
+    /// are all published: any number may have one of a value that is being received. The caller
+    /// drains it.
     pub fn take_oldest(
         &self,
         queue: usize,
-        look_max: usize,
         mut suits: impl FnMut(usize) -> bool,
     ) -> Option<SegmentId> {
         let mut directory = lock(&self.directory);
-        let id = directory.iter(queue).take(look_max).find(|&id| {
+        let id = directory.iter(queue).find(|&id| {
             let header = self.header(SegmentId(id));
             header.cursor().pending() == 0 && suits(header.live_words())
         })?;
@@ -622,6 +631,15 @@ impl Segments {
         header.generation.store(generation, Ordering::Relaxed);
         header.expiry_max.store(expiry_max, Ordering::Relaxed);
     }
+}
+
+/// Words are handed out that a reader may still take for those of an item that is gone.
+#[inline(always)]
+fn hand_out() {
+    // Release: pairs with the Acquire fence of the reader's validation (`locks.rs` in `table`). The
+    // mutex or the cursor shows this thread that the item went; only with this fence does a reader
+    // see it, too, once it has read a word that this thread writes.
+    fence(Ordering::Release);
 }
 
 #[cfg(test)]

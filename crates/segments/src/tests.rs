@@ -50,10 +50,10 @@ fn a_segment_with_unpublished_words_is_not_taken() {
     let allocation = segments.allocate(id, 1, 4).unwrap();
     segments.seal(id, 0);
     assert_eq!(segments.allocate(id, 1, 4).unwrap_err(), NoRoom::Closed);
-    assert_eq!(segments.take_oldest(0, 8, |_| true), None);
+    assert_eq!(segments.take_oldest(0, |_| true), None);
     assert!(!segments.take_sealed(id));
     segments.finish(allocation);
-    assert_eq!(segments.take_oldest(0, 8, |live| live == 4), Some(id));
+    assert_eq!(segments.take_oldest(0, |live| live == 4), Some(id));
 }
 
 /// Goal: a writer that is late to finish a whole segment, which was freed and opened again

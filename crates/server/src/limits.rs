@@ -109,7 +109,7 @@ pub(crate) const SHARED_KEYS_MAX: usize = 4096;
 pub(crate) const STAGE_WAITING_MAX: usize = 4096;
 
 /// Buckets of the index that a worker scans in a turn for slices that move.
-pub(crate) const BUCKETS_PER_STEP: usize = 32;
+pub(crate) const BUCKETS_PER_STEP: usize = 16;
 
 // The native protocol.
 

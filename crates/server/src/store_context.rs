@@ -222,6 +222,19 @@ impl StoreContext {
         self.store.reserve(writer, now, key, hash, set, value_bytes)
     }
 
+    /// The same, but without room the item of `key` stays: this thread must not change it.
+    pub(crate) fn reserve_only(
+        &mut self,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value_bytes: usize,
+    ) -> Result<Reservation, SetOutcome> {
+        let (writer, now) = (&mut self.writer, self.now);
+        self.store
+            .reserve_only(writer, now, key, hash, set, value_bytes)
+    }
+
     /// The version of the item of `key`, if there is one.
     pub(crate) fn version_of(&mut self, key: Key<'_>, hash: KeyHash) -> Option<Cas> {
         let (writer, now) = (&mut self.writer, self.now);

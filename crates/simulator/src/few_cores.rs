@@ -23,7 +23,7 @@ use crate::{
         arrivals::Arrivals,
         dispatchers::Deciders,
         outstanding_requests::Request,
-        times::{Around, Publish, Steps, Times},
+        times::{Around, Times},
     },
 };
 
@@ -133,13 +133,7 @@ impl FewCores {
 /// All of a request, in one number.
 impl Times for &FewCores {
     fn around(&self) -> Around {
-        Around {
-            fixed_ns: 0,
-            put_aside_ns: 0,
-            answer_ns: 0,
-            publish: Publish::AtEnd { ns: 0 },
-            steps: Steps::default(),
-        }
+        Around::nothing()
     }
 
     fn read_ns(&mut self, _: usize, request: &Request, _: f64) -> u64 {

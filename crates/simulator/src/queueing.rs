@@ -286,3 +286,6 @@ impl Outcome {
         self.utilization(core) * 1e3 / self.core_mrps(core).max(1e-9)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,6 +121,7 @@ fn open(data: &Path, cache_bytes: u64) -> AnyTree {
             CompressionType::None,
             CompressionType::Lz4,
         ]))
+        .index_block_partitioning_policy(PinningPolicy::all(true))
         .index_block_pinning_policy(PinningPolicy::all(false))
         .filter_block_pinning_policy(PinningPolicy::all(false));
     config.open().unwrap()
@@ -155,7 +156,7 @@ fn read_keys(tree: &AnyTree, asked: &Asked, thread: u64, tally: &Tally) {
 struct Answers(Mutex<mpsc::Sender<ReadAnswer>>);
 
 impl StorageEvents for Answers {
-    fn answer(&self, answer: ReadAnswer) {
+    fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
         // The receiver is gone at the end.
         let _ = self.0.lock().unwrap().send(answer);
     }

@@ -146,6 +146,8 @@ pub(crate) struct EngineTally {
     pub(crate) reads: AtomicU64,
     pub(crate) read_errors: AtomicU64,
     compactions: AtomicU64,
+    /// Here as well as in the log: who asks for the numbers must not wait for a sync.
+    log_files: AtomicU64,
 }
 
 const OPEN: u8 = 0;
@@ -161,8 +163,8 @@ const MEMTABLES_MAX: usize = 3;
 /// Runs of tables in the first level while writes still go on.
 const RUNS_MAX: usize = 24;
 
-/// Free bytes with which a compaction is begun, whatever its size: it merges the first level, which
-/// has at most `RUNS_MAX` memtables, with as much of the next.
+/// Free bytes with which a compaction below the first levels is begun, whatever its size: it merges
+/// few tables.
 const COMPACTION_BYTES_MAX: u64 = 1 << 30;
 
 /// Parts of the memory: each memtable, of which there are `MEMTABLES_MAX` and the one that is
@@ -214,6 +216,8 @@ impl Engine {
             dir: dir.log(),
             error,
         })?;
+        let tally = EngineTally::default();
+        tally.log_files.store(log.files() as u64, Relaxed);
         Ok(Self {
             tree,
             stripes: KeyStripes::new(),
@@ -232,7 +236,7 @@ impl Engine {
             state: AtomicU8::new(OPEN),
             lacks_room: AtomicBool::new(false),
             failure: Mutex::default(),
-            tally: EngineTally::default(),
+            tally,
             config,
             torn_bytes,
             replayed: count,
@@ -399,6 +403,7 @@ impl Engine {
             self.note_error(&error);
             return false;
         }
+        self.note_files(&commit.log);
         self.tree.rotate(Checkpoint {
             operation: commit.log.last(),
             cas: self.highest_cas.load(Relaxed),
@@ -424,20 +429,26 @@ impl Engine {
             return lock(&self.commit).log.delete_to(flushed).is_ok();
         }
         if let Err(error) = self.tree.flush(self.applied.load(Relaxed)) {
-            self.note_flush_error(&error);
+            self.note_tree_error("a flush", &error);
             return false;
         }
         self.lacks_room.store(false, Relaxed);
-        if let Err(error) = lock(&self.commit).log.delete_to(flushed) {
+        let log = &mut lock(&self.commit).log;
+        if let Err(error) = log.delete_to(flushed) {
             self.note_error(&error);
         }
+        self.note_files(log);
         true
+    }
+
+    fn note_files(&self, log: &WriteLog) {
+        self.tally.log_files.store(log.files() as u64, Relaxed);
     }
 
     /// Compacts once; whether there was something to do.
     pub(crate) fn compact(&self) -> bool {
-        // One that finds the disk full in the middle cannot be begun again in this process.
-        let needed = self.tree.disk_bytes().min(COMPACTION_BYTES_MAX);
+        // What one that finds the disk full in the middle has written stays until the next start.
+        let needed = self.compaction_bytes();
         if self.free_bytes().is_some_and(|free| free < needed) {
             self.lacks_room.store(true, Relaxed);
             return false;
@@ -453,10 +464,16 @@ impl Engine {
                 false
             }
             Err(error) => {
-                self.fail(format!("compaction failed: {error}"));
+                self.note_tree_error("compaction", &error);
                 false
             }
         }
+    }
+
+    /// Free bytes that the next compaction may need.
+    fn compaction_bytes(&self) -> u64 {
+        let needed = self.tree.first_levels_bytes().max(COMPACTION_BYTES_MAX);
+        needed.min(self.tree.disk_bytes())
     }
 
     fn free_bytes(&self) -> Option<u64> {
@@ -506,14 +523,15 @@ impl Engine {
         }
     }
 
-    /// An error of a flush: nothing is lost, so it is tried again when there is room.
-    fn note_flush_error(&self, error: &lsm_tree::Error) {
+    /// An error of a flush or of compaction. Without room nothing is lost, so it is tried again
+    /// when there is room.
+    fn note_tree_error(&self, what: &str, error: &lsm_tree::Error) {
         match error {
             lsm_tree::Error::Io(error) if is_full(error) => {
                 self.lacks_room.store(true, Relaxed);
                 _ = self.state.compare_exchange(OPEN, FULL, Relaxed, Relaxed);
             }
-            error => self.fail(format!("a flush failed: {error}")),
+            error => self.fail(format!("{what} failed: {error}")),
         }
     }
 
@@ -547,7 +565,7 @@ impl Engine {
             read_errors: tally.read_errors.load(Relaxed),
             items_at_most: self.tree.items_at_most(),
             table_bytes: self.tree.disk_bytes(),
-            log_files: lock(&self.commit).log.files() as u64,
+            log_files: tally.log_files.load(Relaxed),
             memtables_waiting: self.tree.memtables_waiting() as u64,
             runs_waiting: self.tree.runs_waiting() as u64,
             compactions: tally.compactions.load(Relaxed),
@@ -598,4 +616,70 @@ fn cas_of(tree_key: &[u8], record: &[u8]) -> Option<u64> {
     let key = ItemTree::item_key(tree_key)?;
     let record = crate::item_record::decode(key, record).ok()?;
     Some(record.image.cas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ItemImage, pending_keys::KeyLock};
+
+    /// Goal: a flush or a compaction that finds the disk full is no failure of the disk: writes are
+    /// taken again when there is room. Method: that error, and another one.
+    #[test]
+    fn a_full_disk_is_no_failure() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StorageConfig::of_tool(&folder.path().join("data"));
+        let engine = Engine::open(config, true).unwrap();
+        for what in ["a flush", "compaction"] {
+            let full = io::Error::from(io::ErrorKind::StorageFull);
+            engine.note_tree_error(what, &lsm_tree::Error::Io(full));
+            engine.look_at_space();
+            assert_eq!(engine.admit(), Err(WriteRefused::Full));
+            assert!(!engine.compact());
+            engine.look_at_space();
+            assert_eq!(engine.admit(), Ok(()));
+        }
+        let other = io::Error::from(io::ErrorKind::PermissionDenied);
+        engine.note_tree_error("compaction", &lsm_tree::Error::Io(other));
+        assert_eq!(engine.admit(), Err(WriteRefused::Failed));
+    }
+
+    /// Goal: whoever asks for the numbers does not wait for a sync. Method: they are read while the
+    /// log is locked, as it is during a sync; and they follow the log.
+    #[test]
+    fn numbers_are_read_during_a_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StorageConfig::of_tool(&folder.path().join("data"));
+        let engine = Arc::new(Engine::open(config, true).unwrap());
+        KeyLock::new(&engine, KeyHash(1)).put(b"key", KeyHash(1), &ItemImage::default(), b"value");
+        assert!(engine.commit() && engine.rotate_if(0));
+        let commit = lock(&engine.commit);
+        let (files, asked) = std::sync::mpsc::channel();
+        let other = Arc::clone(&engine);
+        std::thread::spawn(move || files.send(other.gauges().log_files));
+        assert_eq!(asked.recv_timeout(Duration::from_secs(20)), Ok(2));
+        drop(commit);
+        assert!(engine.flush());
+        assert_eq!(engine.gauges().log_files, 1);
+    }
+
+    /// Goal: the room that a compaction may need covers both levels that it merges. Method: items
+    /// that were compacted, and newer ones of the same keys.
+    #[test]
+    fn room_for_compaction_covers_two_levels() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StorageConfig::of_tool(&folder.path().join("data"));
+        let engine = Arc::new(Engine::open(config, true).unwrap());
+        for round in 0..6 {
+            for number in 0..100 {
+                let hash = KeyHash(number);
+                let key = number.to_le_bytes();
+                KeyLock::new(&engine, hash).put(&key, hash, &ItemImage::default(), &[round; 1000]);
+            }
+            assert!(engine.commit() && engine.rotate_if(0) && engine.flush());
+            while round == 3 && engine.compact() {}
+        }
+        assert_eq!(engine.tree.runs_waiting(), 2);
+        assert_eq!(engine.tree.first_levels_bytes(), engine.tree.disk_bytes());
+    }
 }

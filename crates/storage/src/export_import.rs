@@ -3,10 +3,13 @@
 //!
 //! ```text
 //!  curtail-export 1
-//!  <key in base64> <flags> <expiry, Unix seconds> <CAS> <s, w or -> <value in base64>
+//!  <key in base64> <flags> <expiry, Unix seconds> <CAS> <mark> <value in base64>
 //!  ...
 //!  end <items> <XXH3 of everything before this line, in hexadecimal>
 //! ```
+//!
+//! The mark is `s` for a stale item, `r` for one that a client was told to recache, `w` for one
+//! that is both, and `-` for any other.
 
 use std::{
     io::{self, BufRead, Write},
@@ -20,9 +23,9 @@ use twox_hash::XxHash3_64;
 
 use crate::{
     KEY_BYTES_MAX,
-    engine::{Engine, StorageConfig, WriteRefused},
+    engine::{Engine, WriteRefused},
     error::StorageError,
-    inspect::each_item,
+    inspect::{each_item, open_for_tool},
     item_record::ItemImage,
     pending_keys::KeyLock,
 };
@@ -65,7 +68,7 @@ const GROUP_ITEMS: u64 = 4096;
 /// # Errors
 /// The directory cannot be opened or is damaged, or `to` takes no more.
 pub fn export(dir: &Path, now_seconds: u32, to: &mut dyn Write) -> Result<u64, TransferError> {
-    let engine = Engine::open(StorageConfig::of_tool(dir), false)?;
+    let engine = open_for_tool(dir, false, now_seconds)?;
     let (mut items, mut sum) = (0, Sum::default());
     let mut line = format!("{HEADER}\n");
     sum.add(&line);
@@ -75,7 +78,8 @@ pub fn export(dir: &Path, now_seconds: u32, to: &mut dyn Write) -> Result<u64, T
             return Ok(());
         };
         let bits = match (image.stale, image.won) {
-            (false, _) => '-',
+            (false, false) => '-',
+            (false, true) => 'r',
             (true, false) => 's',
             (true, true) => 'w',
         };
@@ -102,8 +106,8 @@ pub fn export(dir: &Path, now_seconds: u32, to: &mut dyn Write) -> Result<u64, T
 ///
 /// # Errors
 /// The directory cannot be opened, is full, or the text is not a whole export.
-pub fn import(dir: &Path, from: &mut dyn BufRead) -> Result<u64, TransferError> {
-    let engine = std::sync::Arc::new(Engine::open(StorageConfig::of_tool(dir), true)?);
+pub fn import(dir: &Path, now_seconds: u32, from: &mut dyn BufRead) -> Result<u64, TransferError> {
+    let engine = std::sync::Arc::new(open_for_tool(dir, true, now_seconds)?);
     let (mut imported, mut number, mut sum) = (0, 0, Sum::default());
     let mut line = String::new();
     let malformed = |line, what, imported| TransferError::Malformed {
@@ -173,6 +177,7 @@ fn parse(line: &str) -> Option<(Vec<u8>, ItemImage, Vec<u8>)> {
     };
     let (stale, won) = match words.next()? {
         "-" => (false, false),
+        "r" => (false, true),
         "s" => (true, false),
         "w" => (true, true),
         _ => return None,

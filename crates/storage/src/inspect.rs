@@ -15,6 +15,7 @@ use crate::{
     item_record,
     item_tree::ItemTree,
     log_disk::LogDirectory,
+    pending_keys,
     replay::replay,
 };
 
@@ -70,12 +71,26 @@ impl StorageConfig {
     }
 }
 
+/// Opens a directory for a tool, and carries out a planned flush whose time has come, as a server
+/// would.
+pub(crate) fn open_for_tool(
+    dir: &Path,
+    creates: bool,
+    now_seconds: u32,
+) -> Result<Engine, StorageError> {
+    let engine = Engine::open(StorageConfig::of_tool(dir), creates)?;
+    if pending_keys::flush_due(&engine, now_seconds, || ()).is_some() {
+        engine.commit();
+    }
+    Ok(engine)
+}
+
 /// Tells what is in the directory. It is locked meanwhile.
 ///
 /// # Errors
 /// It has no data, is in use, or is damaged.
 pub fn info(dir: &Path, now_seconds: u32) -> Result<StorageInfo, StorageError> {
-    let engine = Engine::open(StorageConfig::of_tool(dir), false)?;
+    let engine = open_for_tool(dir, false, now_seconds)?;
     let mut info = StorageInfo {
         items: 0,
         key_bytes: 0,

@@ -22,7 +22,7 @@ pub struct ItemImage {
     pub expiry: u32,
     /// Whether it is stale.
     pub stale: bool,
-    /// Whether the right to recache a stale item was given to somebody.
+    /// Whether the right to recache it was given to somebody.
     pub won: bool,
 }
 

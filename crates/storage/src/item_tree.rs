@@ -117,6 +117,7 @@ impl ItemTree {
                 lsm_tree::CompressionType::None,
                 lsm_tree::CompressionType::Lz4,
             ]))
+            .index_block_partitioning_policy(PinningPolicy::all(true))
             .index_block_pinning_policy(PinningPolicy::all(false))
             .filter_block_pinning_policy(PinningPolicy::all(false))
             .with_compaction_filter_factory(Some(Arc::new(factory)));
@@ -215,6 +216,14 @@ impl ItemTree {
     /// Bytes of the tables.
     pub(crate) fn disk_bytes(&self) -> u64 {
         self.tree.disk_space()
+    }
+
+    /// Bytes of the first level, and of the next one that has any: one compaction merges the two.
+    pub(crate) fn first_levels_bytes(&self) -> u64 {
+        let version = self.tree.current_version();
+        let mut sizes = version.iter_levels().map(|level| level.size());
+        let first = sizes.next().unwrap_or(0);
+        first + sizes.find(|bytes| *bytes > 0).unwrap_or(0)
     }
 
     /// How many items there are at most: what is overwritten or deleted counts until compaction.

@@ -20,8 +20,9 @@ use crate::{
 
 /// What storage tells its user, from threads of its own.
 pub trait StorageEvents: Send + Sync {
-    /// A read that was submitted has ended.
-    fn answer(&self, answer: ReadAnswer);
+    /// A read that was submitted has ended. `goes_on`: the same thread answers the same receiver
+    /// next, so that has time until then.
+    fn answer(&self, answer: ReadAnswer, goes_on: bool);
 
     /// Writes have become durable, or there is room in the queue again.
     fn progress(&self);
@@ -199,7 +200,7 @@ impl Storage {
         true
     }
 
-    /// Writes up to this place are durable, in the sense of the configuration's promise.
+    /// Writes up to this place are on stable storage.
     pub fn durable(&self) -> u64 {
         self.engine.durable.load(Relaxed)
     }
@@ -400,7 +401,8 @@ impl UpkeepSignal {
 }
 
 fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
-    while let Some(request) = desk.next() {
+    let mut next = desk.next();
+    while let Some(request) = next {
         let found = engine.read(&request.key).map_err(|fault| {
             let what = match fault {
                 ReadFault::Tree(error) => format!("an item cannot be read: {error}"),
@@ -412,11 +414,23 @@ fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
             ));
             ReadFailed
         });
-        events.answer(ReadAnswer { request, found });
+        next = desk.try_next();
+        let receiver = request.receiver;
+        let goes_on = next.as_ref().is_some_and(|next| next.receiver == receiver);
+        events.answer(ReadAnswer { request, found }, goes_on);
+        if next.is_none() {
+            next = desk.next();
+        }
     }
 }
 
 impl ReadQueue {
+    /// The next request, if there is one.
+    fn try_next(&self) -> Option<ReadRequest> {
+        lock(&self.waiting).requests.pop_front()
+    }
+
+    /// The next request, when there is one; none if the storage is closed.
     fn next(&self) -> Option<ReadRequest> {
         let mut waiting = lock(&self.waiting);
         loop {

@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_millis(50);
 struct Quiet(Option<Mutex<mpsc::Sender<ReadAnswer>>>);
 
 impl StorageEvents for Quiet {
-    fn answer(&self, answer: ReadAnswer) {
+    fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
         if let Some(sender) = &self.0 {
             let _ = sender.lock().unwrap().send(answer);
         }

@@ -116,16 +116,13 @@ impl Store {
         found: Found,
         arithmetic: &Arithmetic,
     ) -> Result<ArithmeticOutcome, Need> {
-        let mut digits = [0; 2 * DIGITS_MAX];
-        let digits = self.digits_of(found, &mut digits);
-        if digits.is_empty() {
-            return Ok(ArithmeticOutcome::NotANumber);
-        }
         let cas = self.item(found.reference).cas();
-        if arithmetic.compare.is_some_and(|compare| compare != cas) {
+        // As with memcached: an empty value is no number, whatever its version is.
+        let is_empty = found.meta.kind() == Kind::Inline && found.meta.value_bytes() == 0;
+        if !is_empty && arithmetic.compare.is_some_and(|compare| compare != cas) {
             return Ok(ArithmeticOutcome::Exists);
         }
-        let Some(old) = number_in(digits) else {
+        let Some(old) = self.number_of(found) else {
             return Ok(ArithmeticOutcome::NotANumber);
         };
         let number = arithmetic.next(old);
@@ -158,8 +155,7 @@ impl Store {
             let Some(found) = self.find_present(context) else {
                 return Ok(None);
             };
-            let mut digits = [0; 2 * DIGITS_MAX];
-            let Some(before) = number_in(self.digits_of(found, &mut digits)) else {
+            let Some(before) = self.number_of(found) else {
                 return Ok(None);
             };
             let (mut number, mut highest) = (before, 0);
@@ -173,15 +169,15 @@ impl Store {
         })?
     }
 
-    /// The beginning of a small item's value, as far as it may be a number's; empty if the item has
-    /// none.
-    fn digits_of<'a>(&self, found: Found, digits: &'a mut [u8; 2 * DIGITS_MAX]) -> &'a [u8] {
+    /// The number that a small item's value starts with, if it ends in the part that is copied.
+    fn number_of(&self, found: Found) -> Option<u64> {
         if found.meta.kind() != Kind::Inline || found.meta.value_bytes() > COPY_BYTES_MAX {
-            return &[];
+            return None;
         }
+        let mut digits = [0; 2 * DIGITS_MAX];
         let value = Value::of(found.reference, self.item(found.reference), found.meta);
-        let length = value.copy(self.segments(), 0, digits);
-        &digits[..length]
+        let length = value.copy(self.segments(), 0, &mut digits);
+        number_in(&digits[..length], length < found.meta.value_bytes())
     }
 
     fn write_digits(
@@ -255,8 +251,8 @@ impl Store {
 }
 
 /// The number that a value starts with, read as memcached reads it: white space, an optional plus,
-/// digits, and then the end or white space.
-fn number_in(value: &[u8]) -> Option<u64> {
+/// digits, and then the end or white space. If `goes_on`, the value is longer than this part of it.
+fn number_in(value: &[u8], goes_on: bool) -> Option<u64> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let start = value.iter().position(|byte| !is_space(byte))?;
     let value = &value[start..];
@@ -265,7 +261,8 @@ fn number_in(value: &[u8]) -> Option<u64> {
         .iter()
         .take_while(|byte| byte.is_ascii_digit())
         .count();
-    if count == 0 || !value.get(count).is_none_or(is_space) {
+    let ends = value.get(count).map_or(!goes_on, is_space);
+    if count == 0 || !ends {
         return None;
     }
     value[..count].iter().try_fold(0_u64, |number, digit| {
@@ -318,7 +315,36 @@ mod tests {
             ("1x", None),
             ("x", None),
         ] {
-            assert_eq!(number_in(text.as_bytes()), number, "{text:?}");
+            assert_eq!(number_in(text.as_bytes(), false), number, "{text:?}");
+        }
+    }
+
+    /// Goal: no number is cut where what is looked at of a value ends. Method: numbers behind so
+    /// much white space or so many zeros.
+    #[test]
+    fn a_number_is_counted_whole_or_not_at_all() {
+        let store = Store::new(crate::StoreConfig::default()).expect("a store");
+        let (mut writer, now) = (store.writer(curtail_types::WriterId(1)), Now::default());
+        let key = Key::new(b"key").expect("a key");
+        let (hash, set) = (store.hash(key.bytes()), curtail_types::Set::default());
+        let arithmetic = Arithmetic {
+            delta: 1,
+            ..Arithmetic::default()
+        };
+        for before in 0..60 {
+            for fill in [" ", "0"] {
+                for behind in ["", " ", " x"] {
+                    let text = format!("{}12345{behind}", fill.repeat(before));
+                    store.set(&mut writer, now, key, hash, &set, text.as_bytes());
+                    match store.arithmetic(&mut writer, now, key, hash, &arithmetic) {
+                        ArithmeticOutcome::Counted { number, .. } => assert_eq!(number, 12346),
+                        outcome => {
+                            assert_eq!(outcome, ArithmeticOutcome::NotANumber);
+                            assert!(before + 5 >= 2 * DIGITS_MAX, "{before}");
+                        }
+                    }
+                }
+            }
         }
     }
 

@@ -73,9 +73,12 @@ impl Store {
         }
         let operation = with_version(operation, version);
         let evicts_freely = std::mem::replace(&mut writer.evicts_freely, false);
-        let outcome = self.execute(writer, now, (key, hash), &operation, value, &mut view);
+        let mut outcome = self.execute(writer, now, (key, hash), &operation, value, &mut view);
         writer.evicts_freely = evicts_freely;
-        if let (Operation::Get(get), Outcome::Found(status)) = (&operation, &outcome) {
+        // An item that the read created has its end and its version.
+        if let (Operation::Get(get), Outcome::Found(status), Some(_)) =
+            (&operation, &mut outcome, &before)
+        {
             let end = get.touch.map(|touch| touch.expiry(now));
             let there = self.status_of(writer, now, key, hash);
             let ends = there.map(|there| there.ttl_seconds);
@@ -85,6 +88,7 @@ impl Store {
             }
             if end.is_some() || (get.recache.is_some() && status.won) {
                 self.give_version(writer, now, key, hash, version);
+                status.cas = version;
             }
         }
         let after = self.status_of(writer, now, key, hash);
@@ -224,15 +228,16 @@ fn bytes_at_most(
             drop_value: false,
             ..
         }) => return 0,
+        // It may be longer than what may be written here: another node may write longer values.
         Operation::Get(_) | Operation::Delete(_) => there,
         Operation::Set(set) => match set.mode {
-            SetMode::Append | SetMode::Prepend => there + value_bytes,
-            SetMode::Set | SetMode::Add | SetMode::Replace => value_bytes,
+            SetMode::Append | SetMode::Prepend => (there + value_bytes).min(value_max),
+            SetMode::Set | SetMode::Add | SetMode::Replace => value_bytes.min(value_max),
         },
         // A number that was padded stays as long as it is; longer values are none.
         Operation::Arithmetic(_) => COPY_BYTES_MAX.max(DIGITS_MAX),
     };
-    Store::item_bytes(key.bytes().len(), value_bytes.min(value_max))
+    Store::item_bytes(key.bytes().len(), value_bytes)
 }
 
 /// The operation with the version that it is to give.

@@ -14,7 +14,9 @@
 //!   key's lock and noted there. Notes of accesses are not: with and without them all is true.
 //! - Words are used again only after their reference went from the index, under the lock of the
 //!   key, and their segment was retired. Who retires it may have found an item dead without taking
-//!   that lock; the fence in `Segments::retire` makes up for it (`loom/items.rs` in `table`).
+//!   that lock; the fence in `Segments::retire` makes up for it (`loom/items.rs` in `table`). Who
+//!   writes there next took its own key's lock before it was given the words; the fence that hands
+//!   them out makes up for that.
 //! - A segment's memory that was given back to the system reads as zeros: a key of no bytes.
 //! - The version is that of the bucket of the hint. A key is in the index once, so an item of the
 //!   key that is found there is the key's, whichever buckets are its own by then.

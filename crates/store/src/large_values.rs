@@ -191,12 +191,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn new(key: Key<'_>, value_bytes: usize, segments: &Segments) -> Self {
-        Self {
+    /// `None` if the list of all pieces does not fit in a segment: that of a very long value where
+    /// segments are small, as under a limit that was raised.
+    pub(crate) fn new(key: Key<'_>, value_bytes: usize, segments: &Segments) -> Option<Self> {
+        let plan = Self {
             key_bytes: key.bytes().len(),
             value_bytes,
             segment_bytes: segments.segment_bytes(),
-        }
+        };
+        let least = plan.head_words_least().min(plan.inline_words());
+        (least <= segments.segment_words()).then_some(plan)
     }
 
     /// Words of the item if it is in one place; it always has an extension.

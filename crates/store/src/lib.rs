@@ -5,6 +5,7 @@
 //! call. Time is an argument, sampled by the caller once per batch.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod config;
 mod counters;
 mod delete_and_count;

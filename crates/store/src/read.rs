@@ -185,6 +185,12 @@ impl Store {
             let found = found.filter(|&found| !self.count_gone(writer, now, locked, found));
             match found {
                 Some(found) => {
+                    // Before the touch: `R30 T300` keeps an item that is about to end, and has its
+                    // reader store it again.
+                    let expiry = self.item(found.reference).extension(found.meta).expiry;
+                    let is_due = get
+                        .recache
+                        .is_some_and(|within| ends_within(expiry, within, now));
                     let found = match self.touch_found(context, found, get.touch) {
                         Ok(found) => found,
                         // Without room the expiry stays what it is; the read is still answered.
@@ -192,12 +198,14 @@ impl Store {
                         Err((_, need)) => return Err(need),
                     };
                     let locked = &mut context.locked;
-                    Ok(Some(self.show_found(now, locked, found, get, &mut view)))
+                    Ok(Some(
+                        self.show_found(now, locked, found, get, is_due, &mut view),
+                    ))
                 }
                 None => match get.vivify {
                     Some(exptime) => self
                         .vivify(context, get, exptime)
-                        .map(|reference| Some(self.show_vivified(now, reference, &mut view))),
+                        .map(|reference| Some(self.show_vivified(now, reference, get, &mut view))),
                     None => Ok(None),
                 },
             }
@@ -205,21 +213,18 @@ impl Store {
         .flatten()
     }
 
-    /// Shows a locked item, giving away the right to recache where it is due.
+    /// Shows a locked item, giving away the right to recache if that `is_due` or the item is stale.
     fn show_found<T>(
         &self,
         now: Now,
         locked: &mut Locked<'_, Items>,
         found: Found,
         get: &Get,
+        is_due: bool,
         view: &mut impl FnMut(&ItemView<'_>) -> T,
     ) -> T {
         let item = self.item(found.reference);
         let meta = item.meta();
-        let expiry = item.extension(meta).expiry;
-        let is_due = get
-            .recache
-            .is_some_and(|within| ends_within(expiry, within, now));
         let won = !get.keep_token && !meta.won() && (meta.stale() || is_due);
         let mut shown = self.view(found.reference, item, meta, now);
         if won {
@@ -261,12 +266,18 @@ impl Store {
         &self,
         now: Now,
         reference: u64,
+        get: &Get,
         view: &mut impl FnMut(&ItemView<'_>) -> T,
     ) -> T {
         let item = self.item(reference);
-        let mut shown = self.view(reference, item, item.meta(), now);
+        let meta = item.meta();
+        let mut shown = self.view(reference, item, meta, now);
         shown.win(true);
-        view(&shown)
+        let result = view(&shown);
+        if !get.quiet_access {
+            item.set_meta(meta.with_fetched());
+        }
+        result
     }
 
     /// Gives a locked item a new expiry; returns where it is afterwards. An item without room for

@@ -23,6 +23,7 @@ use curtail_types::{KeyHash, Now};
 
 use crate::{
     Store, Writer,
+    budget::ItemBudget,
     counters::Count,
     eviction::{self, Fate, Queue, Scans},
     item::{Kind, Meta},
@@ -57,9 +58,6 @@ const IDLE_GATHERS_MAX: usize = 64;
 /// Turns without another look after all headers were looked at in vain.
 const REST_TURNS: usize = 256;
 
-/// Oldest segments of a queue that are looked at for one without unpublished items.
-const OLDEST_LOOK_MAX: usize = 8;
-
 /// Items that a write handles by itself when little is free, and when nearly nothing is.
 const ASSIST_ITEMS: [usize; 2] = [4, 16];
 
@@ -88,9 +86,7 @@ pub(crate) struct Reclaim {
     idle_gathers: AtomicUsize,
     available_before: AtomicUsize,
     rest_turns: AtomicUsize,
-    /// Below this many available segments, more are made.
-    low_water: AtomicUsize,
-    segments_allowed: AtomicUsize,
+    pub(crate) budget: ItemBudget,
 }
 
 /// Why a segment is drained.
@@ -157,6 +153,14 @@ pub(crate) enum Progress {
     Nothing,
 }
 
+/// What a look for the next segment to drain came to.
+pub(crate) enum NextDrain {
+    Found(Drain),
+    Nothing,
+    /// Another thread has made room meanwhile, or has taken what was found: look again.
+    Again,
+}
+
 /// What walking part of a segment came to.
 enum Walked {
     Partly(usize),
@@ -189,34 +193,6 @@ impl Store {
         }
     }
 
-    /// Whether fewer segments are available than there should always be: a few loads.
-    #[inline]
-    pub fn is_short_of_room(&self) -> bool {
-        self.segments().available() < self.reclaim.low_water.load(Ordering::Relaxed)
-    }
-
-    /// Follows what the rest of the process and the index take of the limit.
-    pub(crate) fn follow_budget(&self) {
-        let allowed = self.segments_allowed();
-        if self.reclaim.segments_allowed.load(Ordering::Relaxed) != allowed {
-            self.reclaim
-                .segments_allowed
-                .store(allowed, Ordering::Relaxed);
-            self.segments().set_resident_max(allowed);
-            let bytes = allowed * self.segments().segment_bytes();
-            self.room.eviction.set_item_bytes(bytes as u64);
-            self.follow_low_water();
-        }
-    }
-
-    /// Below how many available segments more are made: on a node so many that a promise can be
-    /// made.
-    pub(crate) fn follow_low_water(&self) {
-        let allowed = self.reclaim.segments_allowed.load(Ordering::Relaxed);
-        let low_water = RESERVE + (allowed / 128).clamp(2, 64) + self.segments_to_promise();
-        self.reclaim.low_water.store(low_water, Ordering::Relaxed);
-    }
-
     /// A little work after a write, when less is free than should be.
     #[inline]
     pub(crate) fn assist(&self, writer: &mut Writer, now: Now) {
@@ -226,7 +202,7 @@ impl Store {
             self.follow_budget();
         }
         let available = self.segments().available();
-        let low_water = self.reclaim.low_water.load(Ordering::Relaxed);
+        let low_water = self.reclaim.budget.low_water();
         if available * 2 < low_water + RESERVE {
             let urgent = usize::from(available <= RESERVE + 1);
             self.reclaim(writer, now, ASSIST_ITEMS[urgent], 0);
@@ -240,7 +216,7 @@ impl Store {
         writer.count(Count::DirectReclaims);
         self.follow_budget();
         let wanted = RESERVE + needed;
-        if wanted > self.reclaim.segments_allowed.load(Ordering::Relaxed) {
+        if wanted > self.reclaim.budget.segments_allowed() {
             // Nothing is evicted for what will not fit in the end.
             return false;
         }
@@ -293,23 +269,33 @@ impl Store {
         writer: &mut Writer,
         now: Now,
         items_max: usize,
-        choose: impl FnOnce() -> Option<Drain>,
+        choose: impl FnOnce() -> NextDrain,
     ) -> Progress {
+        let mut is_busy = false;
         for turn in 0..DRAINS {
             let index = (writer.group() + turn) % DRAINS;
             let Some(mut drain) = try_lock(&self.reclaim.drains[index]) else {
+                is_busy = true;
                 continue;
             };
             if drain.is_none() && turn == 0 {
                 // Rather help the other drain than begin a second one.
-                if let Some(mut other) = try_lock(&self.reclaim.drains[(index + 1) % DRAINS])
-                    && other.is_some()
-                {
-                    return self.advance(writer, now, &mut other, items_max);
+                match try_lock(&self.reclaim.drains[(index + 1) % DRAINS]) {
+                    Some(mut other) if other.is_some() => {
+                        return self.advance(writer, now, &mut other, items_max);
+                    }
+                    Some(_) => {}
+                    None => is_busy = true,
                 }
             }
             if drain.is_none() {
-                *drain = choose();
+                match choose() {
+                    NextDrain::Found(next) => *drain = Some(next),
+                    // What the other drain gives is still to come.
+                    NextDrain::Nothing if is_busy => break,
+                    NextDrain::Nothing => return Progress::Nothing,
+                    NextDrain::Again => break,
+                }
             }
             return self.advance(writer, now, &mut drain, items_max);
         }
@@ -369,41 +355,43 @@ impl Store {
     // ---- choosing ----
 
     /// The next segment to drain, taken out of its queue, if less is available than should be.
-    fn choose(&self, now: Now, wanted: usize, evicts: bool) -> Option<Drain> {
+    fn choose(&self, now: Now, wanted: usize, evicts: bool) -> NextDrain {
         let available = self.segments().available();
         let is_urgent = available < wanted.max(RESERVE + 1);
-        let wanted = wanted.max(self.reclaim.low_water.load(Ordering::Relaxed));
+        let wanted = wanted.max(self.reclaim.budget.low_water());
         if available >= wanted {
-            return None;
+            return NextDrain::Again;
         }
         if let Some(id) = self.scan_for_gone(now)
             && self.segments().take_sealed(id)
         {
-            return Some(self.drain_of(id, Purpose::Compact));
+            return NextDrain::Found(self.drain_of(id, Purpose::Compact));
         }
         // A look at every header that found nothing is not repeated in every turn.
         let rests = &self.reclaim.rest_turns;
         let resting = rests.load(Ordering::Relaxed);
         if resting > 0 && !is_urgent {
             rests.store(resting - 1, Ordering::Relaxed);
-            return None;
+            return NextDrain::Nothing;
         }
         let is_much_dead = self.is_much_dead();
         if self.should_gather(is_much_dead, is_urgent, evicts)
             && let Some(id) = self.sparsest()
-            && self.segments().take_sealed(id)
         {
+            if !self.segments().take_sealed(id) {
+                return NextDrain::Again;
+            }
             self.reclaim.was_gathered.store(true, Ordering::Relaxed);
-            return Some(self.drain_of(id, Purpose::Compact));
+            return NextDrain::Found(self.drain_of(id, Purpose::Compact));
         }
         if is_much_dead && !is_urgent {
             rests.store(REST_TURNS, Ordering::Relaxed);
-            return None;
+            return NextDrain::Nothing;
         }
-        if !evicts {
-            return None;
+        match evicts {
+            true => self.choose_victim(),
+            false => NextDrain::Nothing,
         }
-        self.choose_victim()
     }
 
     /// Whether to gather a sparse segment rather than to evict. Gathering fills another segment: it
@@ -439,7 +427,7 @@ impl Store {
     }
 
     /// The next segment that the policy gives up.
-    pub(crate) fn choose_victim(&self) -> Option<Drain> {
+    pub(crate) fn choose_victim(&self) -> NextDrain {
         let policy = &self.room.eviction;
         let (small, main) = (
             self.room.queue_bytes(Queue::Small),
@@ -451,17 +439,16 @@ impl Store {
             Queue::Main => Queue::Small,
         };
         self.room.seal_if_oldest(first);
-        let oldest = |queue: Queue| {
-            self.segments()
-                .take_oldest(queue as usize, OLDEST_LOOK_MAX, |_| true)
+        let oldest = |queue: Queue| self.segments().take_oldest(queue as usize, |_| true);
+        let Some(id) = oldest(first).or_else(|| oldest(second)) else {
+            return NextDrain::Nothing;
         };
-        let id = oldest(first).or_else(|| oldest(second))?;
         let mut drain = self.drain_of(id, Purpose::Evict);
         let (_, clock) = self.segments().opened(id);
         policy.evicting(drain.queue, clock, self.ledger.items_now());
         self.follow_budget();
         drain.must_give = drain.queue == Queue::Main && lock(&self.reclaim.scans).must_give();
-        Some(drain)
+        NextDrain::Found(drain)
     }
 
     /// Begins a drain if there is a free place for one, else puts the segment back.
@@ -567,6 +554,9 @@ impl Store {
             .filter_map(|look| self.segments().segment(((start + look) % last + 1) as u32))
             .filter(|&id| self.segments().state(id) == State::Sealed)
             .filter(|&id| self.is_worth_gathering(id))
+            // Neither what cannot be taken yet nor what would not be free afterwards: what is live
+            // there takes room elsewhere first.
+            .filter(|&id| self.segments().pending(id) == 0 && !self.segments().is_leased(id))
             .min_by_key(|&id| self.segments().live_words(id))
     }
 

@@ -7,7 +7,7 @@
 //! segment is given up.
 
 use curtail_table::Locked;
-use curtail_types::{Cas, Delete, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetOutcome};
+use curtail_types::{Cas, Expiry, Exptime, Get, Key, KeyHash, Now, Set, SetOutcome};
 
 use crate::{
     COPY_BYTES_MAX, Store, Writer,
@@ -15,7 +15,7 @@ use crate::{
     item::{Extension, Meta},
     large_values::{Chain, Plan},
     slices::Slices,
-    store::Items,
+    store::{ITEM_BYTES_LIMIT, Items},
     sync::{AtomicU32, Ordering},
     write::{ChangeContext, Fresh, Need, Taker, Terms},
 };
@@ -31,7 +31,7 @@ pub struct Image {
     pub expiry: u32,
     /// Whether it is stale.
     pub stale: bool,
-    /// Whether the right to recache a stale item was given to somebody.
+    /// Whether the right to recache it was given to somebody.
     pub won: bool,
 }
 
@@ -143,11 +143,10 @@ impl Store {
         hash: KeyHash,
         value: &mut Vec<u8>,
     ) -> Option<Image> {
-        let bytes_max = self.config().item_bytes_max;
         self.get(writer, now, key, hash, &LOOK, |view| {
             let status = view.status();
             // Garbage until the read is validated.
-            value.resize(view.value_bytes().min(bytes_max), 0);
+            value.resize(view.value_bytes().min(ITEM_BYTES_LIMIT), 0);
             view.copy_value(0, value);
             let ends_in = |seconds: u32| now.unix_seconds().saturating_add(seconds);
             Image {
@@ -294,7 +293,7 @@ impl Store {
         if value.len() <= COPY_BYTES_MAX {
             return None;
         }
-        let plan = Plan::new(key, value.len(), self.segments());
+        let plan = Plan::new(key, value.len(), self.segments())?;
         let expiry = terms.extension.expiry;
         let queue = self.queue_for(None, hash, value.len());
         let slot = self.room.promised_slot(queue, expiry, now);
@@ -328,20 +327,14 @@ impl Store {
             ..Set::default()
         };
         let outcome = self.set(writer, now, key, hash, &set, value);
-        if image.stale && matches!(outcome, SetOutcome::Stored(_)) {
-            let mark = Delete {
-                invalidate: true,
-                new_cas: Some(image.cas),
-                ..Delete::default()
-            };
-            self.delete(writer, now, key, hash, &mark);
-            if image.won {
-                // The first look at a stale item takes the right to recache it.
-                let take = Get {
-                    keep_token: false,
-                    ..LOOK
-                };
-                self.get(writer, now, key, hash, &take, |_| ());
+        if (image.stale || image.won) && matches!(outcome, SetOutcome::Stored(_)) {
+            let mut locked = self.index.lock(hash);
+            if let Some(found) = self.find(&mut locked, key)
+                && self.item(found.reference).cas() == image.cas
+            {
+                let meta = found.meta.with_stale(image.stale).with_won(image.won);
+                self.item(found.reference).set_meta(meta);
+                locked.changed(found.position);
             }
         }
         outcome
@@ -350,7 +343,7 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use curtail_types::{HashSeed, WriterId};
+    use curtail_types::{Delete, HashSeed, WriterId};
 
     use super::*;
     use crate::StoreConfig;
@@ -382,7 +375,12 @@ mod tests {
         let hash = from.hash(key.bytes());
         let (mut value, mut again) = (Vec::new(), Vec::new());
         for bytes in [0, 1, 1000, 200_000] {
-            for (flags, exptime, stale) in [(0, 0, false), (7, 100, false), (9, 0, true)] {
+            for (flags, exptime, stale, won) in [
+                (0, 0, false, false),
+                (7, 100, false, false),
+                (7, 100, false, true),
+                (9, 0, true, true),
+            ] {
                 let set = Set {
                     flags,
                     exptime: Exptime(exptime),
@@ -395,12 +393,18 @@ mod tests {
                         ..Delete::default()
                     };
                     from.delete(&mut writer, NOW, key, hash, &mark);
-                    from.get(&mut writer, NOW, key, hash, &Get::default(), |_| ());
+                }
+                if won {
+                    let win = Get {
+                        recache: Some(Exptime(1000)),
+                        ..Get::default()
+                    };
+                    from.get(&mut writer, NOW, key, hash, &win, |_| ());
                 }
                 let image = from.take_image(&mut writer, NOW, key, hash, &mut value);
                 let image = image.unwrap();
                 assert_eq!((image.flags, image.stale), (flags, stale));
-                assert_eq!(image.won, stale);
+                assert_eq!(image.won, won);
                 to.put_image(&mut other, NOW, key, hash, &image, &value);
                 let there = to.take_image(&mut other, NOW, key, hash, &mut again);
                 assert_eq!(there, Some(image));

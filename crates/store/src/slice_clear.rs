@@ -70,6 +70,13 @@ impl Clears {
         }
     }
 
+    /// Notes that any slice may have items already.
+    pub(crate) fn note_restored(&self) {
+        for cleared in &self.slices {
+            cleared.is_written.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// The incarnation of an item that is written now; asked under the key's lock.
     pub(crate) fn incarnation(&self, slice: u16) -> usize {
         let Some(cleared) = self.slices.get(usize::from(slice)) else {

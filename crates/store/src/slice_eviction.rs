@@ -16,7 +16,7 @@ use crate::{
     Store, Writer,
     eviction::{Fate, Queue, fate},
     item::Kind,
-    reclaim::{ITEMS_A_TURN, Progress},
+    reclaim::{ITEMS_A_TURN, NextDrain, Progress},
     slices::{Condemned, SliceBug, Slices},
     store::{Found, Items, Presence},
     sync::Ordering,
@@ -106,11 +106,12 @@ impl Store {
 
     /// Judges the next items of the segment that the policy gives up, and says how many.
     fn judge_on(&self, writer: &mut Writer, now: Now, items_max: usize) -> ControlFlow<(), usize> {
-        let choose = || {
-            self.choose_victim().or_else(|| {
+        let choose = || match self.choose_victim() {
+            NextDrain::Nothing => {
                 self.room.seal_all();
                 self.choose_victim()
-            })
+            }
+            chosen => chosen,
         };
         match self.drain_on(writer, now, items_max, choose) {
             Progress::Worked(items) => ControlFlow::Continue(items),

@@ -199,10 +199,14 @@ impl Slices {
 
 impl Store {
     /// Makes this the store of a node, whose cluster has so many slices; slice `s` belongs to stage
-    /// `s % stages`. None is free at first. To be called once, before there is anything; a second
-    /// call changes nothing.
+    /// `s % stages`. None is free at first. To be called once, before anything is written, but for
+    /// what was restored; a second call changes nothing.
     pub fn set_slices(&self, slices: u16, stages: u16) {
-        let _ = self.slices.set(Slices::new(slices, stages));
+        let slices = Slices::new(slices, stages);
+        if !self.index.is_empty() {
+            slices.clears.note_restored();
+        }
+        let _ = self.slices.set(slices);
         self.follow_low_water();
     }
 

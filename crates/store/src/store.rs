@@ -194,8 +194,9 @@ const SEGMENTS_WANTED: usize = 1024;
 const SEGMENT_BYTES_MIN: usize = 16 << 10;
 const SEGMENT_BYTES_MAX: usize = 1 << 20;
 
-/// The longest value that any configuration allows, in bytes.
-const ITEM_BYTES_LIMIT: usize = 128 << 20;
+/// The longest value that any configuration allows, in bytes. Values that were restored, or come
+/// from other nodes, may be longer than the configuration of this store allows.
+pub(crate) const ITEM_BYTES_LIMIT: usize = 128 << 20;
 
 /// How far the limit may be raised later: address space is taken for that, where there are
 /// references for so much.

@@ -18,7 +18,7 @@ use crate::{
     open_segments::{NoSegment, RESERVE, Slot},
     reclaim::ITEMS_A_TURN,
     slices::SliceBug,
-    store::{Found, Items},
+    store::{Found, ITEM_BYTES_LIMIT, Items},
     ttl_buckets::expiry_note,
 };
 
@@ -454,10 +454,10 @@ impl Store {
         };
         for _ in 0..JOIN_ATTEMPTS_MAX {
             let mut joined = Vec::new();
-            let max = self.config().item_bytes_max;
             let seen = self.get(writer, now, key, hash, &unnoticed, |view| {
                 joined.clear();
-                joined.resize(view.value_bytes().min(max), 0);
+                // Garbage until the read is validated.
+                joined.resize(view.value_bytes().min(ITEM_BYTES_LIMIT), 0);
                 view.copy_value(0, &mut joined);
                 view.status()
             });
@@ -579,11 +579,31 @@ impl Store {
         set: &Set,
         value_bytes: usize,
     ) -> Result<Reservation, SetOutcome> {
+        let reserved = self.reserve_only(writer, now, key, hash, set, value_bytes);
+        reserved.map_err(|outcome| self.refuse(writer, key, hash, set, outcome))
+    }
+
+    /// The same for an item that another node decides about, or its machine: without room, what is
+    /// there stays.
+    ///
+    /// # Errors
+    /// What the write would end with: too large, or out of memory.
+    pub fn reserve_only(
+        &self,
+        writer: &mut Writer,
+        now: Now,
+        key: Key<'_>,
+        hash: KeyHash,
+        set: &Set,
+        value_bytes: usize,
+    ) -> Result<Reservation, SetOutcome> {
         self.tick(now);
         if value_bytes > self.config().item_bytes_max {
-            return Err(self.refuse(writer, key, hash, set, SetOutcome::TooLarge));
+            return Err(SetOutcome::TooLarge);
         }
-        let plan = Plan::new(key, value_bytes, self.segments());
+        let Some(plan) = Plan::new(key, value_bytes, self.segments()) else {
+            return Err(SetOutcome::OutOfMemory);
+        };
         let expiry = set.exptime.expiry(now);
         let queue = self.queue_for(None, hash, value_bytes);
         for _ in 0..ATTEMPTS_MAX {
@@ -595,7 +615,7 @@ impl Store {
                 break;
             }
         }
-        Err(self.refuse(writer, key, hash, set, SetOutcome::OutOfMemory))
+        Err(SetOutcome::OutOfMemory)
     }
 
     pub(crate) fn allocate_chain(
@@ -654,6 +674,13 @@ impl Store {
             chain.read(&mut value);
             drop(chain);
             return self.join_large(writer, now, key, hash, &set, &value);
+        }
+        // A flush since its room was reserved is before the write, but would take it along.
+        if self.room.is_flushed(chain.reference()) {
+            let mut value = vec![0; chain.value_bytes];
+            chain.read(&mut value);
+            drop(chain);
+            return self.set(writer, now, key, hash, &set, &value);
         }
         let meta = chain.complete(key, hash);
         let outcome = self.with_room(writer, now, key, hash, |context, _| {

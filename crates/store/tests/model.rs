@@ -97,7 +97,12 @@ impl Run {
 
     fn value(&mut self) -> Vec<u8> {
         if self.random.one_in(4) {
-            return self.random.below(100_000).to_string().into_bytes();
+            let number = self.random.below(100_000);
+            return match self.random.one_in(8) {
+                true => format!("{number:0width$}", width = self.random.below(60) as usize),
+                false => number.to_string(),
+            }
+            .into_bytes();
         }
         let length = match self.random.below(8) {
             0 => self.random.below(self.value_bytes_max),
@@ -392,15 +397,20 @@ impl Run {
                 fetched: false,
             };
             let shown = status(&entry, true);
-            self.model
-                .entries
-                .insert(key.to_vec(), Entry { won: true, ..entry });
+            self.model.entries.insert(
+                key.to_vec(),
+                Entry {
+                    won: true,
+                    fetched: !get.quiet_access,
+                    ..entry
+                },
+            );
             return Some((shown, Vec::new()));
         };
+        let due = recache.is_some_and(|limit| entry.expiry < limit);
         if let Some(expiry) = touched {
             entry.expiry = expiry;
         }
-        let due = recache.is_some_and(|limit| entry.expiry < limit);
         let won = !get.keep_token && !entry.won && (entry.stale || due);
         let shown = (status(entry, won), entry.value.clone());
         entry.won |= won;
@@ -545,7 +555,7 @@ impl Run {
         let differs = arithmetic
             .compare
             .is_some_and(|compare| compare != entry.cas);
-        if differs && (1..=1024).contains(&entry.value.len()) {
+        if differs && !entry.value.is_empty() {
             return Err(ArithmeticOutcome::Exists);
         }
         let old = number_at_start(&entry.value).ok_or(ArithmeticOutcome::NotANumber)?;
@@ -571,7 +581,10 @@ fn number_at_start(value: &[u8]) -> Option<u64> {
     let text = String::from_utf8_lossy(value);
     let is_space = |c: char| c.is_ascii_whitespace() || c == '\x0b';
     let word = text.trim_start_matches(is_space).split(is_space).next()?;
-    word.parse().ok()
+    // More digits than are looked at are no number.
+    word.parse()
+        .ok()
+        .filter(|_| value.len() <= 40 || word.len() < 40)
 }
 
 /// Goal: each command does what memcached's does, whatever came before it. Method: random commands

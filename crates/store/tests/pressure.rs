@@ -19,11 +19,17 @@ struct Bench {
 
 impl Bench {
     fn new(memory_mib: usize, evict: bool) -> Self {
-        let store = Store::new(StoreConfig {
+        Self::with(StoreConfig {
             memory_bytes_max: memory_mib << 20,
             evict,
-            hash_seed: HashSeed([3, 4]),
             ..StoreConfig::default()
+        })
+    }
+
+    fn with(config: StoreConfig) -> Self {
+        let store = Store::new(StoreConfig {
+            hash_seed: HashSeed([3, 4]),
+            ..config
         })
         .expect("a store");
         Self {
@@ -456,18 +462,11 @@ fn live_items_outlast_dead_memory() {
 /// one that fits if others go.
 #[test]
 fn what_cannot_fit_evicts_nothing() {
-    let config = StoreConfig {
+    let mut bench = Bench::with(StoreConfig {
         memory_bytes_max: 4 << 20,
         item_bytes_max: 128 << 20,
-        hash_seed: HashSeed([3, 4]),
         ..StoreConfig::default()
-    };
-    let store = Store::new(config).expect("a store");
-    let mut bench = Bench {
-        writer: store.writer(WriterId(0)),
-        store,
-        now: at(0),
-    };
+    });
     for number in 0..20_000 {
         bench.set(&format!("key{number}"), &[1; 100], 0);
     }
@@ -482,4 +481,112 @@ fn what_cannot_fit_evicts_nothing() {
     let fits = bench.set("large", &vec![2; 2 << 20], 0);
     assert!(matches!(fits, SetOutcome::Stored(_)), "{fits:?}");
     assert!(bench.store.counters().evictions > before.evictions);
+}
+
+/// Goal: a value is stored whose list of pieces a segment holds, and refused at no cost to others
+/// otherwise. The story: under a limit that was raised segments stay small, and a value with a list
+/// longer than one sealed every free segment in vain and evicted others, many times over. Method:
+/// such a limit, with room for everything.
+#[test]
+fn a_value_cut_into_too_many_pieces_is_refused_at_once() {
+    let mut bench = Bench::with(StoreConfig {
+        memory_bytes_max: 16 << 20,
+        item_bytes_max: 64 << 20,
+        ..StoreConfig::default()
+    });
+    assert!(bench.store.set_memory_bytes_max(120 << 20));
+    for number in 0..20_000 {
+        bench.set(&format!("key{number}"), &[1; 100], 0);
+    }
+    let before = (bench.store.counters(), bench.store.memory());
+    let outcome = bench.set("large", &vec![2; 40 << 20], 0);
+    assert_eq!(outcome, SetOutcome::OutOfMemory);
+    assert_eq!(bench.store.counters().items_now, before.0.items_now);
+    assert_eq!(bench.store.memory().segments, before.1.segments);
+    let fits = bench.set("large", &vec![2; 20 << 20], 0);
+    assert!(matches!(fits, SetOutcome::Stored(_)), "{fits:?}");
+}
+
+/// Fills a store with values of so many bytes; how many there are.
+fn fill(bench: &mut Bench, value_bytes: usize) -> usize {
+    let is_stored = |number: &usize| {
+        let outcome = bench.set(&format!("key{number}"), &vec![1; value_bytes], 0);
+        matches!(outcome, SetOutcome::Stored(_))
+    };
+    (0..100_000).take_while(is_stored).count()
+}
+
+/// Goal: a value that is being received keeps nobody from gathering what is dead. The story: its
+/// segment was the sparsest one, could not be taken, and no other was looked for. Method: a store
+/// without eviction, in which most is dead.
+#[test]
+fn gathering_passes_by_a_value_that_is_being_received() {
+    let mut bench = Bench::new(4, false);
+    let (key, hash) = named(&bench.store, "slow");
+    let set = Set::default();
+    let slow = bench
+        .store
+        .reserve(&mut bench.writer, bench.now, key, hash, &set, 3000);
+    let mut slow = slow.expect("room");
+    let count = fill(&mut bench, 1000);
+    for number in (0..count).filter(|number| *number < 20 || number % 10 < 6) {
+        bench.delete(&format!("key{number}"));
+    }
+    for number in 0..1000 {
+        let outcome = bench.set(&format!("new{number}"), &[2; 1000], 0);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{number}");
+    }
+    assert_eq!(slow.write(&[3; 3000]), 3000);
+    let outcome = bench.store.commit(&mut bench.writer, bench.now, slow);
+    assert!(matches!(outcome, SetOutcome::Stored(_)), "{outcome:?}");
+}
+
+/// Goal: values that are being sent keep nobody from gathering what is dead elsewhere. The story:
+/// what was live beside them was moved into the segments that gathering keeps for itself, and their
+/// own were not free afterwards, so that nothing could be moved any more. Method: a store without
+/// eviction, in which most is dead, with leases in the sparsest segments.
+#[test]
+fn gathering_passes_by_values_that_are_being_sent() {
+    let mut bench = Bench::new(4, false);
+    let count = fill(&mut bench, 1500);
+    for number in (0..count).filter(|number| number % 10 < if *number < 400 { 7 } else { 6 }) {
+        bench.delete(&format!("key{number}"));
+    }
+    let leases: Vec<_> = (9..400)
+        .step_by(10)
+        .filter_map(|number| bench.lease(&format!("key{number}")))
+        .collect();
+    assert!(leases.len() > 30, "{}", leases.len());
+    for number in 0..800 {
+        let outcome = bench.set(&format!("new{number}"), &[2; 1000], 0);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{number}");
+    }
+}
+
+/// Goal: values that are being received keep nobody from evicting. The story: a look at the eight
+/// oldest segments found one of them in each, and every write was refused. Method: many of them, in
+/// consecutive segments, while others write several times what fits.
+#[test]
+fn eviction_passes_by_values_that_are_being_received() {
+    let mut bench = Bench::new(4, true);
+    let set = Set::default();
+    let mut slow: Vec<_> = (0..12)
+        .map(|number| {
+            let name = format!("slow{number}");
+            let (key, hash) = named(&bench.store, &name);
+            bench
+                .store
+                .reserve(&mut bench.writer, bench.now, key, hash, &set, 20_000)
+                .expect("room")
+        })
+        .collect();
+    for number in 0..15_000 {
+        let outcome = bench.set(&format!("key{number}"), &[1; 1000], 0);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{number}");
+    }
+    for mut slow in slow.drain(..) {
+        slow.write(&[3; 20_000]);
+        let outcome = bench.store.commit(&mut bench.writer, bench.now, slow);
+        assert!(matches!(outcome, SetOutcome::Stored(_)), "{outcome:?}");
+    }
 }

@@ -6,7 +6,7 @@ mod asking;
 use std::{fs, path::Path};
 
 use curtail_store::{Store, StoreConfig, StoreError};
-use curtail_types::{Cas, Delete, Exptime, Get, HashSeed, Now, Set, SetOutcome, WriterId};
+use curtail_types::{Cas, Delete, Exptime, Get, HashSeed, Now, Set, SetMode, SetOutcome, WriterId};
 use tempfile::{NamedTempFile, TempPath};
 
 use crate::asking::{at, named, value_of};
@@ -230,4 +230,36 @@ fn a_planned_flush_survives() {
     let restored = Store::restore(&scratch, config(), at(2)).expect("restored");
     assert!(get(&restored, at(49), "a").is_some());
     assert!(get(&restored, at(50), "a").is_none());
+}
+
+/// Goal: a value that is longer than what may be written now stays whole. Method: restore under a
+/// lower limit of values; append nothing and something, and take the image.
+#[test]
+fn a_value_longer_than_the_limit_of_now_stays_whole() {
+    let store = Store::new(config()).expect("a store");
+    let value: Vec<u8> = (0..900_000).map(|i| i as u8).collect();
+    set(&store, at(0), "key", &value, 0, 7);
+    let path = scratch();
+    store.save(&path, at(0)).expect("a file");
+    let lower = StoreConfig {
+        item_bytes_max: 100_000,
+        ..config()
+    };
+    let store = Store::restore(&path, lower, at(0)).expect("a store");
+    let mut writer = store.writer(WriterId(2));
+    let (key, hash) = named(&store, "key");
+    for mode in [SetMode::Append, SetMode::Prepend] {
+        for more in [&[][..], &[1], &[1; 2000]] {
+            let set = Set {
+                mode,
+                ..Set::default()
+            };
+            let outcome = store.set(&mut writer, at(0), key, hash, &set, more);
+            assert_eq!(outcome, SetOutcome::TooLarge);
+        }
+    }
+    let mut taken = Vec::new();
+    let image = store.take_image(&mut writer, at(0), key, hash, &mut taken);
+    assert_eq!(image.expect("an item").flags, 7);
+    assert!(taken == value);
 }

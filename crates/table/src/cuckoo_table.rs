@@ -266,16 +266,11 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         let mut restarts = 0;
         let carry_out = |path: &[Place]| self.execute(hash, path);
         loop {
-            if restarts == RESTARTS_MAX {
-                restarts = 0;
-                if let Some(locked) = self.make_room_alone(hash) {
-                    return Ok(locked);
-                }
-                // So the rounds end even if other writers invalidate every path.
-                rounds += 1;
-            }
             let size = self.size();
-            let found = if rounds <= GROWTH_ROUNDS_NEAR {
+            let found = if restarts == RESTARTS_MAX {
+                restarts = 0;
+                self.make_room_alone(hash).map(Some)
+            } else if rounds <= GROWTH_ROUNDS_NEAR {
                 search::find(self, hash, carry_out)
             } else {
                 self.tallies.count(Event::FarSearch);
@@ -387,7 +382,7 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         let all = AllHeld::new(&self.locks, || self.size().buckets());
         let pair = self.pair(hash);
         if self.free_slot(pair).is_none() {
-            search::find(self, hash, |path| {
+            search::find_shortest(self, hash, |path| {
                 for step in path.windows(2).rev() {
                     assert!(!self.is_occupied(step[1]), "nobody else can have filled it");
                     self.relocate(step[0], step[1]);

@@ -123,9 +123,18 @@ pub(crate) fn find<R: Resolver, C: Locks, T>(
     carry_out: impl FnOnce(&[Place]) -> T,
 ) -> Option<T> {
     match table.tuning.search {
-        Search::Breadth => breadth_first::<R, C, T, NODES_MAX>(table, hash, carry_out),
+        Search::Breadth => find_shortest(table, hash, carry_out),
         Search::Depth => depth_first(table, hash, carry_out),
     }
+}
+
+/// The same, whatever way is configured: a path that comes to no slot twice if nobody writes.
+pub(crate) fn find_shortest<R: Resolver, C: Locks, T>(
+    table: &Index<R, C>,
+    hash: u64,
+    carry_out: impl FnOnce(&[Place]) -> T,
+) -> Option<T> {
+    breadth_first::<R, C, T, NODES_MAX>(table, hash, carry_out)
 }
 
 /// As [`find`], looking much further: the last resort of a table that may still grow.

@@ -49,8 +49,8 @@ struct Moved {
     is_too_long: bool,
 }
 
-/// Hashes that are kept for one walk: half a MiB. A walk that rests while others move more begins
-/// again, which costs it time but never an item.
+/// Hashes that are kept for one walk: half a MiB. A walk beside which others move more begins again
+/// at its end, which costs it time but never an item.
 const MOVED_MAX: usize = if cfg!(test) { 16 } else { 1 << 16 };
 
 /// A walk through a table; dropping it ends it.
@@ -111,20 +111,23 @@ impl<R: Resolver, C: Locks> Index<R, C> {
         mut visit: impl FnMut(Reference),
     ) -> bool {
         let pass = &walk.pass;
-        if std::mem::take(&mut lock(&pass.moved).is_too_long) {
-            // What was moved before this will be visited in its bucket.
-            pass.next.store(0, Ordering::Relaxed);
-            lock(&pass.moved).hashes.clear();
-        }
         for _ in 0..buckets_max {
             let bucket = pass.next.load(Ordering::Relaxed);
             if bucket < self.size().buckets() {
                 self.visit_bucket(bucket, &pass.next, &mut visit);
                 continue;
             }
-            let Some(hash) = lock(&pass.moved).hashes.pop() else {
+            let mut moved = lock(&pass.moved);
+            if moved.is_too_long {
+                // What was moved before this will be visited in its bucket.
+                *moved = Moved::default();
+                pass.next.store(0, Ordering::Relaxed);
+                continue;
+            }
+            let Some(hash) = moved.hashes.pop() else {
                 return false;
             };
+            drop(moved);
             self.visit_pair(hash, &mut visit);
         }
         true

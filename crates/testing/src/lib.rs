@@ -29,7 +29,7 @@ pub use self::{
 };
 
 /// The longest that any single wait may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A configuration for a test: one worker, not pinned, a port of its own.
 pub fn config() -> Config {

@@ -49,7 +49,7 @@ impl AnsweredWrites {
         Self {
             writes: HashMap::new(),
             order: VecDeque::new(),
-            knows_all_from: later(now, WRITE_RETRY_NS),
+            knows_all_from: now.later(WRITE_RETRY_NS),
         }
     }
 
@@ -93,12 +93,6 @@ impl AnsweredWrites {
             self.order.pop_front();
             self.writes.remove(&id);
         }
-    }
-}
-
-const fn later(at: Instant, ns: u64) -> Instant {
-    Instant {
-        ns: at.ns.saturating_add(ns),
     }
 }
 

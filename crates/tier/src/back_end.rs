@@ -14,8 +14,8 @@ use curtail_codec::{
 use curtail_consistency::{
     replica::Ticket,
     tiered::{
-        BackEndConfig, BackEndEvent, BackEndHost, BackEndId, CacheId, Generation, TierBackEnd,
-        TierMessage, TierRefusal,
+        BackEndConfig, BackEndEvent, BackEndHost, BackEndId, CacheId, Generation, KeyMessageKind,
+        TierBackEnd, TierMessage, TierRefusal,
     },
 };
 use curtail_runtime::Clock;
@@ -276,20 +276,12 @@ impl BackEndNode {
         let number = head.number;
         match head.opcode {
             TieredOpcode::Fetch => self.take_fetch(from, generation, name),
-            TieredOpcode::Applied => self.step(BackEndEvent::Message(
-                from,
-                &TierMessage::Applied {
-                    generation,
-                    key,
-                    number,
-                },
-            )),
+            TieredOpcode::Applied => {
+                let applied = KeyMessageKind::Applied.message(generation, key, number);
+                self.step(BackEndEvent::Message(from, &applied));
+            }
             _ => {
-                let dropped = TierMessage::Dropped {
-                    generation,
-                    key,
-                    number,
-                };
+                let dropped = KeyMessageKind::Dropped.message(generation, key, number);
                 self.step(BackEndEvent::Message(from, &dropped));
                 let now = self.desk.now();
                 self.desk.hot.suppress(key, now, DECLINED_NS);
@@ -302,7 +294,7 @@ impl BackEndNode {
             Some(true) => {
                 let key = PartitionMap::route(name);
                 self.desk.names.insert(key, name.bytes().into());
-                let fetch = TierMessage::Fetch { generation, key };
+                let fetch = KeyMessageKind::Fetch.message(generation, key, 0);
                 self.step(BackEndEvent::Message(from, &fetch));
             }
             // If too much waits, the cache fetches again when the key is reported again.

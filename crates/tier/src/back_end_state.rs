@@ -12,7 +12,10 @@ use curtail_codec::{
 };
 use curtail_consistency::{
     replica::Ticket,
-    tiered::{BackEndHost, BackEndId, CacheId, Generation, TierMessage, TierRefusal, TierRequest},
+    tiered::{
+        BackEndHost, BackEndId, CacheId, Generation, KeyMessage, KeyMessageKind, TierMessage,
+        TierRefusal, TierRequest,
+    },
 };
 use curtail_runtime::Clock;
 use curtail_types::{Access, Cas, Instant, Key, RouteHash};
@@ -201,31 +204,14 @@ impl BackEndDesk {
     }
 
     /// The message as it goes out, with the item of its key as it is now.
-    pub(crate) fn post(&mut self, to: CacheId, opcode: TieredOpcode, message: &TierMessage) {
-        let (generation, key, number) = match *message {
-            TierMessage::Item {
-                generation,
-                key,
-                number,
-            }
-            | TierMessage::Update {
-                generation,
-                key,
-                number,
-            }
-            | TierMessage::Revoke {
-                generation,
-                key,
-                number,
-            } => (generation, key, number),
-            _ => return,
-        };
+    pub(crate) fn post(&mut self, to: CacheId, opcode: TieredOpcode, message: &KeyMessage) {
+        let KeyMessage { key, number, .. } = *message;
         let now_s = self.now_s();
         let Some(name) = self.names.get(&key) else {
             return;
         };
         let mut head = TieredHead::new(opcode, host_of(to));
-        head.generation = generation.0;
+        head.generation = message.generation.0;
         head.number = number;
         let (item, place) = match opcode {
             TieredOpcode::Revoke => (None, 0),
@@ -393,13 +379,10 @@ impl BackEndHost for BackEndDesk {
     }
 
     fn clear(&mut self, asked: &[Ticket]) {
-        let place = self.store.clear();
+        let answer = wrote(self.store.clear(), Cas::default());
         for &ticket in asked {
             if let Some(open) = self.requests.get_mut(ticket) {
-                open.answer = RequestAnswer {
-                    place,
-                    ..RequestAnswer::default()
-                };
+                open.answer = answer;
             }
         }
     }
@@ -455,16 +438,17 @@ impl BackEndHost for BackEndDesk {
                 let message = TieredDatagram { head, key, value };
                 self.outbox.tell(u32::from(to.0), &message);
             }
-            TierMessage::Item { .. } => {
-                self.counts.items_sent += 1;
-                self.post(to, TieredOpcode::Item, message);
+            TierMessage::OfKey(message) => {
+                let opcode = match message.kind {
+                    KeyMessageKind::Item => TieredOpcode::Item,
+                    KeyMessageKind::Update => TieredOpcode::Update,
+                    _ => TieredOpcode::Revoke,
+                };
+                self.counts.items_sent += u64::from(opcode == TieredOpcode::Item);
+                self.counts.updates_sent += u64::from(opcode == TieredOpcode::Update);
+                self.post(to, opcode, &message);
             }
-            TierMessage::Update { .. } => {
-                self.counts.updates_sent += 1;
-                self.post(to, TieredOpcode::Update, message);
-            }
-            TierMessage::Revoke { .. } => self.post(to, TieredOpcode::Revoke, message),
-            _ => {}
+            TierMessage::Renew { .. } => {}
         }
     }
 

@@ -105,7 +105,7 @@ struct Answers {
 }
 
 impl StorageEvents for Answers {
-    fn answer(&self, answer: ReadAnswer) {
+    fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
         lock(&self.read).push(answer);
         self.waker.wake();
     }
@@ -172,7 +172,9 @@ impl BackEndStore {
     /// Writes up to this place are as durable as answers promise.
     pub(crate) fn durable(&self) -> u64 {
         let disk = self.disk.as_ref();
-        disk.map_or(u64::MAX, |disk| disk.storage.durable())
+        let syncs = |disk: &&Disk| disk.storage.config().durability == Durability::Sync;
+        disk.filter(syncs)
+            .map_or(u64::MAX, |disk| disk.storage.durable())
     }
 
     /// Items and bytes in memory.
@@ -327,16 +329,18 @@ impl BackEndStore {
     }
 
     /// Removes every item; the place of that in the log.
-    pub(crate) fn clear(&mut self) -> u64 {
+    pub(crate) fn clear(&mut self) -> Result<u64, StoreRefused> {
+        let mut place = 0;
+        if let Some(disk) = &mut self.disk {
+            disk.storage.admit().map_err(refusal)?;
+            // Reads that are under way are void.
+            disk.last_place = disk.storage.flush_all(0, || ());
+            place = disk.last_place;
+        }
         self.known.clear();
         self.order.clear();
         self.bytes = 0;
-        let Some(disk) = &mut self.disk else {
-            return 0;
-        };
-        // Reads that are under way are void.
-        disk.last_place = disk.storage.flush_all(0, || ());
-        disk.last_place
+        Ok(place)
     }
 
     fn remember(&mut self, key: &[u8], item: Option<StoredItem>, place: u64) {
@@ -471,3 +475,51 @@ const READS_MAX: usize = 4096;
 /// Memory of the tree: blocks, and what is not flushed.
 const TREE_BYTES: u64 = 16 << 20;
 const RESERVE_BYTES: u64 = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use curtail_runtime::{Poller, Token};
+
+    use super::*;
+
+    /// A store on disk whose window does not end during a test.
+    fn bounded_in(folder: &std::path::Path) -> BackEndStore {
+        let options = StoreOptions {
+            place: StorePlace::Disk {
+                directory: folder.into(),
+                durability: Durability::Bounded(Duration::from_secs(3600)),
+            },
+            memory_bytes: 1 << 20,
+        };
+        let waker = Poller::new().unwrap().waker(Token(0)).unwrap();
+        BackEndStore::open(&options, waker, "test".to_owned()).unwrap()
+    }
+
+    /// Goal: an answer waits for the log only if that was promised. Method: as
+    /// said.
+    #[test]
+    fn a_bounded_write_is_answered_before_it_is_synced() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = bounded_in(folder.path());
+        let place = store.put(b"key", &StoredItem::default(), 0).unwrap();
+        assert!(place > 0 && place <= store.durable());
+    }
+
+    /// Goal: a flush is refused when writes are. Method: the log cannot go on, because its folder
+    /// is gone when the memtable is full.
+    #[test]
+    fn a_failed_disk_refuses_a_flush() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = bounded_in(folder.path());
+        std::fs::remove_dir_all(folder.path().join("log")).unwrap();
+        let item = StoredItem {
+            value: vec![1; 1000],
+            ..StoredItem::default()
+        };
+        while store.put(b"key", &item, 0) != Err(StoreRefused::Full) {}
+        assert_eq!(store.clear(), Err(StoreRefused::Full));
+        assert!(store.has(b"key"));
+    }
+}

@@ -9,7 +9,8 @@ use curtail_codec::tiered::{
 };
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndId, CacheConfig, CacheEvent, CacheHost, CacheId,
-    CacheSession, Generation, RuleBudget, RulesAnswer, TierCache, TierMessage,
+    CacheSession, Generation, KeyMessage, KeyMessageKind, RuleBudget, RulesAnswer, TierCache,
+    TierMessage,
 };
 use curtail_runtime::Clock;
 use curtail_types::{Instant, Key, Load, LoadScale, RouteHash};
@@ -300,7 +301,6 @@ impl CacheNode {
             self.desk.counts.strays += 1;
             return;
         }
-        let (generation, number) = (Generation(head.generation), head.number);
         let is_item = head.opcode == TieredOpcode::Item;
         let load = (is_item && head.epoch > 0).then(|| Load::of(u64::from(head.epoch)));
         if is_item {
@@ -314,23 +314,12 @@ impl CacheNode {
             session: self.machine.session(from),
             admitted: None,
         });
-        let message = match head.opcode {
-            TieredOpcode::Item => TierMessage::Item {
-                generation,
-                key,
-                number,
-            },
-            TieredOpcode::Update => TierMessage::Update {
-                generation,
-                key,
-                number,
-            },
-            _ => TierMessage::Revoke {
-                generation,
-                key,
-                number,
-            },
+        let kind = match head.opcode {
+            TieredOpcode::Item => KeyMessageKind::Item,
+            TieredOpcode::Update => KeyMessageKind::Update,
+            _ => KeyMessageKind::Revoke,
         };
+        let message = kind.message(Generation(head.generation), key, head.number);
         self.step(CacheEvent::Message(from, &message));
         self.desk.incoming = None;
     }
@@ -613,8 +602,13 @@ impl CacheDesk {
         wanted.or_else(|| self.group.guests.name(key))
     }
 
-    fn tell(&mut self, to: BackEndId, opcode: TieredOpcode, about: (RouteHash, Generation, u64)) {
-        let (key, generation, number) = about;
+    fn tell(&mut self, to: BackEndId, opcode: TieredOpcode, message: &KeyMessage) {
+        let &KeyMessage {
+            key,
+            generation,
+            number,
+            ..
+        } = message;
         let address = TierAddress::back_end(self.map.address(key));
         let Some(name) = self.name(key).map(Box::<[u8]>::from) else {
             return;
@@ -648,24 +642,19 @@ impl CacheHost for CacheDesk {
                 let datagram = TieredDatagram { head, key, value };
                 self.outbox.tell(u32::from(to.0), &datagram);
             }
-            TierMessage::Fetch { generation, key } => {
-                self.tell(to, TieredOpcode::Fetch, (key, generation, 0));
+            TierMessage::OfKey(message) => {
+                let opcode = match message.kind {
+                    KeyMessageKind::Fetch => TieredOpcode::Fetch,
+                    KeyMessageKind::Applied => TieredOpcode::Applied,
+                    _ => TieredOpcode::Dropped,
+                };
+                if opcode == TieredOpcode::Applied {
+                    self.counts.updates += 1;
+                    self.group.shared.note_write(message.key);
+                }
+                self.tell(to, opcode, &message);
             }
-            TierMessage::Applied {
-                generation,
-                key,
-                number,
-            } => {
-                self.counts.updates += 1;
-                self.group.shared.note_write(key);
-                self.tell(to, TieredOpcode::Applied, (key, generation, number));
-            }
-            TierMessage::Dropped {
-                generation,
-                key,
-                number,
-            } => self.tell(to, TieredOpcode::Dropped, (key, generation, number)),
-            _ => {}
+            TierMessage::Lease { .. } => {}
         }
     }
 

@@ -62,9 +62,7 @@ impl CacheGroup {
             guests: GuestKeys::default(),
             lessors: BTreeSet::new(),
             idle: BTreeSet::new(),
-            shares_from: Instant {
-                ns: now.ns.saturating_add(heard_ns),
-            },
+            shares_from: now.later(heard_ns),
             value: Vec::new(),
             counts: GroupCounts::default(),
         }

@@ -99,9 +99,7 @@ impl HotKeyReports {
     }
 
     pub(crate) fn suppress(&mut self, key: RouteHash, now: Instant, for_ns: u64) {
-        let until = Instant {
-            ns: now.ns.saturating_add(for_ns),
-        };
+        let until = now.later(for_ns);
         self.tracker.bursts_mut().suppress(KeyHash(key.0), until);
     }
 

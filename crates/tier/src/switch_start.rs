@@ -33,7 +33,8 @@ impl SwitchNode {
         let address = match file.network {
             TierFileNetwork::Forwarder(address) => address,
             TierFileNetwork::Ipv6 { .. } => {
-                let why = "the file is for a switch that reads IPv6 addresses: name its interfaces";
+                let why =
+                    "the file is for XDP or Open vSwitch with IPv6 addresses: name the interfaces";
                 return Err(NodeError::Refused(why.to_string()));
             }
             TierFileNetwork::Mac { .. } => {
@@ -175,7 +176,8 @@ fn bind(file: &TierFile, enter: Enter<'_>) -> Result<TierInbox, NodeError> {
         TierInbox::bind(file.bound(file.control))
     };
     let bound = thread::scope(|scope| scope.spawn(enters).join());
-    let ended = || NodeError::Refused("the thread that binds the controller's socket".into());
+    let ended =
+        || NodeError::Refused("the thread that binds the controller's socket panicked".into());
     bound.unwrap_or_else(|_| Err(ended()))
 }
 
@@ -184,7 +186,7 @@ pub(crate) fn encoding(file: &TierFile) -> Result<Encoding, NodeError> {
         TierFileNetwork::Ipv6 { cluster, .. } => Ok(Encoding::Ipv6 { cluster }),
         TierFileNetwork::Mac { network, .. } => Ok(Encoding::Mac { network: network.0 }),
         TierFileNetwork::Forwarder(_) => {
-            let why = "the file is for a forwarder in user space";
+            let why = "the file is for the forwarder in user space: name no interfaces";
             Err(NodeError::Refused(why.to_string()))
         }
     }

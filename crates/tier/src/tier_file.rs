@@ -144,7 +144,7 @@ impl TierFile {
     fn wrong(&self) -> Option<&'static str> {
         let checks = [
             (self.seed().is_none(), "secret: give 32 hexadecimal digits"),
-            (self.epoch == 0, "epoch: begin at 1"),
+            (self.epoch == 0, "epoch: at least 1"),
             (
                 !(50..=60_000).contains(&self.lease_ms),
                 "lease_ms: 50 to 60000",
@@ -164,7 +164,7 @@ impl TierFile {
             (self.caches.len() > 256, "caches: name at most 256"),
             (
                 self.baseline.is_some() && self.caches.is_empty(),
-                "baseline: name a cache node, which receives every read",
+                "baseline: `caches` must name a cache node, which receives every read",
             ),
             (
                 self.has_twins(),
@@ -172,8 +172,9 @@ impl TierFile {
             ),
             (
                 !self.has_addresses_of_network(),
-                "back_ends, caches: with encoding mac, back end n has the address n of the \
-                 network, as 10.77.0.1, cache node n as 10.77.254.1, and all have its port",
+                "back_ends, caches: with encoding mac, numbers decide addresses: in the network \
+                 10.77.0.0/16, back end 1 must have 10.77.0.1, cache node 1 must have 10.77.254.1, \
+                 and all must have the port of `network`",
             ),
         ];
         let first = checks.iter().find(|(is_wrong, _)| *is_wrong);

@@ -71,7 +71,8 @@ pub struct Get {
     pub touch: Option<Exptime>,
     /// On a miss creates an empty item with this expiry and wins it: meta `N`.
     pub vivify: Option<Exptime>,
-    /// Wins the item for recaching when fewer seconds than this remain: meta `R`.
+    /// Wins the item for recaching when fewer seconds than this remained before the touch: meta
+    /// `R`.
     pub recache: Option<Exptime>,
     /// Leaves access time, fetched mark and eviction rank alone: for debug commands and scans.
     pub quiet_access: bool,

@@ -31,6 +31,17 @@ pub struct Exptime(pub i64);
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Expiry(u32);
 
+impl Instant {
+    /// The instant so long after it, or the last one that there is.
+    #[inline]
+    #[must_use]
+    pub const fn later(self, ns: u64) -> Self {
+        Self {
+            ns: self.ns.saturating_add(ns),
+        }
+    }
+}
+
 impl Now {
     /// Wall time in whole seconds since 1970; holds until 2106.
     #[inline]

@@ -9,14 +9,12 @@ use crate::check_result::Outcome;
 use crate::process::Log;
 use crate::required_packages::{self, Tool};
 use crate::server;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 pub(super) fn packages(_: &Workspace, log: &Log) -> Result<Outcome> {
     required_packages::ensure(log, TOOLS)?;
     for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
-        let probe = Command::new(cargo())
-            .args([subcommand, "--version"])
-            .output();
+        let probe = cargo_command().args([subcommand, "--version"]).output();
         if !probe.is_ok_and(|output| output.status.success()) {
             log.run(Command::new("rustup").args(["component", "add", component]))
                 .with_context(|| format!("the toolchain has no {component}"))?;
@@ -112,7 +110,7 @@ pub(super) fn binary(workspace: &Workspace, log: &Log) -> Result<Outcome> {
 }
 
 pub(super) fn in_root(workspace: &Workspace, words: &[&str]) -> Command {
-    let mut command = Command::new(cargo());
+    let mut command = cargo_command();
     command.args(words).current_dir(&workspace.root);
     command
 }

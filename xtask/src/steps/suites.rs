@@ -19,7 +19,7 @@ use super::cargo_calls::in_root;
 use super::tally_of;
 use crate::check_result::{Outcome, Tally};
 use crate::process::Log;
-use crate::workspace::{Workspace, cargo, text};
+use crate::workspace::{MANIFEST_FOLDER, Workspace, cargo, text};
 
 /// A test program that cargo has built.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -184,6 +184,7 @@ fn all(workspace: &Workspace, programs: Vec<Program>, lanes: usize) -> Result<Ve
             let mut command = Command::new(&program.path);
             command
                 .args(&program.arguments)
+                .env_remove(MANIFEST_FOLDER)
                 .current_dir(&program.folder);
             let finished = log.finish(&mut command)?;
             ended.push(Ended {

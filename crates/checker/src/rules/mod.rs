@@ -18,8 +18,10 @@ use curtail_types::{Instant, RouteHash};
 pub use world::RuleWorld;
 
 use self::world::{CACHE, ModelTable, RuleCache, address};
-use crate::requests::in_words;
+use crate::fault_counts::fault_counts;
+use crate::planted::planted;
 use crate::search::{Model, Outcome};
+use crate::witnesses::witnesses;
 
 /// A bounded model of rules.
 #[derive(Clone, Copy, Debug)]
@@ -36,25 +38,26 @@ pub struct RuleSetup {
     pub mutant: Option<RuleMutant>,
 }
 
-/// How often something may happen.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct RuleFaults {
-    /// The cache node admits a key.
-    pub admissions: u8,
-    /// It evicts one.
-    pub evictions: u8,
-    /// A message is lost.
-    pub losses: u8,
-    /// A message arrives twice.
-    pub duplicates: u8,
-    /// The switch forgets its rules.
-    pub forgets: u8,
-    /// The controller dies, and another one begins.
-    pub controllers: u8,
-    /// The cache node dies, and begins empty.
-    pub caches: u8,
-    /// The rule of a key is spread, or is not any more.
-    pub marks: u8,
+fault_counts! {
+    /// How often something may happen.
+    pub struct RuleFaults {
+        /// The cache node admits a key.
+        admissions: "admissions",
+        /// It evicts one.
+        evictions: "evictions",
+        /// A message is lost.
+        losses: "losses",
+        /// A message arrives twice.
+        duplicates: "duplicates",
+        /// The switch forgets its rules.
+        forgets: "tables forgotten",
+        /// The controller dies, and another one begins.
+        controllers: "controller restarts",
+        /// The cache node dies, and begins empty.
+        caches: "cache restarts",
+        /// The rule of a key is spread, or is not any more.
+        marks: "rules that begin or cease to be spread",
+    }
 }
 
 /// Something that happens.
@@ -86,99 +89,49 @@ pub enum RuleAction {
     Mark(u64),
 }
 
-/// Rules that were found are kept.
-pub(crate) const KEPT: u32 = 1;
-/// Rules that were found are deleted.
-pub(crate) const STALE: u32 = 2;
-/// The cache node installs all its rules again.
-pub(crate) const RENAMED: u32 = 4;
-/// A rule that was found is spread as it is to be.
-pub(crate) const SPREAD_KEPT: u32 = 8;
-/// A rule that was found is spread or not spread from then on.
-pub(crate) const MARKED: u32 = 16;
+witnesses! {
+    KEPT = 1, "a rule that was found is kept";
+    STALE = 2, "a rule that was found is deleted";
+    RENAMED = 4, "the cache node installs its rules again";
+    SPREAD_KEPT = 8, "a rule that was found is spread, and kept";
+    MARKED = 16, "a rule that is there is spread, or not any more";
+}
 
-const WITNESSES: [(u32, &str); 5] = [
-    (KEPT, "a rule that was found is kept"),
-    (STALE, "a rule that was found is deleted"),
-    (RENAMED, "the cache node installs its rules again"),
-    (SPREAD_KEPT, "a rule that was found is spread, and kept"),
-    (MARKED, "a rule that is there is spread, or not any more"),
-];
+/// A model in which two keys are admitted and one is evicted.
+const fn model(name: &'static str, keys: u64, sees: u32) -> RuleSetup {
+    RuleSetup {
+        name,
+        keys,
+        faults: CHANGES,
+        sees,
+        mutant: None,
+    }
+}
 
-const NOTHING: RuleFaults = RuleFaults {
-    admissions: 2,
-    evictions: 1,
-    losses: 0,
-    duplicates: 0,
-    forgets: 0,
-    controllers: 0,
-    caches: 0,
-    marks: 0,
-};
+const CHANGES: RuleFaults = RuleFaults::NOTHING.admissions(2).evictions(1);
+const SPREADS: RuleFaults = RuleFaults::NOTHING.controllers(1);
 
 /// All of them.
 pub const RULE_MODELS: &[RuleSetup] = &[
     RuleSetup {
-        name: "rules-controller",
-        keys: 3,
-        faults: RuleFaults {
-            controllers: 1,
-            ..NOTHING
-        },
-        sees: KEPT | STALE | RENAMED,
-        mutant: None,
+        faults: CHANGES.controllers(1),
+        ..model("rules-controller", 3, KEPT | STALE | RENAMED)
     },
     RuleSetup {
-        name: "rules-forgotten",
-        keys: 2,
-        faults: RuleFaults {
-            losses: 1,
-            duplicates: 1,
-            forgets: 1,
-            ..NOTHING
-        },
-        sees: RENAMED,
-        mutant: None,
+        faults: CHANGES.losses(1).duplicates(1).forgets(1),
+        ..model("rules-forgotten", 2, RENAMED)
     },
     RuleSetup {
-        name: "rules-restarts",
-        keys: 2,
-        faults: RuleFaults {
-            losses: 1,
-            controllers: 1,
-            caches: 1,
-            ..NOTHING
-        },
-        sees: STALE | RENAMED,
-        mutant: None,
+        faults: CHANGES.losses(1).controllers(1).caches(1),
+        ..model("rules-restarts", 2, STALE | RENAMED)
     },
     RuleSetup {
-        name: "rules-spread",
-        keys: 1,
-        faults: RuleFaults {
-            admissions: 0,
-            evictions: 0,
-            losses: 1,
-            forgets: 1,
-            controllers: 1,
-            marks: 2,
-            ..NOTHING
-        },
-        sees: RENAMED | SPREAD_KEPT | MARKED,
-        mutant: None,
+        faults: SPREADS.losses(1).forgets(1).marks(2),
+        ..model("rules-spread", 1, RENAMED | SPREAD_KEPT | MARKED)
     },
     RuleSetup {
-        name: "rules-spread-restarts",
-        keys: 2,
-        faults: RuleFaults {
-            admissions: 1,
-            controllers: 1,
-            caches: 1,
-            marks: 1,
-            ..NOTHING
-        },
-        sees: RENAMED | SPREAD_KEPT | MARKED,
-        mutant: None,
+        faults: SPREADS.admissions(1).evictions(1).caches(1).marks(1),
+        ..model("rules-spread-restarts", 2, RENAMED | SPREAD_KEPT | MARKED)
     },
 ];
 
@@ -222,34 +175,19 @@ impl RuleSetup {
 
     /// Its bounds, as a person reads them.
     pub fn bound(&self) -> String {
-        let faults = &self.faults;
-        let counts = [
-            (faults.admissions, "admissions"),
-            (faults.evictions, "evictions"),
-            (faults.losses, "losses"),
-            (faults.duplicates, "duplicates"),
-            (faults.forgets, "tables forgotten"),
-            (faults.controllers, "controller restarts"),
-            (faults.caches, "cache restarts"),
-            (faults.marks, "rules spread or not"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        let counts = counts.map(|(count, name)| format!(", {name} {count}"));
-        counts.fold(format!("{} keys", self.keys), |text, one| text + &one)
+        let mut parts = vec![format!("{} keys", self.keys)];
+        parts.extend(self.faults.in_words());
+        parts.join(", ")
     }
 
     /// What must be seen and was not.
     pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        let unseen = self.sees & !outcome.witnesses;
-        let unseen = WITNESSES.iter().filter(|(bit, _)| unseen & bit != 0);
-        unseen.map(|(_, name)| (*name).to_owned()).collect()
+        outcome.unseen(self.sees, WITNESSES)
     }
 
     /// The errors that can be planted, with their names.
     pub fn mutants() -> impl Iterator<Item = (RuleMutant, String)> {
-        let are_there = cfg!(any(test, feature = "mutants"));
-        let all = RuleMutant::ALL.into_iter().filter(move |_| are_there);
-        all.map(|one| (one, format!("rules-{}", in_words(&format!("{one:?}")))))
+        planted(RuleMutant::ALL, "rules")
     }
 
     /// Whether the cache node has something to send: a message for its changes, one again of which

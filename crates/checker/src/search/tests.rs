@@ -30,6 +30,22 @@ pub(crate) fn assert_right<'a, M: Model + 'a>(
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
+/// Each of these errors is found in one of the models that it is planted in.
+pub(crate) fn assert_found<M: Model>(
+    planted: impl Iterator<Item = (String, impl Iterator<Item = (&'static str, M)>)>,
+) {
+    let mut missed = Vec::new();
+    for (error, mut models) in planted {
+        let found = models.find_map(|(name, model)| {
+            let outcome = search(&model, Limits::default(), |_| ControlFlow::Continue(()));
+            outcome.fault.map(|fault| (name, fault.fault))
+        });
+        println!("{error}: {found:?}");
+        missed.extend(found.is_none().then_some(error));
+    }
+    assert!(missed.is_empty(), "{missed:?}");
+}
+
 /// Numbers that can be counted up by one or two, up to a hundred.
 #[derive(Clone, Copy, Default)]
 struct Counting {

@@ -12,31 +12,32 @@
 
 use std::collections::VecDeque;
 
+use curtail_consistency::replica::Gate;
 use curtail_consistency::slice_view::{SliceId, slice_of};
-use curtail_types::NodeId;
+use curtail_types::{NodeId, listed_enum};
 
 use super::SliceSetup;
 use super::actions::Stepper;
-use super::host::ModelHost;
 use super::world::{SliceWorld, Stage};
 use crate::requests::{Kind, Label};
 
 /// The writes that a node has accepted, in the order in which it executes them.
 pub(super) type AcceptedWrites = VecDeque<Label>;
 
-/// An error in how a node treats accepted writes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AcceptMutant {
-    /// Requests of its own clients do not wait for them.
-    ClientsOvertake,
-    /// Requests of other nodes do not.
-    PeersOvertake,
-    /// A gate counts as closed although they are not executed.
-    ClosesUndrained,
-    /// A flush does not wait for them.
-    FlushOvertakes,
-    /// It accepts them although its gate is not open.
-    AcceptsClosed,
+listed_enum! {
+    /// An error in how a node treats accepted writes.
+    pub enum AcceptMutant {
+        /// Requests of its own clients do not wait for them.
+        ClientsOvertake,
+        /// Requests of other nodes do not.
+        PeersOvertake,
+        /// A gate counts as closed although they are not executed.
+        ClosesUndrained,
+        /// A flush does not wait for them.
+        FlushOvertakes,
+        /// It accepts them although its gate is not open.
+        AcceptsClosed,
+    }
 }
 
 impl SliceSetup {
@@ -46,7 +47,6 @@ impl SliceSetup {
 
     /// Whether a node may accept a request.
     pub(super) fn may_accept(&self, world: &SliceWorld, label: u8, node: NodeId) -> bool {
-        use curtail_consistency::replica::Gate;
         let (kind, key) = self.operations[usize::from(label)];
         let key = self.keys[key];
         let here = world.node(node);
@@ -88,12 +88,6 @@ impl Stepper<'_> {
             return;
         };
         self.world.operations[usize::from(label.0)] = Stage::Answered;
-        let mut host = ModelHost {
-            setup: self.setup,
-            world: &mut *self.world,
-            me,
-            incoming: None,
-        };
-        host.run_accepted(label);
+        self.host(me, None).run_accepted(label);
     }
 }

@@ -3,14 +3,13 @@
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::replica::{Gate, Replica, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
-use curtail_types::{Access, Cas, NodeId, NodeSet};
+use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use super::SliceSetup;
 use super::host::ModelHost;
 use super::world::{Load, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
-use crate::requests::Kind;
-use crate::requests::Label;
+use crate::requests::{Kind, Label};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -109,14 +108,17 @@ impl Stepper<'_> {
         let Some(mut machine) = self.world.edit(me).machine.take() else {
             return;
         };
-        let mut host = ModelHost {
+        machine.step(event, &mut self.host(me, incoming));
+        self.world.edit(me).machine = Some(machine);
+    }
+
+    pub(super) fn host(&mut self, me: NodeId, incoming: Option<StoredItem>) -> ModelHost<'_> {
+        ModelHost {
             setup: self.setup,
             world: &mut *self.world,
             me,
             incoming,
-        };
-        machine.step(event, &mut host);
-        self.world.edit(me).machine = Some(machine);
+        }
     }
 
     fn request(&self, label: Label) -> ReplicaRequest {
@@ -124,11 +126,7 @@ impl Stepper<'_> {
         ReplicaRequest {
             ticket: Ticket(u64::from(label.0)),
             key: self.setup.keys[key],
-            access: match kind {
-                Kind::Get => Access::Read,
-                Kind::Set => Access::Replace,
-                Kind::Append | Kind::Delete => Access::Update,
-            },
+            access: kind.access(),
             size: u32::from(matches!(kind, Kind::Set | Kind::Append)),
             is_forwarded: false,
         }
@@ -171,15 +169,7 @@ impl Stepper<'_> {
     fn end(&mut self, label: Label) {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
         match self.world.operations[usize::from(label.0)] {
-            Stage::Beside(me) => {
-                let mut host = ModelHost {
-                    setup: self.setup,
-                    world: &mut *self.world,
-                    me,
-                    incoming: None,
-                };
-                host.run_beside(label);
-            }
+            Stage::Beside(node) => self.host(node, None).run_beside(label),
             Stage::Copied(node, result, false) => {
                 self.world.answer(node, key, (label, kind), result);
             }
@@ -221,7 +211,7 @@ impl Stepper<'_> {
         }
     }
 
-    fn scan(&mut self, me: NodeId, slice: SliceId, behind: Option<curtail_types::RouteHash>) {
+    fn scan(&mut self, me: NodeId, slice: SliceId, behind: Option<RouteHash>) {
         let slices = self.setup.slices;
         let mut keys = self.world.node(me).items.keys().copied();
         let next = keys.find(|&key| {

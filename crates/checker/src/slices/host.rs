@@ -321,6 +321,10 @@ impl ReplicaHost for ModelHost<'_> {
         self.saw(before.unwrap_or_default());
     }
 
+    fn flush(&mut self, slice: SliceId, version: Cas) {
+        self.clear(slice, Some(version));
+    }
+
     fn gate(&mut self, slice: SliceId, gate: Gate) {
         let (me, slices) = (self.me, self.setup.slices);
         let before = std::mem::replace(&mut self.edit().gates[usize::from(slice.0)], gate);

@@ -25,12 +25,15 @@ pub use world::SliceWorld;
 
 use self::accepted::AcceptedWrites;
 use self::actions::Stepper;
-use self::world::{HeldCopy, Load, Seen, SliceNode, Stage};
+use self::world::{HeldCopy, Load, SliceNode, Stage};
+use crate::fault_counts::fault_counts;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
-use crate::requests::{Kind, Label, in_words};
+use crate::planted::planted;
+use crate::requests::{Kind, Label};
 use crate::search::{Model, Outcome};
 use crate::step_description::StepDescription;
+use crate::witnesses::{StepWitnesses, witnesses};
 
 /// A bounded cluster of slices.
 #[derive(Clone, Copy, Debug)]
@@ -73,44 +76,38 @@ pub struct SliceSetup {
     pub accept_mutant: Option<AcceptMutant>,
 }
 
-/// How often something may happen.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct SliceFaults {
-    /// A message is lost.
-    pub losses: u8,
-    /// A message arrives twice.
-    pub duplicates: u8,
-    /// A node dies, or is fenced.
-    pub crashes: u8,
-    /// A node that died comes back with nothing.
-    pub restarts: u8,
-    /// An item is evicted.
-    pub evictions: u8,
-    /// Slices are flushed.
-    pub flushes: u8,
-    /// The first key becomes hot.
-    pub heats: u8,
-    /// It ceases to be.
-    pub cools: u8,
+fault_counts! {
+    /// How often something may happen.
+    pub struct SliceFaults {
+        /// A message is lost.
+        losses: "losses",
+        /// A message arrives twice.
+        duplicates: "duplicates",
+        /// A node dies, or is fenced.
+        crashes: "crashes",
+        /// A node that died comes back with nothing.
+        restarts: "restarts",
+        /// An item is evicted.
+        evictions: "evictions",
+        /// Slices are flushed.
+        flushes: "flushes",
+        /// The first key becomes hot.
+        heats: "promotions",
+        /// It ceases to be.
+        cools: "demotions",
+    }
 }
 
-/// Everything that was asked is answered.
-pub(crate) const ANSWERED: u32 = 1;
-/// A slice was lost with its nodes.
-pub(crate) const LOST: u32 = 2;
-/// A node caught up, and is in sync.
-pub(crate) const ENTERED: u32 = 4;
-/// Another node has become the primary, with what was there.
-pub(crate) const TOOK_OVER: u32 = 8;
-/// An item was evicted.
-pub(crate) const EVICTED: u32 = 16;
-/// A node left the in-sync set and lives.
-pub(crate) const EXITED: u32 = 32;
-
-/// A copy of a hot key could be read.
-pub(crate) const SHARED: u32 = 64;
-/// A gate that closes waits for an accepted write.
-pub(crate) const DRAINED: u32 = 128;
+witnesses! {
+    ANSWERED = 1, "every request is answered";
+    LOST = 2, "a slice is lost";
+    ENTERED = 4, "a node enters an in-sync set";
+    TOOK_OVER = 8, "another node takes over as primary";
+    EVICTED = 16, "an item is evicted";
+    EXITED = 32, "a node that runs leaves an in-sync set";
+    SHARED = 64, "a copy of a hot key can be read";
+    DRAINED = 128, "a gate that closes waits for an accepted write";
+}
 
 impl SliceSetup {
     fn config(&self, me: NodeId) -> ReplicaConfig {
@@ -152,7 +149,6 @@ impl SliceSetup {
         let Self {
             nodes, replicas, ..
         } = self;
-        let faults = &self.faults;
         let mut parts = vec![
             format!("{nodes} nodes"),
             format!("{replicas} in sync at first"),
@@ -164,48 +160,18 @@ impl SliceSetup {
         }
         let wants = self.wants.iter();
         parts.extend(wants.map(|(slice, step)| in_words::row_step_in_words(*slice, *step)));
-        let counts = [
-            (faults.losses, "losses"),
-            (faults.duplicates, "duplicates"),
-            (faults.crashes, "crashes"),
-            (faults.restarts, "restarts"),
-            (faults.evictions, "evictions"),
-            (faults.flushes, "flushes"),
-            (faults.heats, "promotions"),
-            (faults.cools, "demotions"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        parts.extend(counts.map(|(count, name)| format!("{name} {count}")));
+        parts.extend(self.faults.in_words());
         parts.join(", ")
     }
 
     /// What must be seen and was not.
     pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        let names = [
-            (ANSWERED, "every request is answered"),
-            (LOST, "a slice is lost"),
-            (ENTERED, "a node enters an in-sync set"),
-            (TOOK_OVER, "another node takes over as primary"),
-            (EVICTED, "an item is evicted"),
-            (EXITED, "a node that runs leaves an in-sync set"),
-            (SHARED, "a copy of a hot key can be read"),
-            (DRAINED, "a gate that closes waits for an accepted write"),
-        ];
-        let unseen = self.sees & !outcome.witnesses;
-        let unseen = names.iter().filter(|(bit, _)| unseen & bit != 0);
-        unseen.map(|(_, name)| (*name).to_owned()).collect()
+        outcome.unseen(self.sees, WITNESSES)
     }
 
     /// The errors that can be planted in its machines, with their names.
     pub fn mutants() -> impl Iterator<Item = (ReplicaMutant, String)> {
-        let are_there = cfg!(any(test, feature = "mutants"));
-        let all = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
-        all.map(|mutant| {
-            (
-                mutant,
-                format!("replica-{}", in_words(&format!("{mutant:?}"))),
-            )
-        })
+        planted(ReplicaMutant::ALL, "replica")
     }
 
     fn stepper<'a>(&'a self, world: &'a mut SliceWorld) -> Stepper<'a> {
@@ -458,7 +424,7 @@ impl Model for SliceSetup {
             sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
-            seen: Seen::default(),
+            seen: StepWitnesses::default(),
             notes: StepDescription::default(),
             fault: None,
         };
@@ -486,7 +452,7 @@ impl Model for SliceSetup {
 
     fn next(&self, before: &SliceWorld, action: &SliceAction, _: &SlicePool) -> SliceWorld {
         let mut world = before.clone();
-        world.seen = Seen::default();
+        world.seen = StepWitnesses::default();
         self.stepper(&mut world).act(action);
         self.note_seen(before, &mut world);
         world.seal();
@@ -560,6 +526,6 @@ impl SliceSetup {
         if world.left.evictions < before.left.evictions {
             seen |= EVICTED;
         }
-        world.seen = Seen(seen);
+        world.seen = StepWitnesses(seen);
     }
 }

@@ -17,7 +17,7 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
         slices: 1,
         replicas,
         keys: &[RouteHash(1), RouteHash(2)],
-        operations: &[(Set, 0), (Append, 0), (Get, 0)],
+        operations: UPDATES,
         done_before: 0,
         capacity: 0,
         asked: 3,
@@ -33,16 +33,39 @@ const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
     }
 }
 
-const NOTHING: SliceFaults = SliceFaults {
-    losses: 0,
-    duplicates: 0,
-    crashes: 0,
-    restarts: 0,
-    evictions: 0,
-    flushes: 0,
-    heats: 0,
-    cools: 0,
-};
+/// A key becomes hot.
+const fn copies(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
+    SliceSetup {
+        operations: FEW,
+        suspects: false,
+        faults: HEATS,
+        sees: ANSWERED | SHARED,
+        ..model(name, nodes, replicas)
+    }
+}
+
+/// The same, and its copies agree on an order only.
+const fn sc_copies(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
+    SliceSetup {
+        operations: READS,
+        model: Model::Sc,
+        ..copies(name, nodes, replicas)
+    }
+}
+
+/// The primary accepts writes before it executes them, and another node is to catch up.
+const fn accepted(name: &'static str) -> SliceSetup {
+    SliceSetup {
+        operations: READS,
+        accepts: true,
+        wants: const { &[hold(1)] },
+        sees: ANSWERED | ENTERED | DRAINED,
+        ..model(name, 2, 1)
+    }
+}
+
+const NOTHING: SliceFaults = SliceFaults::NOTHING;
+const HEATS: SliceFaults = NOTHING.heats(1);
 
 const fn hold(node: u8) -> (SliceId, RowStep) {
     (SliceId(0), RowStep::Hold(NodeId(node)))
@@ -59,20 +82,14 @@ const fn exit(node: u8) -> (SliceId, RowStep) {
 const UPDATES: &[(Kind, usize)] = &[(Set, 0), (Append, 0), (Get, 0)];
 const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0)];
 const UPDATE: &[(Kind, usize)] = &[(Append, 0), (Get, 0)];
+const FEW: &[(Kind, usize)] = &[(Set, 0), (Get, 0)];
 const READS: &[(Kind, usize)] = &[(Set, 0), (Get, 0), (Get, 0)];
+const WRITES: &[(Kind, usize)] = &[(Set, 0), (Set, 0), (Get, 0)];
 const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
-
-const HEATS: SliceFaults = SliceFaults {
-    heats: 1,
-    ..NOTHING
-};
 
 /// All of them.
 pub const SLICE_MODELS: &[SliceSetup] = &[
-    SliceSetup {
-        operations: UPDATES,
-        ..model("slice-pair", 2, 2)
-    },
+    model("slice-pair", 2, 2),
     SliceSetup {
         operations: DELETES,
         ..model("slice-deletes", 2, 2)
@@ -82,51 +99,31 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         ..model("slice-deletes-three", 3, 3)
     },
     SliceSetup {
-        operations: UPDATES,
-        faults: SliceFaults {
-            losses: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED,
+        faults: NOTHING.losses(1).duplicates(1),
         suspects: false,
         ..model("slice-loss", 2, 2)
     },
     SliceSetup {
         operations: READS,
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-crash", 3, 2)
     },
     SliceSetup {
         operations: UPDATE,
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-crash-three", 3, 3)
     },
     SliceSetup {
         operations: DELETES,
-        faults: SliceFaults {
-            crashes: 1,
-            losses: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1).losses(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-crash-loss", 2, 2)
     },
     SliceSetup {
         operations: UPDATE,
-        faults: SliceFaults {
-            crashes: 1,
-            restarts: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1).restarts(1),
         wants: &[hold(1), hold(0)],
         sees: ANSWERED | LOST | ENTERED,
         ..model("slice-restart", 2, 1)
@@ -140,20 +137,14 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     SliceSetup {
         operations: &[(Append, 0), (Delete, 0)],
         wants: &[hold(1)],
-        faults: SliceFaults {
-            losses: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.losses(1),
         sees: ANSWERED | ENTERED,
         ..model("slice-catch-up-loss", 2, 1)
     },
     SliceSetup {
         operations: UPDATE,
         wants: &[hold(1)],
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | ENTERED | TOOK_OVER,
         ..model("slice-catch-up-crash", 2, 1)
     },
@@ -164,10 +155,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         asked: 1,
         wants: &[hold(2)],
         suspects: false,
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | ENTERED | TOOK_OVER,
         ..model("slice-enter-crash", 3, 2)
     },
@@ -180,10 +168,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     SliceSetup {
         operations: READS,
         wants: &[hand_over(1)],
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-hand-over", 2, 2)
     },
@@ -192,10 +177,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         asked: 1,
         wants: &[hold(2), hand_over(2)],
         is_deep: true,
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | TOOK_OVER | ENTERED,
         ..model("slice-move-crash", 3, 2)
     },
@@ -205,10 +187,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         asked: 6,
         wants: &[hold(2), hand_over(2)],
         is_deep: true,
-        faults: SliceFaults {
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(1),
         sees: ANSWERED | TOOK_OVER | ENTERED,
         ..model("slice-move-crash-forwarded", 3, 2)
     },
@@ -217,11 +196,7 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         asked: 1,
         wants: &[hand_over(1), hand_over(0)],
         suspects: false,
-        faults: SliceFaults {
-            duplicates: 1,
-            losses: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.duplicates(1).losses(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-hand-over-twice", 2, 2)
     },
@@ -234,21 +209,14 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
     SliceSetup {
         operations: TWO_KEYS,
         capacity: 1,
-        faults: SliceFaults {
-            evictions: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.evictions(1),
         sees: ANSWERED | EVICTED,
         ..model("slice-full", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 1)],
         capacity: 1,
-        faults: SliceFaults {
-            evictions: 1,
-            crashes: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.evictions(1).crashes(1),
         sees: ANSWERED | EVICTED | TOOK_OVER,
         ..model("slice-full-crash", 2, 2)
     },
@@ -256,283 +224,158 @@ pub const SLICE_MODELS: &[SliceSetup] = &[
         operations: &[(Set, 0), (Set, 1)],
         capacity: 1,
         wants: &[hold(1)],
-        sees: ANSWERED,
         ..model("slice-full-catch-up", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Set, 0), (Get, 0)],
-        faults: SliceFaults {
-            flushes: 1,
-            crashes: 1,
-            ..NOTHING
-        },
+        operations: WRITES,
+        faults: NOTHING.flushes(1).crashes(1),
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-flush", 2, 2)
     },
     SliceSetup {
         operations: UPDATE,
-        faults: SliceFaults {
-            crashes: 2,
-            ..NOTHING
-        },
+        faults: NOTHING.crashes(2),
         is_deep: true,
         sees: ANSWERED | TOOK_OVER,
         ..model("slice-two-crashes", 3, 3)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0), (Get, 0)],
-        suspects: false,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-pair", 2, 1)
+        operations: READS,
+        ..copies("copies-pair", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Set, 0), (Get, 0)],
-        suspects: false,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-writers", 2, 2)
+        operations: WRITES,
+        ..copies("copies-writers", 2, 2)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Append, 0), (Get, 0)],
-        suspects: false,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-updates", 2, 1)
+        operations: UPDATES,
+        ..copies("copies-updates", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        faults: SliceFaults { cools: 1, ..HEATS },
-        sees: ANSWERED | SHARED,
-        ..model("copies-cools", 2, 1)
+        faults: HEATS.cools(1),
+        ..copies("copies-cools", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        faults: SliceFaults {
-            cools: 1,
-            losses: 1,
-            ..HEATS
-        },
-        sees: ANSWERED | SHARED,
-        ..model("copies-cools-loss", 2, 1)
+        faults: HEATS.cools(1).losses(1),
+        ..copies("copies-cools-loss", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        faults: SliceFaults {
-            crashes: 1,
-            ..HEATS
-        },
+        faults: HEATS.crashes(1),
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("copies-crash", 3, 2)
+        suspects: true,
+        ..copies("copies-crash", 3, 2)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        faults: SliceFaults {
-            crashes: 1,
-            restarts: 1,
-            ..HEATS
-        },
+        faults: HEATS.crashes(1).restarts(1),
         sees: ANSWERED | SHARED | LOST,
-        ..model("copies-restart", 2, 1)
+        ..copies("copies-restart", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
         wants: &[hand_over(1)],
-        suspects: false,
-        faults: HEATS,
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("copies-hand-over", 2, 2)
+        ..copies("copies-hand-over", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Delete, 0)],
         asked: 2,
         wants: &[exit(1)],
-        suspects: false,
-        faults: SliceFaults {
-            duplicates: 1,
-            ..HEATS
-        },
-        sees: ANSWERED | SHARED,
-        ..model("copies-next-view", 2, 2)
+        faults: HEATS.duplicates(1),
+        ..copies("copies-next-view", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0)],
         asked: 2,
         wants: &[exit(1)],
-        suspects: false,
-        faults: SliceFaults {
-            cools: 1,
-            losses: 1,
-            heats: 2,
-            ..NOTHING
-        },
-        sees: ANSWERED | SHARED,
-        ..model("copies-again-next-view", 2, 2)
+        faults: NOTHING.cools(1).losses(1).heats(2),
+        ..copies("copies-again-next-view", 2, 2)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        faults: SliceFaults { losses: 1, ..HEATS },
-        sees: ANSWERED | SHARED,
-        ..model("copies-loss", 2, 1)
+        faults: HEATS.losses(1),
+        ..copies("copies-loss", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0)],
         asked: 2,
-        suspects: false,
-        faults: SliceFaults { losses: 1, ..HEATS },
-        sees: ANSWERED | SHARED,
-        ..model("copies-loss-writers", 2, 1)
+        faults: HEATS.losses(1),
+        ..copies("copies-loss-writers", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        faults: SliceFaults {
-            cools: 1,
-            duplicates: 1,
-            heats: 2,
-            ..NOTHING
-        },
-        sees: ANSWERED | SHARED,
-        ..model("copies-again", 2, 1)
+        faults: NOTHING.cools(1).duplicates(1).heats(2),
+        ..copies("copies-again", 2, 1)
     },
     SliceSetup {
         operations: &[(Set, 0), (Set, 0), (Set, 0)],
-        suspects: false,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
         is_deep: true,
-        ..model("copies-three-writes", 3, 1)
+        ..copies("copies-three-writes", 3, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Set, 0), (Get, 0)],
+        operations: WRITES,
         asked: 7,
-        suspects: false,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
         is_deep: true,
-        ..model("copies-three", 3, 1)
+        ..copies("copies-three", 3, 1)
     },
-    SliceSetup {
-        operations: &[(Set, 0), (Get, 0), (Get, 0)],
-        suspects: false,
-        model: Model::Sc,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-sc-pair", 2, 1)
-    },
+    sc_copies("copies-sc-pair", 2, 1),
     SliceSetup {
         operations: &[(Set, 0), (Append, 0), (Get, 0), (Get, 0)],
-        suspects: false,
-        model: Model::Sc,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-sc-updates", 2, 2)
+        ..sc_copies("copies-sc-updates", 2, 2)
     },
     SliceSetup {
         operations: &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)],
-        suspects: false,
-        model: Model::Sc,
-        faults: HEATS,
-        sees: ANSWERED | SHARED,
-        ..model("copies-sc-deletes", 2, 1)
+        ..sc_copies("copies-sc-deletes", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0), (Get, 0)],
-        suspects: false,
-        model: Model::Sc,
-        faults: SliceFaults { cools: 1, ..HEATS },
-        sees: ANSWERED | SHARED,
-        ..model("copies-sc-cools", 2, 1)
+        faults: HEATS.cools(1),
+        ..sc_copies("copies-sc-cools", 2, 1)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0), (Get, 0)],
-        model: Model::Sc,
-        faults: SliceFaults {
-            crashes: 1,
-            ..HEATS
-        },
+        faults: HEATS.crashes(1),
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("copies-sc-crash", 3, 2)
+        suspects: true,
+        ..sc_copies("copies-sc-crash", 3, 2)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0)],
-        suspects: false,
-        model: Model::Sc,
-        faults: SliceFaults {
-            losses: 1,
-            duplicates: 1,
-            ..HEATS
-        },
-        sees: ANSWERED | SHARED,
-        ..model("copies-sc-loss", 2, 2)
+        operations: FEW,
+        faults: HEATS.losses(1).duplicates(1),
+        ..sc_copies("copies-sc-loss", 2, 2)
     },
     SliceSetup {
-        operations: &[(Set, 0), (Get, 0), (Get, 0)],
         wants: &[hand_over(1)],
-        suspects: false,
-        model: Model::Sc,
-        faults: HEATS,
         sees: ANSWERED | SHARED | TOOK_OVER,
-        ..model("copies-sc-hand-over", 2, 2)
+        ..sc_copies("copies-sc-hand-over", 2, 2)
     },
     SliceSetup {
         operations: UPDATES,
-        accepts: true,
-        wants: &[hold(1)],
-        sees: ANSWERED | ENTERED | DRAINED,
-        ..model("accepted-catch-up", 2, 1)
+        ..accepted("accepted-catch-up")
     },
     SliceSetup {
-        operations: &[(Set, 0), (Set, 0), (Get, 0)],
-        accepts: true,
+        operations: WRITES,
         wants: &[hold(1), hand_over(1), exit(0)],
         sees: ANSWERED | ENTERED | TOOK_OVER | EXITED | DRAINED,
-        ..model("accepted-move", 2, 1)
+        ..accepted("accepted-move")
     },
     SliceSetup {
         operations: DELETES,
-        accepts: true,
         suspects: false,
         faults: HEATS,
         sees: ANSWERED | SHARED | DRAINED,
-        ..model("accepted-hot", 2, 1)
+        wants: &[],
+        ..accepted("accepted-hot")
     },
     SliceSetup {
-        operations: READS,
-        accepts: true,
-        faults: SliceFaults {
-            crashes: 1,
-            restarts: 1,
-            ..NOTHING
-        },
-        wants: &[hold(1)],
+        faults: NOTHING.crashes(1).restarts(1),
         sees: ANSWERED | LOST | ENTERED | DRAINED,
-        ..model("accepted-restart", 2, 1)
+        ..accepted("accepted-restart")
     },
     SliceSetup {
-        operations: READS,
-        accepts: true,
-        faults: SliceFaults {
-            flushes: 1,
-            ..NOTHING
-        },
-        wants: &[hold(1)],
-        sees: ANSWERED | ENTERED | DRAINED,
-        ..model("accepted-flush", 2, 1)
+        faults: NOTHING.flushes(1),
+        ..accepted("accepted-flush")
     },
     SliceSetup {
         operations: TWO_KEYS,
-        accepts: true,
         capacity: 1,
-        faults: SliceFaults {
-            evictions: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.evictions(1),
         sees: ANSWERED | EVICTED,
-        ..model("accepted-full", 2, 1)
+        wants: &[],
+        ..accepted("accepted-full")
     },
 ];

@@ -6,10 +6,11 @@ use curtail_consistency::slice_view::SliceView;
 use curtail_types::{Cas, NodeId};
 
 use super::SliceFaults;
-use super::world::{Seen, SliceNode, SliceParcel, SliceWorld, Stage};
+use super::world::{SliceNode, SliceParcel, SliceWorld, Stage};
 use crate::interned_parts::{Parts, Shared};
 use crate::judge::Linearizable;
 use crate::step_description::StepDescription;
+use crate::witnesses::StepWitnesses;
 
 /// A state in little memory.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl PackedSlices {
             sessions: self.sessions.clone(),
             view: self.view.clone(),
             wants: self.wants,
-            seen: Seen::default(),
+            seen: StepWitnesses::default(),
             notes: StepDescription::default(),
             fault: None,
         }

@@ -13,33 +13,30 @@ use super::{
     SliceFaults, SlicePool, SliceSetup, TOOK_OVER, world::SliceWorld,
 };
 use crate::requests::Kind;
-use crate::search::tests::assert_right;
+use crate::search::tests::{assert_found, assert_right};
 use crate::search::{Limits, Model as _, fingerprint_of, search};
 
 /// Goal: every planted error of the machine is found by some model. Method: each is searched for in
 /// the quick models, the one that showed it before first, until one shows it.
 #[test]
 fn every_planted_error_of_a_replica_is_found() {
-    let finds = |mutant: ReplicaMutant| {
-        let quick = SLICE_MODELS.iter().filter(|setup| !setup.is_deep);
-        let mut order: Vec<_> = quick.collect();
+    assert_found(SliceSetup::mutants().map(|(mutant, name)| {
+        let mut order: Vec<_> = quick_models().collect();
         order.sort_by_key(|setup| setup.name != shown_before(mutant));
-        order.into_iter().find_map(|setup| {
-            let setup = SliceSetup {
-                mutant: Some(mutant),
-                ..*setup
-            };
-            let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
-            outcome.fault.map(|fault| (setup.name, fault.fault))
-        })
-    };
-    let all = ReplicaMutant::ALL.into_iter();
-    let found: Vec<_> = all.map(|mutant| (mutant, finds(mutant))).collect();
-    for (mutant, found) in &found {
-        println!("{mutant:?}: {found:?}");
-    }
-    let missed: Vec<_> = found.iter().filter(|(_, found)| found.is_none()).collect();
-    assert!(missed.is_empty(), "{missed:?}");
+        let (order, mutant) = (order.into_iter(), Some(mutant));
+        (
+            name,
+            order.map(move |setup| (setup.name, SliceSetup { mutant, ..*setup })),
+        )
+    }));
+}
+
+fn quick_models() -> impl Iterator<Item = &'static SliceSetup> {
+    SLICE_MODELS.iter().filter(|setup| !setup.is_deep)
+}
+
+fn model(name: &str) -> SliceSetup {
+    *SLICE_MODELS.iter().find(|one| one.name == name).unwrap()
 }
 
 /// The model that showed an error when this was written. If it does not any more, the test takes
@@ -75,35 +72,23 @@ fn shown_before(mutant: ReplicaMutant) -> &'static str {
 /// Goal: every planted error in how accepted writes are treated is found by a model that has some.
 #[test]
 fn every_planted_error_about_accepted_writes_is_found() {
-    use AcceptMutant as Error;
-    let finds = |error: AcceptMutant| {
-        let accepts = SLICE_MODELS.iter().filter(|setup| setup.accepts);
-        accepts.into_iter().find_map(|setup| {
-            let setup = SliceSetup {
-                accept_mutant: Some(error),
-                ..*setup
-            };
-            let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
-            outcome.fault.map(|fault| (setup.name, fault.fault))
-        })
-    };
-    for error in [
-        Error::ClientsOvertake,
-        Error::PeersOvertake,
-        Error::ClosesUndrained,
-        Error::FlushOvertakes,
-        Error::AcceptsClosed,
-    ] {
-        let found = finds(error);
-        println!("{error:?}: {found:?}");
-        assert!(found.is_some(), "{error:?}");
-    }
+    assert_found(AcceptMutant::ALL.into_iter().map(|error| {
+        let accept_mutant = Some(error);
+        let models = SLICE_MODELS.iter().filter(|setup| setup.accepts);
+        let models = models.map(move |setup| SliceSetup {
+            accept_mutant,
+            ..*setup
+        });
+        (
+            format!("{error:?}"),
+            models.map(|setup| (setup.name, setup)),
+        )
+    }));
 }
 
 #[test]
 fn every_quick_model_of_slices_is_searched_to_the_end() {
-    let quick = SLICE_MODELS.iter().filter(|setup| !setup.is_deep);
-    let models = quick.map(|setup| (setup.name, setup));
+    let models = quick_models().map(|setup| (setup.name, setup));
     assert_right(models, 3_000_000, SliceSetup::unseen);
 }
 
@@ -120,13 +105,7 @@ fn random_walks_through_larger_clusters_find_nothing() {
         let setup = random_setup(&mut random);
         let (fault, steps, witnesses, is_end) = walk(&setup, &mut random);
         (seen, ended) = (seen | witnesses, ended + u64::from(is_end));
-        let told = steps
-            .iter()
-            .rev()
-            .take(60)
-            .rev()
-            .cloned()
-            .collect::<Vec<_>>();
+        let told = &steps[steps.len().saturating_sub(60)..];
         assert!(
             fault.is_none(),
             "seed {seed}: {fault:?} in {setup:?}\n{}",
@@ -249,15 +228,11 @@ fn a_write_that_outlives_its_view_happens_once() {
 }
 
 fn write_outlives_view(mutant: Option<ReplicaMutant>) -> Option<String> {
-    let setup = SLICE_MODELS
-        .iter()
-        .find(|one| one.name == "copies-next-view")
-        .unwrap();
     let setup = &SliceSetup {
         mutant,
         operations: &[(Kind::Set, 0), (Kind::Delete, 0), (Kind::Get, 0)],
         asked: 3,
-        ..*setup
+        ..model("copies-next-view")
     };
     let world = &mut setup.start();
     act(setup, world, &["key 0 becomes hot"]);
@@ -283,13 +258,9 @@ fn write_outlives_view(mutant: Option<ReplicaMutant>) -> Option<String> {
 /// guide (`docs/guide/check.md`) shows too.
 #[test]
 fn the_path_to_a_fault_is_in_words() {
-    let setup = SLICE_MODELS
-        .iter()
-        .find(|one| one.name == "copies-cools")
-        .unwrap();
     let setup = SliceSetup {
         mutant: Some(ReplicaMutant::DropUnacknowledged),
-        ..*setup
+        ..model("copies-cools")
     };
     let limits = Limits {
         threads: 1,

@@ -1,7 +1,6 @@
 //! A state of a cluster of slices: its nodes, what is on its way, and what clients know.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
 
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::replica::{
@@ -17,6 +16,7 @@ use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
 use crate::step_description::StepDescription;
+use crate::witnesses::StepWitnesses;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -38,17 +38,9 @@ pub struct SliceWorld {
     /// Of the placement's wishes, those that are not fulfilled.
     pub(super) wants: u8,
     /// What was seen in the last step; not part of the state.
-    pub(super) seen: Seen,
+    pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
     pub(super) fault: Option<String>,
-}
-
-/// What was seen in a step: not part of a state.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen(pub(super) u32);
-
-impl Hash for Seen {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// A node and its store.

@@ -2,14 +2,13 @@
 
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{BackEndEvent, CacheEvent, CacheId, CacheSession, TierRequest};
-use curtail_types::{Access, Instant};
+use curtail_types::Instant;
 
 use super::host::{BACK_END, BackEndDesk, CacheDesk};
 use super::world::{Stage, TierWorld};
 use super::{DETOUR, HIT, SECOND, TierDriverMutant, TierSetup};
 use crate::judge::Written;
-use crate::requests::Kind;
-use crate::requests::Label;
+use crate::requests::{Kind, Label};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -177,11 +176,7 @@ impl Stepper<'_> {
         let request = TierRequest {
             ticket: Ticket(u64::from(label.0)),
             key: self.setup.keys[key],
-            access: match kind {
-                Kind::Get => Access::Read,
-                Kind::Set => Access::Replace,
-                Kind::Append | Kind::Delete => Access::Update,
-            },
+            access: kind.access(),
         };
         self.step_back_end(BackEndEvent::Request(request), None);
     }

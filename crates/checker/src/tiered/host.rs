@@ -9,8 +9,7 @@ use curtail_types::{Instant, RouteHash};
 use super::TierSetup;
 use super::world::{TierParcel, TierWorld};
 use crate::judge::Written;
-use crate::requests::Kind;
-use crate::requests::Label;
+use crate::requests::{Kind, Label};
 
 /// The only back end.
 pub(super) const BACK_END: BackEndId = BackEndId(0);

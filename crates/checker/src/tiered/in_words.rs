@@ -1,6 +1,6 @@
 //! Steps and messages of tiers in words.
 
-use curtail_consistency::tiered::{CacheId, TierMessage, TierRefusal};
+use curtail_consistency::tiered::{CacheId, KeyMessage, KeyMessageKind, TierMessage, TierRefusal};
 use curtail_types::RouteHash;
 
 use super::actions::TierAction;
@@ -113,21 +113,19 @@ impl TierSetup {
                 let (generation, sent) = (generation.0, sent.ns);
                 format!("lease of session {session} from {sent}, generation {generation}")
             }
-            TierMessage::Fetch { key, .. } => format!("send a copy of {}", self.key(key)),
-            TierMessage::Item { key, number, .. } => {
-                format!("item {number}, of {}", self.key(key))
-            }
-            TierMessage::Update { key, number, .. } => {
-                format!("update {number}, of {}", self.key(key))
-            }
-            TierMessage::Revoke { key, number, .. } => {
-                format!("drop the copy of {} ({number})", self.key(key))
-            }
-            TierMessage::Applied { key, number, .. } => {
-                format!("update {number} of {} is applied", self.key(key))
-            }
-            TierMessage::Dropped { key, number, .. } => {
-                let key = self.key(key);
+            TierMessage::OfKey(message) => self.key_message_in_words(&message),
+        }
+    }
+
+    fn key_message_in_words(&self, message: &KeyMessage) -> String {
+        let (key, number) = (self.key(message.key), message.number);
+        match message.kind {
+            KeyMessageKind::Fetch => format!("send a copy of {key}"),
+            KeyMessageKind::Item => format!("item {number}, of {key}"),
+            KeyMessageKind::Update => format!("update {number}, of {key}"),
+            KeyMessageKind::Revoke => format!("drop the copy of {key} ({number})"),
+            KeyMessageKind::Applied => format!("update {number} of {key} is applied"),
+            KeyMessageKind::Dropped => {
                 format!("there is no copy of {key}, and none will be taken up to {number}")
             }
         }

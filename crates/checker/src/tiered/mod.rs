@@ -26,13 +26,15 @@ pub use world::{TierPool, TierWorld};
 
 use self::actions::Stepper;
 use self::host::BACK_END;
-use self::world::{CacheNode, Seen, Stage};
+use self::world::{CacheNode, Stage};
+use crate::fault_counts::fault_counts;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
+use crate::planted::{named, planted};
 use crate::requests::Kind;
-use crate::requests::in_words;
 use crate::search::{Model, Outcome};
 use crate::step_description::StepDescription;
+use crate::witnesses::{StepWitnesses, witnesses};
 
 /// A bounded tier.
 #[derive(Clone, Copy, Debug)]
@@ -61,31 +63,32 @@ pub struct TierSetup {
     pub mutant: Option<TierModelMutant>,
 }
 
-/// How often something may happen.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-pub struct TierFaults {
-    /// A message is lost.
-    pub losses: u8,
-    /// A message arrives twice.
-    pub duplicates: u8,
-    /// A cache wants a copy.
-    pub fetches: u8,
-    /// A key bursts.
-    pub reports: u8,
-    /// A cache evicts a copy.
-    pub evictions: u8,
-    /// The store removes an item by itself.
-    pub expiries: u8,
-    /// Every item is removed, at most once.
-    pub flushes: u8,
-    /// Time passes by one unit.
-    pub time: u8,
-    /// A cache dies, and comes back empty.
-    pub cache_crashes: u8,
-    /// The back end dies, and comes back with its store.
-    pub back_end_crashes: u8,
-    /// The back end gets the other cache.
-    pub reassigns: u8,
+fault_counts! {
+    /// How often something may happen.
+    pub struct TierFaults {
+        /// A message is lost.
+        losses: "losses",
+        /// A message arrives twice.
+        duplicates: "duplicates",
+        /// A cache wants a copy.
+        fetches: "fetches",
+        /// A key bursts.
+        reports: "instant reports",
+        /// A cache evicts a copy.
+        evictions: "evictions",
+        /// The store removes an item by itself.
+        expiries: "expiries",
+        /// Every item is removed, at most once.
+        flushes: "flushes",
+        /// Time passes by one unit.
+        time: "units of time",
+        /// A cache dies, and comes back empty.
+        cache_crashes: "cache crashes",
+        /// The back end dies, and comes back with its store.
+        back_end_crashes: "back end crashes",
+        /// The back end gets the other cache.
+        reassigns: "changes of cache",
+    }
 }
 
 /// A planted error.
@@ -109,39 +112,17 @@ listed_enum! {
     }
 }
 
-/// Everything that was asked is answered.
-pub(crate) const ANSWERED: u32 = 1;
-/// A cache answered a read.
-pub(crate) const HIT: u32 = 2;
-/// A copy was looked at and not shown.
-pub(crate) const DETOUR: u32 = 4;
-/// A request waited for the cache.
-pub(crate) const WAITED: u32 = 8;
-/// The back end ended a session.
-pub(crate) const ENDED: u32 = 16;
-/// A request was refused after a restart.
-pub(crate) const REFUSED: u32 = 32;
-/// A copy was revoked, or dropped by an update.
-pub(crate) const DROPPED: u32 = 64;
-/// The other cache answered a read.
-pub(crate) const SECOND: u32 = 128;
-/// A flush was answered.
-pub(crate) const FLUSHED: u32 = 256;
-
-const WITNESSES: [(u32, &str); 9] = [
-    (ANSWERED, "every request is answered"),
-    (HIT, "a cache node answers a read"),
-    (
-        DETOUR,
-        "a cache node does not answer with a copy that it has",
-    ),
-    (WAITED, "a request waits for the cache node"),
-    (ENDED, "the back end ends a session"),
-    (REFUSED, "a request is refused after a restart"),
-    (DROPPED, "a key leaves the cached-key set"),
-    (SECOND, "the other cache node answers a read"),
-    (FLUSHED, "a flush is answered"),
-];
+witnesses! {
+    ANSWERED = 1, "every request is answered";
+    HIT = 2, "a cache node answers a read";
+    DETOUR = 4, "a cache node does not answer with a copy that it has";
+    WAITED = 8, "a request waits for the cache node";
+    ENDED = 16, "the back end ends a session";
+    REFUSED = 32, "a request is refused after a restart";
+    DROPPED = 64, "a key leaves the cached-key set";
+    SECOND = 128, "the other cache node answers a read";
+    FLUSHED = 256, "a flush is answered";
+}
 
 impl TierSetup {
     fn has(&self, mutant: TierDriverMutant) -> bool {
@@ -184,7 +165,6 @@ impl TierSetup {
 
     /// Its bounds, as a person reads them.
     pub fn bound(&self) -> String {
-        let faults = &self.faults;
         let mut parts = vec![format!("cache nodes {}", self.caches)];
         parts.extend(self.is_group.then(|| "in a group".to_owned()));
         let kinds = self.operations.iter();
@@ -192,42 +172,21 @@ impl TierSetup {
         if self.entries_max < self.keys.len() {
             parts.push(format!("cached keys {}", self.entries_max));
         }
-        let counts = [
-            (faults.losses, "losses"),
-            (faults.duplicates, "duplicates"),
-            (faults.fetches, "fetches"),
-            (faults.reports, "instant reports"),
-            (faults.evictions, "evictions"),
-            (faults.expiries, "expiries"),
-            (faults.flushes, "flushes"),
-            (faults.time, "units of time"),
-            (faults.cache_crashes, "cache crashes"),
-            (faults.back_end_crashes, "back end crashes"),
-            (faults.reassigns, "changes of cache"),
-        ];
-        let counts = counts.iter().filter(|(count, _)| *count > 0);
-        parts.extend(counts.map(|(count, name)| format!("{name} {count}")));
+        parts.extend(self.faults.in_words());
         parts.join(", ")
     }
 
     /// What must be seen and was not.
     pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        let unseen = self.sees & !outcome.witnesses;
-        let unseen = WITNESSES.iter().filter(|(bit, _)| unseen & bit != 0);
-        unseen.map(|(_, name)| (*name).to_owned()).collect()
+        outcome.unseen(self.sees, WITNESSES)
     }
 
     /// The errors that can be planted, with their names.
     pub fn mutants() -> impl Iterator<Item = (TierModelMutant, String)> {
-        let are_there = cfg!(any(test, feature = "mutants"));
-        let machine = TierMutant::ALL.into_iter().filter(move |_| are_there);
-        let name = |name: String| format!("tiered-{}", in_words(&name));
-        let machine =
-            machine.map(move |one| (TierModelMutant::Machine(one), name(format!("{one:?}"))));
-        let driver = TierDriverMutant::ALL.into_iter();
-        let driver =
-            driver.map(move |one| (TierModelMutant::Driver(one), name(format!("{one:?}"))));
-        machine.chain(driver)
+        let machine = planted(TierMutant::ALL, "tiered");
+        let machine = machine.map(|(one, name)| (TierModelMutant::Machine(one), name));
+        let driver = named(TierDriverMutant::ALL, "tiered");
+        machine.chain(driver.map(|(one, name)| (TierModelMutant::Driver(one), name)))
     }
 
     fn stepper<'a>(&'a self, world: &'a mut TierWorld) -> Stepper<'a> {
@@ -420,7 +379,7 @@ impl Model for TierSetup {
             judges: Shared::new(judges.collect()),
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
-            seen: Seen::default(),
+            seen: StepWitnesses::default(),
             notes: StepDescription::default(),
             fault: None,
         };
@@ -452,7 +411,7 @@ impl Model for TierSetup {
 
     fn next(&self, before: &TierWorld, action: &TierAction, _: &TierPool) -> TierWorld {
         let mut world = before.clone();
-        world.seen = Seen::default();
+        world.seen = StepWitnesses::default();
         self.stepper(&mut world).act(action);
         world.note_seen(before);
         world.seal();

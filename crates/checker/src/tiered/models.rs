@@ -21,26 +21,28 @@ const fn model(name: &'static str) -> TierSetup {
         operations: READS,
         entries_max: 4,
         faults: NOTHING,
-        sees: ANSWERED | HIT | WAITED,
+        sees: USUAL,
         is_deep: false,
         terms: LEASE,
         mutant: None,
     }
 }
 
-const NOTHING: TierFaults = TierFaults {
-    losses: 0,
-    duplicates: 0,
-    fetches: 1,
-    reports: 0,
-    evictions: 0,
-    expiries: 0,
-    flushes: 0,
-    time: 0,
-    cache_crashes: 0,
-    back_end_crashes: 0,
-    reassigns: 0,
-};
+/// The cache nodes are a group.
+const fn group(name: &'static str) -> TierSetup {
+    TierSetup {
+        caches: 2,
+        is_group: true,
+        sees: USUAL | DROPPED | SECOND,
+        ..model(name)
+    }
+}
+
+/// One copy is fetched, and nothing goes wrong.
+const NOTHING: TierFaults = TierFaults::NOTHING.fetches(1);
+
+/// What every model shows.
+const USUAL: u32 = ANSWERED | HIT | WAITED;
 
 /// Two units of time; the clocks of a model do not drift.
 const LEASE: LeaseTerms = LeaseTerms {
@@ -61,271 +63,149 @@ const TWO: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0), (Get, 0)];
 pub const TIER_MODELS: &[TierSetup] = &[
     TierSetup {
         operations: UPDATES,
-        faults: TierFaults {
-            fetches: 2,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED,
+        faults: NOTHING.fetches(2).evictions(1),
+        sees: USUAL | DROPPED,
         ..model("tiered-updates")
     },
     TierSetup {
         operations: DELETES,
-        faults: TierFaults {
-            fetches: 2,
-            expiries: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED,
+        faults: NOTHING.fetches(2).expiries(1),
+        sees: USUAL | DROPPED,
         ..model("tiered-deletes")
     },
     TierSetup {
         keys: TWO_KEYS,
         operations: TWO,
         entries_max: 1,
-        faults: TierFaults {
-            fetches: 3,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED,
+        faults: NOTHING.fetches(3),
+        sees: USUAL | DROPPED,
         ..model("tiered-full")
     },
     TierSetup {
         operations: UPDATES,
-        faults: TierFaults {
-            duplicates: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.duplicates(1),
         ..model("tiered-late")
     },
     TierSetup {
-        faults: TierFaults {
-            losses: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
+        faults: NOTHING.losses(1).duplicates(1),
         ..model("tiered-loss")
     },
     TierSetup {
-        faults: TierFaults {
-            reports: 2,
-            evictions: 2,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED,
+        faults: NOTHING.reports(2).evictions(2),
+        sees: USUAL | DROPPED,
         ..model("tiered-reports")
     },
     TierSetup {
-        faults: TierFaults {
-            time: 2,
-            cache_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        faults: NOTHING.time(2).cache_crashes(1),
+        sees: USUAL | DETOUR | ENDED,
         ..model("tiered-cache-crash")
     },
     // The cache node comes back and has a copy again while an acknowledgement of its earlier
     // session is under way.
     TierSetup {
         operations: FEW,
-        faults: TierFaults {
-            fetches: 2,
-            evictions: 1,
-            cache_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        faults: NOTHING.fetches(2).evictions(1).cache_crashes(1),
+        sees: USUAL | DETOUR | ENDED,
         ..model("tiered-cache-return")
     },
     TierSetup {
-        faults: TierFaults {
-            time: 3,
-            losses: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        faults: NOTHING.time(3).losses(1),
+        sees: USUAL | DETOUR | ENDED,
         ..model("tiered-lease")
     },
     TierSetup {
-        faults: TierFaults {
-            time: 2,
-            losses: 2,
-            fetches: 2,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        faults: NOTHING.time(2).losses(2).fetches(2).evictions(1),
+        sees: USUAL | DETOUR | ENDED | DROPPED,
         ..model("tiered-lease-losses")
     },
     TierSetup {
-        faults: TierFaults {
-            time: 3,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED,
+        faults: NOTHING.time(3).back_end_crashes(1),
+        sees: USUAL | DETOUR | REFUSED,
         ..model("tiered-back-end-crash")
     },
     TierSetup {
         operations: FEW,
-        faults: TierFaults {
-            time: 1,
-            fetches: 2,
-            cache_crashes: 1,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        faults: NOTHING
+            .time(1)
+            .fetches(2)
+            .cache_crashes(1)
+            .back_end_crashes(1),
+        sees: USUAL | DETOUR | ENDED | REFUSED,
         ..model("tiered-crashes")
     },
     TierSetup {
-        caches: 2,
-        is_group: true,
-        faults: TierFaults {
-            fetches: 3,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
-        ..model("tiered-group")
+        faults: NOTHING.fetches(3),
+        ..group("tiered-group")
     },
     // Two writes, the second of which depends on the first, two reads and an eviction. Bounds: no
     // loss, and no time, so no lease ends.
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: UPDATES,
-        faults: TierFaults {
-            fetches: 3,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
+        faults: NOTHING.fetches(3).evictions(1),
         is_deep: true,
-        ..model("tiered-group-deep")
+        ..group("tiered-group-deep")
     },
     TierSetup {
-        caches: 2,
-        is_group: true,
-        faults: TierFaults {
-            fetches: 2,
-            losses: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
-        ..model("tiered-group-loss")
+        faults: NOTHING.fetches(2).losses(1).duplicates(1),
+        ..group("tiered-group-loss")
     },
     // A copy is evicted and comes again: an acknowledgement of what was sent before the last
     // revocation is under way.
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: FEW,
-        faults: TierFaults {
-            fetches: 3,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED | SECOND,
-        ..model("tiered-group-evictions")
+        faults: NOTHING.fetches(3).evictions(1),
+        ..group("tiered-group-evictions")
     },
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: FEW,
-        faults: TierFaults {
-            fetches: 2,
-            time: 1,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | SECOND,
-        ..model("tiered-group-restart")
+        faults: NOTHING.fetches(2).time(1).back_end_crashes(1),
+        sees: USUAL | DETOUR | REFUSED | SECOND,
+        ..group("tiered-group-restart")
     },
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: FEW,
-        faults: TierFaults {
-            fetches: 2,
-            time: 1,
-            flushes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED | SECOND,
-        ..model("tiered-group-flush")
+        faults: NOTHING.fetches(2).time(1).flushes(1),
+        sees: USUAL | DETOUR | ENDED | FLUSHED | SECOND,
+        ..group("tiered-group-flush")
     },
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: FEW,
-        faults: TierFaults {
-            fetches: 2,
-            time: 1,
-            cache_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | ENDED | SECOND,
-        ..model("tiered-group-crash")
+        faults: NOTHING.fetches(2).time(1).cache_crashes(1),
+        sees: USUAL | ENDED | SECOND,
+        ..group("tiered-group-crash")
     },
     // Leases of a group end, and a message is lost. Bounds: one read, as much time as one lease, no
     // duplicates.
     TierSetup {
-        caches: 2,
-        is_group: true,
         operations: FEW,
-        faults: TierFaults {
-            fetches: 2,
-            time: 2,
-            losses: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        faults: NOTHING.fetches(2).time(2).losses(1),
+        sees: USUAL | DETOUR | ENDED | SECOND,
         is_deep: true,
-        ..model("tiered-group-lease-deep")
+        ..group("tiered-group-lease-deep")
     },
     TierSetup {
-        faults: TierFaults {
-            time: 2,
-            flushes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | FLUSHED,
+        faults: NOTHING.time(2).flushes(1),
+        sees: USUAL | DETOUR | ENDED | FLUSHED,
         ..model("tiered-flush")
     },
     TierSetup {
         operations: FEW,
-        faults: TierFaults {
-            time: 3,
-            flushes: 1,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | REFUSED | FLUSHED,
+        faults: NOTHING.time(3).flushes(1).back_end_crashes(1),
+        sees: USUAL | DETOUR | REFUSED | FLUSHED,
         ..model("tiered-flush-crash")
     },
     TierSetup {
         caches: 2,
         operations: FEW,
-        faults: TierFaults {
-            time: 2,
-            fetches: 2,
-            reassigns: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        faults: NOTHING.time(2).fetches(2).reassigns(1),
+        sees: USUAL | DETOUR | ENDED | SECOND,
         ..model("tiered-other-cache")
     },
     // A message of before the crash of a cache node arrives late, and once more. Bounds: one fetch,
     // as much time as one lease.
     TierSetup {
-        faults: TierFaults {
-            time: 2,
-            cache_crashes: 1,
-            duplicates: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED,
+        faults: NOTHING.time(2).cache_crashes(1).duplicates(1),
+        sees: USUAL | DETOUR | ENDED,
         is_deep: true,
         ..model("tiered-cache-crash-deep")
     },
@@ -333,13 +213,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
     // much time as one lease.
     TierSetup {
         caches: 2,
-        faults: TierFaults {
-            time: 2,
-            fetches: 2,
-            reassigns: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        faults: NOTHING.time(2).fetches(2).reassigns(1),
+        sees: USUAL | DETOUR | ENDED | SECOND,
         is_deep: true,
         ..model("tiered-other-cache-deep")
     },
@@ -347,12 +222,8 @@ pub const TIER_MODELS: &[TierSetup] = &[
     TierSetup {
         caches: 2,
         operations: FEW,
-        faults: TierFaults {
-            time: 3,
-            reassigns: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | SECOND,
+        faults: NOTHING.time(3).reassigns(1),
+        sees: USUAL | DETOUR | ENDED | SECOND,
         is_deep: true,
         ..model("tiered-other-lease-deep")
     },
@@ -360,59 +231,47 @@ pub const TIER_MODELS: &[TierSetup] = &[
     // Bounds: no time, so no lease ends; the next two models have that.
     TierSetup {
         operations: UPDATES,
-        faults: TierFaults {
-            losses: 2,
-            duplicates: 1,
-            fetches: 2,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DROPPED,
+        faults: NOTHING.losses(2).duplicates(1).fetches(2).evictions(1),
+        sees: USUAL | DROPPED,
         is_deep: true,
         ..model("tiered-loss-deep")
     },
     // The same faults while leases end. Bounds: one write, one read, as much time as one lease.
     TierSetup {
         operations: FEW,
-        faults: TierFaults {
-            time: 2,
-            losses: 2,
-            duplicates: 1,
-            fetches: 2,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        faults: NOTHING
+            .time(2)
+            .losses(2)
+            .duplicates(1)
+            .fetches(2)
+            .evictions(1),
+        sees: USUAL | DETOUR | ENDED | DROPPED,
         is_deep: true,
         ..model("tiered-loss-lease-deep")
     },
     // Two reads while leases end, and a message arrives twice. Bounds: one write, one loss, as much
     // time as one lease.
     TierSetup {
-        faults: TierFaults {
-            time: 2,
-            losses: 1,
-            duplicates: 1,
-            fetches: 2,
-            evictions: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | DROPPED,
+        faults: NOTHING
+            .time(2)
+            .losses(1)
+            .duplicates(1)
+            .fetches(2)
+            .evictions(1),
+        sees: USUAL | DETOUR | ENDED | DROPPED,
         is_deep: true,
         ..model("tiered-late-lease-deep")
     },
     // Cache node and back end die, and a message is lost; two reads. Bounds: one unit of time, half
     // a lease, besides what a process waits for.
     TierSetup {
-        faults: TierFaults {
-            time: 1,
-            losses: 1,
-            fetches: 2,
-            cache_crashes: 1,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        faults: NOTHING
+            .time(1)
+            .losses(1)
+            .fetches(2)
+            .cache_crashes(1)
+            .back_end_crashes(1),
+        sees: USUAL | DETOUR | ENDED | REFUSED,
         is_deep: true,
         ..model("tiered-crashes-deep")
     },
@@ -420,15 +279,13 @@ pub const TIER_MODELS: &[TierSetup] = &[
     // process waits for.
     TierSetup {
         operations: FEW,
-        faults: TierFaults {
-            time: 2,
-            losses: 1,
-            fetches: 2,
-            cache_crashes: 1,
-            back_end_crashes: 1,
-            ..NOTHING
-        },
-        sees: ANSWERED | HIT | WAITED | DETOUR | ENDED | REFUSED,
+        faults: NOTHING
+            .time(2)
+            .losses(1)
+            .fetches(2)
+            .cache_crashes(1)
+            .back_end_crashes(1),
+        sees: USUAL | DETOUR | ENDED | REFUSED,
         is_deep: true,
         ..model("tiered-crashes-lease-deep")
     },

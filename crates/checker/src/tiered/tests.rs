@@ -1,38 +1,28 @@
 //! Searches the models of tiers, and models with planted errors.
 
-use std::ops::ControlFlow;
-
-use super::{TIER_MODELS, TierAction, TierFaults, TierModelMutant, TierPool, TierSetup};
-use crate::search::tests::assert_right;
-use crate::search::{Limits, Model as _, search};
+use super::{TIER_MODELS, TierAction, TierFaults, TierPool, TierSetup};
+use crate::search::Model as _;
+use crate::search::tests::{assert_found, assert_right};
 
 /// Goal: every planted error of the machines and of their drivers is found by some model. Method:
 /// each is searched for in the quick models, the one that showed it before first, until one shows
 /// it.
 #[test]
 fn every_planted_error_of_a_tier_is_found() {
-    let finds = |mutant: TierModelMutant, before: &str| {
-        let quick = TIER_MODELS.iter().filter(|setup| !setup.is_deep);
-        let mut order: Vec<_> = quick.collect();
+    assert_found(TierSetup::mutants().map(|(mutant, name)| {
+        let (mutant, before) = (Some(mutant), shown_before(&name));
+        let mut order: Vec<_> = quick_models().collect();
         order.sort_by_key(|setup| setup.name != before);
-        order.into_iter().find_map(|setup| {
-            let setup = TierSetup {
-                mutant: Some(mutant),
-                ..*setup
-            };
-            let outcome = search(&setup, Limits::default(), |_| ControlFlow::Continue(()));
-            outcome.fault.map(|fault| (setup.name, fault.fault))
-        })
-    };
-    let mut missed = Vec::new();
-    for (mutant, name) in TierSetup::mutants() {
-        let found = finds(mutant, shown_before(&name));
-        println!("{name}: {found:?}");
-        if found.is_none() {
-            missed.push(name);
-        }
-    }
-    assert!(missed.is_empty(), "{missed:?}");
+        let order = order.into_iter();
+        (
+            name,
+            order.map(move |setup| (setup.name, TierSetup { mutant, ..*setup })),
+        )
+    }));
+}
+
+fn quick_models() -> impl Iterator<Item = &'static TierSetup> {
+    TIER_MODELS.iter().filter(|setup| !setup.is_deep)
 }
 
 /// The model that showed an error when this was written. If it does not any more, the test takes
@@ -67,8 +57,7 @@ fn shown_before(mutant: &str) -> &'static str {
 
 #[test]
 fn every_quick_model_of_tiers_is_searched_to_the_end() {
-    let quick = TIER_MODELS.iter().filter(|setup| !setup.is_deep);
-    let models = quick.map(|setup| (setup.name, setup));
+    let models = quick_models().map(|setup| (setup.name, setup));
     assert_right(models, 2_000_000, TierSetup::unseen);
 }
 

@@ -1,7 +1,6 @@
 //! A state of a tier: its processes, what is on its way, and what clients know.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
@@ -15,6 +14,7 @@ use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
 use crate::step_description::StepDescription;
+use crate::witnesses::StepWitnesses;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
@@ -31,17 +31,9 @@ pub struct TierWorld {
     pub(super) clocks: Vec<u64>,
     pub(super) left: TierFaults,
     /// What was seen in the last step; not part of the state.
-    pub(super) seen: Seen,
+    pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
     pub(super) fault: Option<String>,
-}
-
-/// What was seen in a step: not part of a state.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen(pub(super) u32);
-
-impl Hash for Seen {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 /// The back end and its store, which outlives it.

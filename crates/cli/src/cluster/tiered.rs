@@ -49,7 +49,7 @@ pub(super) struct TieredOptions {
     #[arg(long, value_name = "NUM", default_value_t = 0, requires = "tiered")]
     cache_limit: u64,
     /// Maximum number of its hottest keys that each cache node shares: all cache nodes have copies
-    /// of these, and the switch divides their reads among all. 0: each key is at one cache node
+    /// of these, and the switch divides their reads. 0: each key is at one cache node
     #[arg(long, value_name = "NUM", default_value_t = 16, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(TierFile::GROUP_KEYS_MAX)))]
     group_keys: u8,
@@ -60,19 +60,21 @@ pub(super) struct TieredOptions {
     #[arg(long, value_name = "NUM", default_value_t = 2000, requires = "tiered")]
     rule_changes: u64,
     /// Maximum time for which a tier's cache node lets evictions wait while rules of new keys are
-    /// installed, in milliseconds; 0: there is no rule buffer
+    /// installed, in milliseconds. Meanwhile it may hold more keys than --cached-keys (the rule
+    /// buffer). 0: a key is evicted before another is added
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
-    /// What the back ends of a tier report to the cache node: the hottest keys of each period
-    /// (periodic), at once keys whose load rises suddenly (instant), both, or every key that is
-    /// read (traditional)
+    /// What the back ends of a tier report to the cache node: once a period the hottest keys
+    /// (periodic), immediately each key whose load rises suddenly (instant), both, or every key
+    /// that is read (traditional)
     #[arg(long, value_name = "MODE", default_value = "both", requires = "tiered")]
     cache_update: UpdateName,
     /// Interval at which the back ends of a tier report their hottest keys, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     report_ms: u64,
-    /// Keep the items of a tier's back ends on disk, in the folder of --dir, until the tier ends
+    /// Keep the items of a tier's back ends on disk, in the folder of --dir; the end of the tier
+    /// removes them
     #[arg(long, requires = "tiered")]
     on_disk: bool,
     /// Do not route reads of a tier by the switch's rules, for comparison: the client sends each
@@ -88,8 +90,9 @@ pub(super) struct TieredOptions {
     /// OpenFlow 1.3, between network namespaces as with --xdp; needs openvswitch-switch as well
     #[arg(long, requires = "tiered")]
     ovs: bool,
-    /// Where the address of a request's key stands, with --xdp or --ovs: in the IPv6 destination,
-    /// or in the MAC destination, for which nodes and clients send Ethernet frames (the paper's)
+    /// What contains the hash of a request's key, with --xdp or --ovs: the IPv6 destination
+    /// address (ipv6), or the MAC destination address as in the paper (mac; nodes and clients
+    /// then send raw Ethernet frames)
     #[arg(long, value_name = "NAME", default_value = "ipv6", requires = "tiered")]
     encoding: EncodingName,
 }
@@ -138,7 +141,7 @@ impl TieredOptions {
         let flag = if self.ovs { "--ovs" } else { "--xdp" };
         ensure!(
             !self.has_namespaces() || curtail_runtime::is_root(),
-            "{flag}: it needs root; without it the switch forwards in user space"
+            "{flag} needs root; without {flag} the switch forwards in user space"
         );
         ensure!(
             self.encoding == EncodingName::Ipv6 || self.has_namespaces(),
@@ -273,7 +276,10 @@ pub(super) fn status(path: &Path, is_json: bool) -> anyhow::Result<()> {
     command.arg(std::env::current_exe()?);
     command.args(["tier", "status", "--file"]).arg(path);
     command.args(is_json.then_some("--json"));
-    ensure!(command.status()?.success(), "the status of {clients}");
+    ensure!(
+        command.status()?.success(),
+        "`curtail tier status` failed in {clients}"
+    );
     Ok(())
 }
 
@@ -442,8 +448,9 @@ impl TieredTrial<'_> {
         let path = path.display();
         let (inside, at) = match (&self.namespaces, self.file.network) {
             (Some(all), _) => {
-                let inside = format!("ip netns exec {} ", all.name_of(TrialNamespaces::CLIENTS));
-                (inside, "in that namespace".to_string())
+                let clients = all.name_of(TrialNamespaces::CLIENTS);
+                let inside = format!("ip netns exec {clients} ");
+                (inside, format!("in the network namespace {clients}"))
             }
             (None, TierFileNetwork::Forwarder(at)) => (String::new(), format!("at UDP {at}")),
             (None, _) => (String::new(), String::new()),

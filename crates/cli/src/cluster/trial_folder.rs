@@ -147,7 +147,7 @@ impl Plan {
     /// The port of a node, if there is one.
     pub(super) fn port_of(&self, node: u8) -> anyhow::Result<u16> {
         let port = self.port.checked_add(u16::from(node));
-        port.with_context(|| format!("node {node}: there is no port {} + {node}", self.port))
+        port.with_context(|| format!("node {node}: port {} + {node} is above 65535", self.port))
     }
 
     /// Sees that nobody else has the port of `node`.

@@ -18,7 +18,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use curtail_membership::{ClusterFile, ViewStore};
+use curtail_membership::{ClusterFile, RosterStore};
 use curtail_runtime::{ControlEvent, Controls};
 
 use super::{
@@ -136,7 +136,7 @@ struct Trial {
     threads: usize,
     serve: Vec<String>,
     nodes: Vec<NodeProcess>,
-    store: Box<dyn ViewStore>,
+    store: RosterStore,
     greeted: bool,
 }
 

@@ -102,7 +102,7 @@ fn until(
     }
 }
 
-const PAUSE: Duration = Duration::from_millis(50);
+const PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

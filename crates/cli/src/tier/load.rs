@@ -58,8 +58,8 @@ pub(super) struct LoadOptions {
     /// the K hottest are replaced by cold ones), for example hot-in@10/10s
     #[arg(long, value_name = "CHANGE")]
     change: Option<Change>,
-    /// Number of UDP sockets that send requests. Each counts as a client: the switch divides the
-    /// reads of a key that all cache nodes share by the sender's port
+    /// Number of UDP sockets that send requests. Each has a port of its own, by which the switch
+    /// selects the cache node for a key that all cache nodes share
     #[arg(long, value_name = "NUM", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=512))]
     sockets: u16,
@@ -426,7 +426,7 @@ impl<'a> TierLoad<'a> {
             let asked = rate(counts.not_cached);
             let _ = writeln!(
                 text,
-                "\n{asked:.0} reads a second asked a cache node first that had no copy"
+                "\n{asked:.0} reads a second went first to a cache node that had no copy"
             );
         }
         text

@@ -106,9 +106,9 @@ impl fmt::Display for LoadSeries {
         let recovered = times.count();
         writeln!(
             f,
-            "after {recovered} of {} changes {:.0} % of what was served before the first were \
-             served again before the next, within {slowest:.2} s; in the worst {} ms {:.1} % were \
-             served\n",
+            "the tier recovered from {recovered} of {} changes before the next one, within \
+             {slowest:.2} s at most; recovered: the share of requests served is at least {:.0} % \
+             of that before the first change; in the worst {} ms it was {:.1} %\n",
             dips.len(),
             100.0 * NORMAL,
             SLICE.as_millis(),

@@ -118,7 +118,8 @@ fn describe(file: &TierFile, first: &TierSample, second: &TierSample) -> anyhow:
             let rates = rates(&first.switch, now);
             writeln!(
                 text,
-                "switch      {:.0}/s by rules, {:.0}/s to back ends; {} of {} rules; {} unknown",
+                "switch      {:.0}/s by rules, {:.0}/s to back ends; {} of {} rules; {} datagrams \
+                 without a route",
                 rates.of("by_rules"),
                 rates.of("to_back_ends"),
                 now.get("rules"),

@@ -120,7 +120,7 @@ const HELP: [&str; 21] = [
     "ROLE        the sizes it serves; in parentheses: on standby",
     "QUEUE       connections that wait for a turn, messages of other threads",
     "us/TURN     processor time of sampled turns: mean, p99, longest",
-    "PLAN        up to which size values are small, and the cores for each",
+    "PLAN        the size below which values are small; cores for small + large",
     "behind large  small requests that waited for another connection's large one",
     "busy        large requests refused because too many waited",
     "handed off  connections that went to a large worker for one request",

@@ -123,7 +123,7 @@ fn clients(clients: &Clients) -> String {
         known(clients.refused)
     );
     if let Some(closed) = clients.slow_readers_closed.filter(|closed| *closed > 0) {
-        line += &format!("   {} slow closed", count(closed));
+        line += &format!("   {} slow readers closed", count(closed));
     }
     for (state, number) in &clients.states {
         line += &format!("   {number} {state}");
@@ -315,7 +315,7 @@ fn sampled(keys: &[Sampled]) -> Panel {
     };
     let lines = keys.map(line);
     Panel {
-        heading: "HOTTEST KEYS   of one request in 64: share, its writes, key".to_owned(),
+        heading: "HOTTEST KEYS   sample of 1 in 64 requests: share, its writes, key".to_owned(),
         lines: lines.collect(),
         least: 1,
     }

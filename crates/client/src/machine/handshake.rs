@@ -33,6 +33,14 @@ impl Handshake {
         }
     }
 
+    /// None: no message is due, and no reply belongs to it.
+    pub(super) const fn over(nonce: u64) -> Self {
+        Self {
+            due_ns: u64::MAX,
+            ..Self::new(nonce)
+        }
+    }
+
     /// The next message, if it is time.
     pub(super) fn tick(&mut self, now_ns: u64, stamp: u32, random: &mut Random) -> Option<Head> {
         if now_ns < self.due_ns {

@@ -75,6 +75,10 @@ fn an_accepted_write_can_be_waited_for_until_it_is_executed() {
     for mode in MODES {
         let (_server, address) = start(mode, |_| ());
         let session = Session::open(address, patient()).unwrap();
+        // A value that goes over TCP has no place in a queue, where nothing was written yet.
+        let write = session.set(b"large", &[b'v'; 100_000]).unwrap();
+        let executed = write.executed(&session, Duration::from_secs(1)).unwrap();
+        assert_eq!(executed.promise, Promise::Executed, "{mode:?}");
         for number in 0..50 {
             let key = format!("key{number}");
             let write = session.set(key.as_bytes(), b"value").unwrap();

@@ -175,11 +175,15 @@ pub(super) fn set_operation(flags: &Flags<'_>) -> Result<Set, Refusal> {
     if flags.opaque_is_too_long() {
         return Err(Refusal::OpaqueTooLong);
     }
+    let joins = matches!(mode, SetMode::Append | SetMode::Prepend);
     Ok(Set {
         mode,
         flags: flags.client_flags,
         exptime: flags.touch.unwrap_or(Exptime::NEVER),
-        compare: flags.compare,
+        // As with memcached: no item has version 0, and here it asks for none.
+        compare: flags
+            .compare
+            .filter(|compare| !(joins && *compare == Cas(0))),
         invalidate: flags.invalidate,
         vivify: flags.vivify,
         new_cas: flags.new_cas,

@@ -3,7 +3,7 @@
 //!
 //! It vouches for the bytes between the client's memory and the store's (JB-19, JB-38); it is no
 //! defence against forgery, tokens are. XXH64 was taken because it needs nothing but 64-bit
-//! multiplication, so that the network card's program can compute it as well, and is known to
+//! multiplication, so that the XDP program can compute it as well, and is known to
 //! every language that a client may be written in.
 
 use core::hash::Hasher as _;

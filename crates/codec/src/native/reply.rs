@@ -105,7 +105,7 @@ pub struct Grant {
 /// Where a request stood, and how its queue is.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Place {
-    /// Which queue; [`Self::NO_QUEUE`] at a node of a cluster.
+    /// Which queue; [`Self::NO_QUEUE`] over TCP and at a node of a cluster.
     pub queue: u16,
     /// Free slots in it.
     pub credits: u32,

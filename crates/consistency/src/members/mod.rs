@@ -313,9 +313,11 @@ impl MemberMachine {
         emit: &mut impl FnMut(MemberOutput),
     ) {
         self.reading = false;
-        self.read_at = after(started, self.config.lease_ns / READS_PER_LEASE);
+        self.read_at = started.later(self.config.lease_ns / READS_PER_LEASE);
         let overtaken = core::mem::take(&mut self.overtaken);
-        if record.number < self.known.number || revision < self.revision {
+        // A store that was made anew counts its revisions from the beginning.
+        let is_older = revision < self.revision && *record != self.known;
+        if record.number < self.known.number || is_older {
             match overtaken {
                 true => self.read_at = now,
                 false => emit(MemberOutput::Event(MemberNotice::StoreWentBack)),
@@ -323,7 +325,7 @@ impl MemberMachine {
             return;
         }
         self.read_since_proposal = true;
-        self.lease_end = self.lease_end.max(after(started, self.config.lease_ns));
+        self.lease_end = self.lease_end.max(started.later(self.config.lease_ns));
         self.revision = revision;
         self.learn(now, record, emit);
     }
@@ -331,7 +333,7 @@ impl MemberMachine {
     fn read_failed(&mut self, now: Instant) {
         self.reading = false;
         self.overtaken = false;
-        self.read_at = after(now, self.config.lease_ns / RETRIES_PER_LEASE);
+        self.read_at = now.later(self.config.lease_ns / RETRIES_PER_LEASE);
     }
 
     /// Processes a view that was read in the store.
@@ -367,7 +369,7 @@ impl MemberMachine {
             true => 0,
             false => 2 << self.parted,
         };
-        self.join_at = after(now, leases * self.config.lease_ns);
+        self.join_at = now.later(leases * self.config.lease_ns);
     }
 
     /// Begins the leases and the silence of new members.
@@ -634,7 +636,7 @@ impl MemberMachine {
         if now < self.heartbeat_at {
             return;
         }
-        self.heartbeat_at = after(now, self.config.heartbeat_ns);
+        self.heartbeat_at = now.later(self.config.heartbeat_ns);
         let to = self.others();
         if now < self.lease_end && !to.is_empty() {
             emit(MemberOutput::Heartbeat { to });
@@ -667,12 +669,6 @@ const PARTED_MAX: u32 = 4;
 const READS_PER_LEASE: u64 = 3;
 /// After a failed read the node reads again after this share of the lease.
 const RETRIES_PER_LEASE: u64 = 12;
-
-fn after(instant: Instant, ns: u64) -> Instant {
-    Instant {
-        ns: instant.ns.saturating_add(ns),
-    }
-}
 
 #[cfg(test)]
 mod tests;

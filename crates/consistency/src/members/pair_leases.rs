@@ -35,7 +35,7 @@
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
-use super::{ClusterRecord, Heartbeat, Incarnation, MemberMachine, RecordChange, after};
+use super::{ClusterRecord, Heartbeat, Incarnation, MemberMachine, RecordChange};
 
 /// What a node knows about its leases with every other node.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -138,7 +138,7 @@ impl MemberMachine {
         }
         let lease = self.pair_lease_ns();
         let ends = self.others().into_iter();
-        let ends = ends.map(|node| after(self.pairs.of(node).answered, lease));
+        let ends = ends.map(|node| self.pairs.of(node).answered.later(lease));
         ends.fold(self.lease_end, Instant::min)
     }
 
@@ -150,12 +150,15 @@ impl MemberMachine {
 
     /// The age of the oldest answer of another node.
     pub(super) fn answers_age_ns(&self) -> u64 {
-        let age = |node| {
-            self.stepped
-                .ns
-                .saturating_sub(self.pairs.of(node).answered.ns)
-        };
-        self.others().into_iter().map(age).max().unwrap_or(0)
+        let ages = self.others().into_iter();
+        let ages = ages.map(|node| self.answer_age_ns(node));
+        ages.max().unwrap_or(0)
+    }
+
+    /// The age of the last answer of a node.
+    pub(super) fn answer_age_ns(&self, node: NodeId) -> u64 {
+        let answered = self.pairs.of(node).answered;
+        self.stepped.ns.saturating_sub(answered.ns)
     }
 
     /// The change by which this node stops or starts to need the other nodes' answers to serve: it
@@ -187,7 +190,7 @@ impl MemberMachine {
         let stays = |node: &NodeId| known.has(*node, before.incarnation(*node));
         let gone = before.serving().into_iter().filter(|node| !stays(node));
         let stopped = |node| match self.pairs.of(node).received {
-            Some(at) => after(at, self.config.lease_ns),
+            Some(at) => at.later(self.config.lease_ns),
             None => whole,
         };
         gone.map(stopped).fold(self.pairs.released_at, Instant::max)
@@ -196,7 +199,7 @@ impl MemberMachine {
     /// When the lease of every node that has not read the view store since `now` has ended.
     pub(super) fn whole_lease_after(&self, now: Instant) -> Instant {
         let config = &self.config;
-        after(now, config.lease_ns.saturating_add(config.margin_ns))
+        now.later(config.lease_ns.saturating_add(config.margin_ns))
     }
 }
 

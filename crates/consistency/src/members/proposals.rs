@@ -13,7 +13,7 @@ use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
-use super::{MemberMachine, MemberOutput, RecordChange, after};
+use super::{MemberMachine, MemberOutput, RecordChange};
 use crate::{
     byte_reader::ByteReader,
     slice_view::{RowChange, RowStep, SliceId, SliceRow},
@@ -63,7 +63,7 @@ impl MemberMachine {
         let proposals = &mut self.proposals;
         proposals.own.retain(|change| change.view >= number);
         proposals.gathered.clear();
-        proposals.calm_at = after(now, self.config.calm_ns);
+        proposals.calm_at = now.later(self.config.calm_ns);
         for (from, change) in core::mem::take(&mut proposals.ahead) {
             self.gather(now, from, &[change]);
         }
@@ -76,7 +76,7 @@ impl MemberMachine {
         if is_void || proposals.own.len() >= CHANGES_MAX || !proposals.own.insert(change) {
             return;
         }
-        let soon = after(now, self.config.gather_ns);
+        let soon = now.later(self.config.gather_ns);
         let waits = proposals.own.len() > 1 && proposals.own_at > now;
         proposals.own_at = match waits {
             true => proposals.own_at.min(soon),
@@ -92,7 +92,7 @@ impl MemberMachine {
                 self.proposals.ahead.insert((from, *change));
             } else if self.applies(from, change) && self.proposals.gathered.len() < CHANGES_MAX {
                 if self.proposals.gathered.is_empty() {
-                    self.proposals.urgent_at = after(now, self.config.gather_ns);
+                    self.proposals.urgent_at = now.later(self.config.gather_ns);
                 }
                 self.proposals.gathered.insert(*change);
             }
@@ -116,14 +116,28 @@ impl MemberMachine {
         if self.proposals.forward_at().is_none_or(|at| now < at) {
             return;
         }
-        self.proposals.own_at = after(now, self.config.heartbeat_ns);
-        let changes: Arc<[RowChange]> = self.proposals.own.iter().copied().collect();
+        self.proposals.own_at = now.later(self.config.heartbeat_ns);
+        let changes = self.proposals.own.iter().copied();
+        let changes: Arc<[RowChange]> = changes
+            .filter(|change| !self.precedes_removal(change.step))
+            .collect();
+        if changes.is_empty() {
+            return;
+        }
         let writer = self.known.members().difference(self.suspected).first();
         match writer {
             Some(me) if me == self.config.me => self.gather(now, me, &changes),
             Some(to) => emit(MemberOutput::Forward { to, changes }),
             None => {}
         }
+    }
+
+    /// Whether the step takes out a node that does not answer this one, so that one of the two is
+    /// removed soon. If the other one were out first and then this one removed, the slice would be
+    /// lost. A follower that is silent beside its heartbeats answers these.
+    fn precedes_removal(&self, step: RowStep) -> bool {
+        let unanswered_ns = self.answer_age_ns(step.node());
+        matches!(step, RowStep::Exit(_)) && unanswered_ns > self.pair_lease_ns() / 2
     }
 
     /// What this node writes now of what was gathered.

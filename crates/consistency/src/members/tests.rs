@@ -253,9 +253,7 @@ fn a_lease_counts_from_the_start_of_a_reading_and_ends_by_itself() {
         revision,
         record: &record,
     });
-    let until = Instant {
-        ns: started.ns + LEASE,
-    };
+    let until = started.later(LEASE);
     assert!(outputs.contains(&MemberOutput::Serve { until }));
     desk.now = until.ns;
     let outputs = desk.step(MemberInput::Tick);
@@ -828,4 +826,22 @@ fn an_older_store_is_not_believed() {
     let outputs = desk.run(2 * LEASE);
     assert!(outputs.contains(&MemberOutput::Event(MemberNotice::StoreWentBack)));
     assert!(!desk.machine.serves());
+}
+
+/// Goal: who puts the newest view into a store that was made anew mends it. Method: the store holds
+/// another view under a lower revision, as if it were another cluster's, then the newest.
+#[test]
+fn the_newest_view_is_believed_in_a_new_store() {
+    let mut desk = three(0);
+    let (newest, revision) = (desk.record.clone(), desk.revision);
+    let leaves = RecordChange::Drain(NodeId(2));
+    let other = newest.after(&leaves, NodeId(2), PLAN).unwrap();
+    for (record, is_believed) in [(other, false), (newest, true)] {
+        (desk.record, desk.revision) = (record, 1);
+        assert!(desk.revision < revision);
+        let outputs = desk.run_among(&[1, 2], &[], 2 * LEASE);
+        let went_back = MemberOutput::Event(MemberNotice::StoreWentBack);
+        assert_eq!(!outputs.contains(&went_back), is_believed);
+        assert_eq!(desk.machine.serves(), is_believed);
+    }
 }

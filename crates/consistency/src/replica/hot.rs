@@ -109,7 +109,7 @@ struct PrimaryRound {
     replaced: u8,
 }
 
-/// So many writes of a key may begin before the first of them is committed (SC): the copies are
+/// So many more writes of a key may begin before the copies are told of one (SC): the copies are
 /// told when nothing of the key is unfinished, and without this limit that might never be so.
 const REPLACED_MAX: u8 = 7;
 
@@ -160,13 +160,17 @@ impl HotKeys {
     }
 
     pub(super) fn message(&self, key: RouteHash, version: Cas, kind: CopyKind) -> ReplicaMessage {
-        ReplicaMessage::Copy(CopyMessage {
-            view: self.view,
-            key,
-            version,
-            kind,
-            copies: 0,
-        })
+        ReplicaMessage::Copy(CopyMessage::new(self.view, (key, version), kind))
+    }
+
+    fn tell(
+        &self,
+        host: &mut impl ReplicaHost,
+        to: NodeId,
+        (key, version): (RouteHash, Cas),
+        kind: CopyKind,
+    ) {
+        host.send(NodeSet::only(to), &self.message(key, version, kind));
     }
 
     /// Whether something is left to do when time has passed.
@@ -323,25 +327,18 @@ impl HotKeys {
         match kind {
             CopyKind::Install if version <= self.floor && !self.copies.contains_key(&key) => {
                 // It may be of before the key was dropped.
-                host.send(
-                    NodeSet::only(from),
-                    &self.message(key, self.floor, CopyKind::Reject),
-                );
+                self.tell(host, from, (key, self.floor), CopyKind::Reject);
             }
             CopyKind::Install | CopyKind::Invalidate | CopyKind::Update => {
                 host.saw(version);
                 self.take_write(host, key, version, kind);
-                host.send(
-                    NodeSet::only(from),
-                    &self.message(key, version, CopyKind::Ack),
-                );
+                self.tell(host, from, (key, version), CopyKind::Ack);
             }
             CopyKind::Validate => self.validate(host, key, version),
             CopyKind::ValidateWanted => {
                 let copy = self.copies.get(&key).copied().unwrap_or_default();
                 if copy.complete >= version {
-                    let message = self.message(key, copy.complete, CopyKind::Validate);
-                    host.send(NodeSet::only(from), &message);
+                    self.tell(host, from, (key, copy.complete), CopyKind::Validate);
                 }
             }
             CopyKind::Drop => {
@@ -357,10 +354,7 @@ impl HotKeys {
                 // The primary forgets then which writes it has taken: one of an earlier view must
                 // not come to it after that.
                 if !self.has_round(key) || cx.has(ReplicaMutant::DroppedBesideRound) {
-                    host.send(
-                        NodeSet::only(from),
-                        &self.message(key, version, CopyKind::Dropped),
-                    );
+                    self.tell(host, from, (key, version), CopyKind::Dropped);
                 }
                 self.answer_shown(host);
             }
@@ -464,16 +458,13 @@ impl HotKeys {
     pub(super) fn heat(&mut self, key: RouteHash, slice: SliceId) -> bool {
         let is_new = !self.owned.contains_key(&key) && !self.guards(slice);
         if is_new {
-            let stage = OwnedStage::Installing;
-            self.owned.insert(
-                key,
-                OwnedKey {
-                    stage,
-                    round: None,
-                    is_stale: false,
-                    last: Cas(0),
-                },
-            );
+            let owned = OwnedKey {
+                stage: OwnedStage::Installing,
+                round: None,
+                is_stale: false,
+                last: Cas(0),
+            };
+            self.owned.insert(key, owned);
         }
         is_new
     }
@@ -586,15 +577,8 @@ impl HotKeys {
         committed: Option<u8>,
     ) {
         let (view, is_committed) = (self.view, committed.is_some());
-        let message = |version, kind| {
-            ReplicaMessage::Copy(CopyMessage {
-                view,
-                key,
-                version,
-                kind,
-                copies: 0,
-            })
-        };
+        let message =
+            |version, kind| ReplicaMessage::Copy(CopyMessage::new(view, (key, version), kind));
         let Some(owned) = self.owned.get_mut(&key) else {
             return;
         };

@@ -17,8 +17,9 @@ use crate::slice_view::{SliceId, SliceView};
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) struct Taken {
     asker: Asker,
-    key: RouteHash,
-    version: Cas,
+    /// The key, and the version of the write.
+    of: (RouteHash, Cas),
+    /// The change.
     seq: u64,
 }
 
@@ -81,7 +82,7 @@ impl Replica {
     /// still show one of its keys as of an earlier view.
     pub(super) fn is_unsettled(&self, slice: SliceId) -> bool {
         let mut taken = self.taken.iter();
-        self.hot.guards(slice) || taken.any(|taken| self.slice_of(taken.key) == slice)
+        self.hot.guards(slice) || taken.any(|taken| self.slice_of(taken.of.0) == slice)
     }
 
     /// Another view: copies go, and with them what is known of writes that are under way, unless
@@ -140,7 +141,7 @@ impl Replica {
                 Asker::Writer(from, _) => lasting.contains(from),
                 Asker::Request(_) => true,
             };
-            match (keeps(taken.key), taken.asker) {
+            match (keeps(taken.of.0), taken.asker) {
                 (true, _) => return lasts,
                 (false, Asker::Request(ticket)) => host.refuse(ticket, ReplicaRefusal::Unknown),
                 (false, Asker::Writer(..)) => {}
@@ -149,12 +150,8 @@ impl Replica {
         });
         for (key, version, seq, ticket) in go_on {
             let asker = Asker::Request(ticket);
-            self.taken.push(Taken {
-                asker,
-                key,
-                version,
-                seq,
-            });
+            let of = (key, version);
+            self.taken.push(Taken { asker, of, seq });
         }
     }
 
@@ -179,22 +176,16 @@ impl Replica {
         };
         let hot = &mut self.hot;
         self.taken.retain(|taken| {
-            let primary = primary(taken.key);
+            let primary = primary(taken.of.0);
             let is_committed = primary.is_some_and(|primary| {
                 primary.has_committed(taken.seq) && !hot.guards(primary.slice)
             });
             let acks = is_committed || cx.has(ReplicaMutant::AcksUncommitted);
             match taken.asker {
                 Asker::Writer(from, view) if acks => {
-                    let kind = CopyKind::Ack;
-                    let (key, version) = (taken.key, taken.version);
-                    let copies = primary.map_or(0, |primary| primary.copies());
                     let message = CopyMessage {
-                        view,
-                        key,
-                        version,
-                        kind,
-                        copies,
+                        copies: primary.map_or(0, |primary| primary.copies()),
+                        ..CopyMessage::new(view, taken.of, CopyKind::Ack)
                     };
                     host.send(NodeSet::only(from), &ReplicaMessage::Copy(message));
                 }
@@ -301,8 +292,7 @@ impl Replica {
         of: (RouteHash, Cas),
     ) {
         let (key, version) = of;
-        let is_taken = |taken: &Taken| (taken.key, taken.version) == of;
-        if self.taken.iter().any(is_taken) {
+        if self.taken.iter().any(|taken| taken.of == of) {
             return;
         }
         let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
@@ -310,8 +300,7 @@ impl Replica {
         let mut kind = CopyKind::Ack;
         if !self.hot.has(key, version) {
             let slice = self.slice_of(key);
-            let takes =
-                self.hot.takes(cx, (key, version), stored) || cx.has(ReplicaMutant::TakesBeside);
+            let takes = self.hot.takes(cx, of, stored) || cx.has(ReplicaMutant::TakesBeside);
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
             let (credits, hot) = (&mut self.credits, &mut self.hot);
             if let Some(primary) = primary
@@ -322,12 +311,7 @@ impl Replica {
             {
                 hot.note_taken(from, of);
                 let asker = Asker::Writer(from, self.hot.view());
-                return self.taken.push(Taken {
-                    asker,
-                    key,
-                    version,
-                    seq,
-                });
+                return self.taken.push(Taken { asker, of, seq });
             }
             self.hot.note_rejected(key, version);
             kind = CopyKind::Reject;
@@ -335,11 +319,8 @@ impl Replica {
         let slice = self.slice_of(key);
         let primary = primary_of(&mut self.slices, slice);
         let answer = CopyMessage {
-            view: self.hot.view(),
-            key,
-            version,
-            kind,
             copies: said_copies(kind, primary),
+            ..CopyMessage::new(self.hot.view(), of, kind)
         };
         host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
     }
@@ -373,7 +354,7 @@ impl Replica {
         let mut primary = primary_of(&mut self.slices, slice);
         if primary.is_some() {
             let of = (key, version);
-            let is_awaited = self.taken.iter().any(|one| (one.key, one.version) == of);
+            let is_awaited = self.taken.iter().any(|one| one.of == of);
             let settled = self.hot.settled(key, from);
             if is_awaited || version < settled {
                 return;

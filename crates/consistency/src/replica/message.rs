@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use curtail_types::{Cas, RouteHash, ViewNumber};
+use curtail_types::{Cas, RouteHash, ViewNumber, numbered_enum};
 
 use crate::slice_view::SliceId;
 
@@ -123,41 +123,58 @@ pub struct CopyMessage {
     pub copies: u8,
 }
 
-/// What is said of a write of a hot key.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum CopyKind {
-    /// It is on its way, and older values may not be shown; from the primary, which wants the
-    /// receiver to have a copy.
-    Install,
-    /// The same, from another node that writes; its image is of the request.
-    Invalidate,
-    /// The receiver of an installation, an invalidation or an update has it.
-    Ack,
-    /// The primary does not take the write: it was given no later version than what is there.
-    Reject,
-    /// Everybody has it: it may be shown.
-    Validate,
-    /// The sender waits for that.
-    ValidateWanted,
-    /// It happened, and may be shown (SC).
-    Update,
-    /// The receiver shall have no copy any more.
-    Drop,
-    /// It has none.
-    Dropped,
+impl CopyMessage {
+    /// A message that does not say how many nodes have the write.
+    pub const fn new(view: ViewNumber, of: (RouteHash, Cas), kind: CopyKind) -> Self {
+        Self {
+            view,
+            key: of.0,
+            version: of.1,
+            kind,
+            copies: 0,
+        }
+    }
 }
 
-/// What happens to a key, or to a slice.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum ChangeKind {
-    /// It is as the image says; without an image there is no item.
-    Store,
-    /// The primary evicted it.
-    Evict,
-    /// Everything older in the slice goes.
-    Flush,
-    /// The follower begins to catch up, from an empty slice.
-    Begin,
+numbered_enum! {
+    /// What is said of a write of a hot key.
+    #[derive(Ord, PartialOrd)]
+    pub enum CopyKind: u8 {
+        /// It is on its way, and older values may not be shown; from the primary, which wants the
+        /// receiver to have a copy.
+        Install = 0,
+        /// The same, from another node that writes; its image is of the request.
+        Invalidate = 1,
+        /// The receiver of an installation, an invalidation or an update has it.
+        Ack = 2,
+        /// The primary does not take the write: it was given no later version than what is there.
+        Reject = 3,
+        /// Everybody has it: it may be shown.
+        Validate = 4,
+        /// The sender waits for that.
+        ValidateWanted = 5,
+        /// It happened, and may be shown (SC).
+        Update = 6,
+        /// The receiver shall have no copy any more.
+        Drop = 7,
+        /// It has none.
+        Dropped = 8,
+    }
+}
+
+numbered_enum! {
+    /// What happens to a key, or to a slice.
+    #[derive(Ord, PartialOrd)]
+    pub enum ChangeKind: u8 {
+        /// It is as the image says; without an image there is no item.
+        Store = 0,
+        /// The primary evicted it.
+        Evict = 1,
+        /// Everything older in the slice goes.
+        Flush = 2,
+        /// The follower begins to catch up, from an empty slice.
+        Begin = 3,
+    }
 }
 
 impl ReplicaMessage {

@@ -402,7 +402,7 @@ impl Primary {
             self.set_gate(host, Gate::Closed);
         }
         let version = host.next_version();
-        host.clear(self.slice, Some(version));
+        host.flush(self.slice, version);
         (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),

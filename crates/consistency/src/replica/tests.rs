@@ -19,6 +19,8 @@ struct Notes {
     answered: Vec<(Ticket, u8)>,
     refused: Vec<(Ticket, ReplicaRefusal)>,
     shown: Vec<(RouteHash, CopyState)>,
+    /// Up to which versions slices were cleared.
+    cleared: Vec<Option<Cas>>,
 }
 
 impl Notes {
@@ -77,7 +79,12 @@ impl ReplicaHost for Notes {
     ) {
     }
     fn scan(&mut self, _: SliceId, _: bool) {}
-    fn clear(&mut self, _: SliceId, _: Option<Cas>) {}
+    fn clear(&mut self, _: SliceId, before: Option<Cas>) {
+        self.cleared.push(before);
+    }
+    fn flush(&mut self, _: SliceId, _: Cas) {
+        self.cleared.push(None);
+    }
     fn gate(&mut self, _: SliceId, _: Gate) {}
     fn propose(&mut self, change: RowChange) {
         self.proposed.push(change);
@@ -718,6 +725,33 @@ fn an_answer_counts_the_nodes_in_sync_that_have_the_write() {
         &mut notes,
     );
     assert_eq!(notes.answered[3..], [(Ticket(4), 2)]);
+}
+
+/// A worker that executed many writes in a turn, beside the machine, gave versions later than that
+/// of a flush which came after them: most of the items stayed. At a follower, an item that is later
+/// than the flush may have travelled with an earlier change, and stays.
+#[test]
+fn a_flush_removes_what_is_there_whatever_its_version() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 2);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    notes.cleared.clear();
+    notes.take_sent();
+    replica.step(ReplicaEvent::Flush(SliceId(0), Ticket(1)), &mut notes);
+    assert_eq!(notes.cleared, [None]);
+    let (mut follower, mut others) = (machine(1), Notes::default());
+    follower.step(ReplicaEvent::View(&view), &mut others);
+    others.cleared.clear();
+    let mut version = None;
+    for (_, message) in notes.take_sent() {
+        if let ReplicaMessage::Append(append) = &message {
+            version = Some(append.change.version);
+            follower.step(ReplicaEvent::Message(NodeId(0), &message), &mut others);
+        }
+    }
+    assert!(version.is_some());
+    assert_eq!(others.cleared, [version]);
 }
 
 /// Goal: of a write to the copy of a hot key, too, the client learns how many nodes in sync have

@@ -20,10 +20,7 @@ use alloc::vec::Vec;
 
 use curtail_types::{Cas, RouteHash, ViewNumber};
 
-use super::{
-    ReplicaRefusal,
-    message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange},
-};
+use super::message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
 use crate::{byte_reader::ByteReader, slice_view::SliceId};
 
 impl ReplicaMessage {
@@ -68,7 +65,7 @@ impl ReplicaMessage {
                 bytes.push(if copy.copies == 0 { COPY } else { COUNTED_COPY });
                 bytes.extend(copy.view.0.to_le_bytes());
                 put(bytes, &[copy.key.0, copy.version.0]);
-                bytes.push(number_in(&COPY_KINDS, copy.kind));
+                bytes.push(copy.kind as u8);
                 bytes.extend((copy.copies != 0).then_some(copy.copies));
             }
             &Self::Entered(view) => {
@@ -115,7 +112,7 @@ impl ReplicaMessage {
                 view: take_view(&mut reader)?,
                 key: RouteHash(reader.u64()?),
                 version: Cas(reader.u64()?),
-                kind: *COPY_KINDS.get(usize::from(reader.byte()?))?,
+                kind: CopyKind::from_number(reader.byte()?)?,
                 copies: match kind {
                     COPY => 0,
                     _ => reader.byte().filter(|copies| *copies != 0)?,
@@ -137,7 +134,7 @@ impl Append {
         put(bytes, &[self.prev, self.seq, self.committed, self.asked]);
         put(bytes, &[change.key.0, change.version.0]);
         bytes.extend(change.room.to_le_bytes());
-        bytes.push(number_in(&CHANGE_KINDS, change.kind));
+        bytes.push(change.kind as u8);
     }
 
     fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
@@ -152,21 +149,9 @@ impl Append {
                 key: RouteHash(reader.u64()?),
                 version: Cas(reader.u64()?),
                 room: reader.u32()?,
-                kind: *CHANGE_KINDS.get(usize::from(reader.byte()?))?,
+                kind: ChangeKind::from_number(reader.byte()?)?,
             },
         })
-    }
-}
-
-impl ReplicaRefusal {
-    /// Its number in an answer between nodes.
-    pub fn to_number(self) -> u8 {
-        number_in(&REFUSALS, self)
-    }
-
-    /// The refusal with this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        REFUSALS.get(usize::from(number)).copied()
     }
 }
 
@@ -181,38 +166,6 @@ const ENTERED: u8 = 8;
 const ENTERED_WANTED: u8 = 9;
 const EVICT: u8 = 10;
 const COUNTED_COPY: u8 = 11;
-
-/// A kind's number is its place here.
-const CHANGE_KINDS: [ChangeKind; 4] = [
-    ChangeKind::Store,
-    ChangeKind::Evict,
-    ChangeKind::Flush,
-    ChangeKind::Begin,
-];
-
-const COPY_KINDS: [CopyKind; 9] = [
-    CopyKind::Install,
-    CopyKind::Invalidate,
-    CopyKind::Ack,
-    CopyKind::Reject,
-    CopyKind::Validate,
-    CopyKind::ValidateWanted,
-    CopyKind::Update,
-    CopyKind::Drop,
-    CopyKind::Dropped,
-];
-
-const REFUSALS: [ReplicaRefusal; 5] = [
-    ReplicaRefusal::Busy,
-    ReplicaRefusal::NoRoom,
-    ReplicaRefusal::Elsewhere,
-    ReplicaRefusal::Late,
-    ReplicaRefusal::Unknown,
-];
-
-fn number_in<T: PartialEq>(all: &[T], one: T) -> u8 {
-    all.iter().position(|other| *other == one).unwrap_or(0) as u8
-}
 
 fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
@@ -271,7 +224,7 @@ mod tests {
                 asked: word(u64::MAX),
                 change: SliceChange {
                     key: RouteHash(word(u64::MAX)),
-                    kind: CHANGE_KINDS[word(4) as usize],
+                    kind: ChangeKind::ALL[word(4) as usize],
                     version,
                     room: word(1 << 32) as u32,
                 },
@@ -299,7 +252,7 @@ mod tests {
                 view: term,
                 key: RouteHash(number),
                 version,
-                kind: COPY_KINDS[word(9) as usize],
+                kind: CopyKind::ALL[word(9) as usize],
                 copies: word(64) as u8,
             }),
             7 => ReplicaMessage::Entered(term),
@@ -346,14 +299,5 @@ mod tests {
             understood += 1;
         }
         assert!(understood > 500, "{understood}");
-    }
-
-    #[test]
-    fn a_refusal_has_a_number() {
-        for number in 0..5 {
-            let refusal = ReplicaRefusal::from_number(number).unwrap();
-            assert_eq!(refusal.to_number(), number);
-        }
-        assert_eq!(ReplicaRefusal::from_number(5), None);
     }
 }

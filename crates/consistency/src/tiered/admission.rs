@@ -283,9 +283,7 @@ impl Admission {
 
     /// When [`end_period`](Self::end_period) is due.
     pub const fn deadline(&self) -> Instant {
-        Instant {
-            ns: self.began.ns.saturating_add(self.config.scale.segment_ns),
-        }
+        self.began.later(self.config.scale.segment_ns)
     }
 
     /// Averages the hits of the period into the loads, and samples the threshold. Takes time in

@@ -20,7 +20,7 @@ use curtail_types::{Access, Instant, RouteHash};
 
 use super::{
     BackEndConfig, BackEndEvent, BackEndHost, CacheId, TierMutant, TierRefusal, TierRequest,
-    message::{Generation, TierMessage},
+    message::{Generation, KeyMessage, KeyMessageKind, TierMessage},
 };
 use crate::replica::Ticket;
 
@@ -70,21 +70,19 @@ struct Round {
     holder: (CacheId, u64),
     /// Caches that have not dropped theirs, with the number of the message that says so.
     others: Vec<(CacheId, u64)>,
-    /// Caches that want the item afterwards.
-    wanting: Vec<CacheId>,
     began: Instant,
     sent: Instant,
+    held: Held,
+}
+
+/// What waits behind a round.
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
+struct Held {
     /// Writes that ran, and are answered when it ends.
     written: Vec<Ticket>,
     /// What came since.
     queue: VecDeque<TierRequest>,
-}
-
-/// What waits behind a round: writes that ran, what came since, and caches that want the item.
-#[derive(Debug, Default)]
-struct Held {
-    written: Vec<Ticket>,
-    queue: VecDeque<TierRequest>,
+    /// Caches that want the item afterwards.
     wanting: Vec<CacheId>,
 }
 
@@ -138,9 +136,7 @@ impl TierBackEnd {
             return (!self.flushes.is_empty()).then_some(self.serves_at);
         };
         let sent = self.rounds.values().map(|round| round.sent).min();
-        let again = sent.map(|sent| Instant {
-            ns: sent.ns.saturating_add(self.config.retransmit_ns),
-        });
+        let again = sent.map(|sent| sent.later(self.config.retransmit_ns));
         Some(again.map_or(end, |at| at.min(end)))
     }
 
@@ -218,7 +214,7 @@ impl TierBackEnd {
             if waiting >= cx.config.waiting_max {
                 return host.refuse(request.ticket, TierRefusal::Busy);
             }
-            round.queue.push_back(request);
+            round.held.queue.push_back(request);
             self.waiting += 1;
             return;
         }
@@ -254,7 +250,7 @@ impl TierBackEnd {
     /// The store changed the key: the caches are told, and nobody waits.
     fn note_changed(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
         if self.is_cached(key) {
-            let held = self.rounds.remove(&key).map(|round| round.held());
+            let held = self.rounds.remove(&key).map(|round| round.held);
             self.begin_round(cx, host, key, held.unwrap_or_default());
         }
     }
@@ -288,7 +284,7 @@ impl TierBackEnd {
         cx: &Context,
         host: &mut impl BackEndHost,
         key: RouteHash,
-        held: Held,
+        mut held: Held,
     ) {
         let has = |session: &Session| session.entries.contains_key(&key);
         let mut ids = self
@@ -302,7 +298,6 @@ impl TierBackEnd {
         let Some(holder) = at_home.or_else(|| ids.next()) else {
             return;
         };
-        let mut wanting = held.wanting;
         let mut others = Vec::new();
         for (&id, session) in &mut self.sessions {
             if id == holder || !session.entries.contains_key(&key) {
@@ -311,19 +306,17 @@ impl TierBackEnd {
             session.sent += 1;
             session.entries.insert(key, session.sent);
             others.push((id, session.sent));
-            wanting.retain(|other| *other != id);
-            wanting.push(id);
+            held.wanting.retain(|other| *other != id);
+            held.wanting.push(id);
             host.send(id, &session.revocation(key, session.sent));
         }
         let is_update = others.is_empty() || cx.has(TierMutant::UpdatesTogether);
         let round = Round {
             holder: (holder, 0),
             others,
-            wanting,
             began: cx.now,
             sent: cx.now,
-            written: held.written,
-            queue: held.queue,
+            held,
         };
         self.rounds.insert(key, Box::new(round));
         if is_update || cx.has(TierMutant::FirstAcknowledgement) {
@@ -386,7 +379,7 @@ impl TierBackEnd {
         let Some(round) = self.rounds.remove(&key) else {
             return;
         };
-        let mut held = round.held();
+        let mut held = round.held;
         self.waiting -= held.written.len();
         held.written
             .drain(..)
@@ -453,30 +446,29 @@ impl TierBackEnd {
         from: CacheId,
         message: &TierMessage,
     ) {
-        if let &TierMessage::Renew { session, sent } = message {
-            return self.renew(cx, host, from, (session, sent));
-        }
+        let &KeyMessage {
+            kind,
+            generation,
+            key,
+            number,
+        } = match message {
+            &TierMessage::Renew { session, sent } => {
+                return self.renew(cx, host, from, (session, sent));
+            }
+            TierMessage::OfKey(message) => message,
+            TierMessage::Lease { .. } => return,
+        };
         let Some(session) = self.sessions.get(&from) else {
             return;
         };
-        let own = session.generation;
-        let counts = |generation: Generation| {
-            generation == own || cx.has(TierMutant::AcknowledgedInAnySession)
-        };
-        match *message {
-            TierMessage::Fetch { generation, key } if generation == own => {
-                self.send_item(cx, host, from, key);
+        let is_own = generation == session.generation;
+        let counts = is_own || cx.has(TierMutant::AcknowledgedInAnySession);
+        match kind {
+            KeyMessageKind::Fetch if is_own => self.send_item(cx, host, from, key),
+            KeyMessageKind::Applied if counts => {
+                self.note_acknowledged(cx, host, key, (from, number));
             }
-            TierMessage::Applied {
-                generation,
-                key,
-                number,
-            } if counts(generation) => self.note_acknowledged(cx, host, key, (from, number)),
-            TierMessage::Dropped {
-                generation,
-                key,
-                number,
-            } if counts(generation) => self.take_dropped(cx, host, key, (from, number)),
+            KeyMessageKind::Dropped if counts => self.take_dropped(cx, host, key, (from, number)),
             _ => {}
         }
     }
@@ -552,8 +544,8 @@ impl TierBackEnd {
             && (round.holder.0 != to || !round.others.is_empty())
             && !cx.has(TierMutant::SentInRound)
         {
-            if !round.wanting.contains(&to) {
-                round.wanting.push(to);
+            if !round.held.wanting.contains(&to) {
+                round.held.wanting.push(to);
             }
             return;
         }
@@ -566,11 +558,7 @@ impl TierBackEnd {
         if !cx.has(TierMutant::Untracked) {
             session.entries.insert(key, number);
         }
-        let item = TierMessage::Item {
-            generation: session.generation,
-            key,
-            number,
-        };
+        let item = KeyMessageKind::Item.message(session.generation, key, number);
         host.send(to, &item);
     }
 
@@ -649,8 +637,8 @@ impl TierBackEnd {
                 continue;
             };
             if cx.has(TierMutant::QueueLost) {
-                self.waiting -= round.queue.len();
-                round.queue.clear();
+                self.waiting -= round.held.queue.len();
+                round.held.queue.clear();
             }
             round.others.retain(|(other, _)| *other != id);
             if round.others.is_empty() && (round.holder.0 == id || round.holder.1 == 0) {
@@ -664,36 +652,20 @@ impl TierBackEnd {
 impl Session {
     /// The cache shall have no copy.
     const fn revocation(&self, key: RouteHash, number: u64) -> TierMessage {
-        TierMessage::Revoke {
-            generation: self.generation,
-            key,
-            number,
-        }
+        KeyMessageKind::Revoke.message(self.generation, key, number)
     }
 
     /// The item as it is now.
     const fn update(&self, key: RouteHash, number: u64) -> TierMessage {
-        TierMessage::Update {
-            generation: self.generation,
-            key,
-            number,
-        }
+        KeyMessageKind::Update.message(self.generation, key, number)
     }
 }
 
 impl Round {
-    fn held(self) -> Held {
-        Held {
-            written: self.written,
-            queue: self.queue,
-            wanting: self.wanting,
-        }
-    }
-
     /// Whether a request does not wait behind it: only with an error planted.
     fn is_passed_by(&self, cx: &Context, request: &TierRequest) -> bool {
         let (_, update) = self.holder;
-        let one_dropped = update > 0 && !self.wanting.is_empty();
+        let one_dropped = update > 0 && !self.held.wanting.is_empty();
         let is_early = one_dropped && cx.has(TierMutant::ServesWhenOneDropped);
         request.access == Access::Read && (is_early || cx.has(TierMutant::NoReadQueue))
     }

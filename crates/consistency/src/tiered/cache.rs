@@ -7,7 +7,7 @@ use curtail_types::{Instant, RouteHash};
 
 use super::{
     BackEndId, CacheConfig, CacheEvent, CacheHost, TierMutant,
-    message::{Generation, TierMessage},
+    message::{Generation, KeyMessage, KeyMessageKind, TierMessage},
 };
 
 /// The machine of a cache node.
@@ -161,7 +161,8 @@ impl TierCache {
                 let session = self.back_ends.get(&from);
                 let generation = session.map(|one| one.generation).unwrap_or_default();
                 if generation != Generation(0) {
-                    host.send(from, &TierMessage::Fetch { generation, key });
+                    let fetch = KeyMessageKind::Fetch.message(generation, key, 0);
+                    host.send(from, &fetch);
                 }
             }
             CacheEvent::Evict(from, key) => {
@@ -235,9 +236,7 @@ impl TierCache {
         let Some(session) = self.back_ends.get_mut(&cx.from) else {
             return;
         };
-        session.renew_at = Instant {
-            ns: cx.now.ns.saturating_add(cx.config.renew_ns),
-        };
+        session.renew_at = cx.now.later(cx.config.renew_ns);
         let renew = TierMessage::Renew {
             session: session.number,
             sent: cx.now,
@@ -248,41 +247,36 @@ impl TierCache {
     // ---- messages ----
 
     fn receive(&mut self, cx: &Context, host: &mut impl CacheHost, message: &TierMessage) {
-        if let &TierMessage::Lease {
-            session,
+        let &KeyMessage {
+            kind,
             generation,
-            sent,
-        } = message
-        {
-            return self.take_lease(cx, host, (session, generation, sent));
-        }
+            key,
+            number,
+        } = match message {
+            &TierMessage::Lease {
+                session,
+                generation,
+                sent,
+            } => return self.take_lease(cx, host, (session, generation, sent)),
+            TierMessage::OfKey(message) => message,
+            TierMessage::Renew { .. } => return,
+        };
         let Some(session) = self.back_ends.get_mut(&cx.from) else {
             return;
         };
-        let own = session.generation;
-        let is_own = |generation| generation == own || cx.has(TierMutant::NoGeneration);
-        match *message {
-            TierMessage::Item {
-                generation,
-                key,
-                number,
-            } if is_own(generation) => session.take_item(cx, host, key, number),
-            TierMessage::Update {
-                generation,
-                key,
-                number,
-            } if is_own(generation) => session.take_update(cx, host, key, number),
-            TierMessage::Revoke {
-                generation,
-                key,
-                number,
-            } if is_own(generation) => {
+        if generation != session.generation && !cx.has(TierMutant::NoGeneration) {
+            return;
+        }
+        match kind {
+            KeyMessageKind::Item => session.take_item(cx, host, key, number),
+            KeyMessageKind::Update => session.take_update(cx, host, key, number),
+            KeyMessageKind::Revoke => {
                 let is_newer = session.copies.get(&key).is_some_and(|own| *own > number);
                 if !is_newer {
                     session.drop_copy(cx, host, key, number);
                 }
             }
-            _ => {}
+            KeyMessageKind::Fetch | KeyMessageKind::Applied | KeyMessageKind::Dropped => {}
         }
     }
 
@@ -362,15 +356,8 @@ impl Session {
     }
 
     fn answer_applied(&self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
-        let generation = self.generation;
-        host.send(
-            cx.from,
-            &TierMessage::Applied {
-                generation,
-                key,
-                number,
-            },
-        );
+        let applied = KeyMessageKind::Applied.message(self.generation, key, number);
+        host.send(cx.from, &applied);
     }
 
     /// There is no copy from now on, and none comes with this number or a lower one.
@@ -379,14 +366,7 @@ impl Session {
             host.remove(cx.from, key);
         }
         self.floor = self.floor.max(number);
-        let generation = self.generation;
-        host.send(
-            cx.from,
-            &TierMessage::Dropped {
-                generation,
-                key,
-                number,
-            },
-        );
+        let dropped = KeyMessageKind::Dropped.message(self.generation, key, number);
+        host.send(cx.from, &dropped);
     }
 }

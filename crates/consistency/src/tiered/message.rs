@@ -25,65 +25,64 @@ pub enum TierMessage {
         /// What [`Renew`](Self::Renew) said.
         sent: Instant,
     },
+    /// About a copy of a key.
+    OfKey(KeyMessage),
+}
+
+/// What is said of a copy of a key, in a session.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct KeyMessage {
+    /// What is said.
+    pub kind: KeyMessageKind,
+    /// The session.
+    pub generation: Generation,
+    /// The key.
+    pub key: RouteHash,
+    /// Of two messages of the session about one key, the higher has the later item; of an answer,
+    /// the number of what it answers. 0 with a fetch.
+    pub number: u64,
+}
+
+/// What is said of a copy.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum KeyMessageKind {
     /// The cache wants a copy.
-    Fetch {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-    },
+    Fetch,
     /// The item as it is now, for a cache that may have no copy.
-    Item {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-        /// Of two messages of the session about one key, the higher has the later item.
-        number: u64,
-    },
+    Item,
     /// The key was written: the item as it is now, or that there is none.
-    Update {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-        /// Counted like that of an item.
-        number: u64,
-    },
+    Update,
     /// The cache shall have no copy any more.
-    Revoke {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-        /// Counted like that of an item.
-        number: u64,
-    },
+    Revoke,
     /// The cache shows nothing older than the update with this number.
-    Applied {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-        /// The update's.
-        number: u64,
-    },
+    Applied,
     /// The cache has no copy, and takes none from a message with this number or a lower one.
-    Dropped {
-        /// The session.
-        generation: Generation,
-        /// The key.
-        key: RouteHash,
-        /// The number.
-        number: u64,
-    },
+    Dropped,
+}
+
+impl KeyMessageKind {
+    /// The message that says it.
+    pub const fn message(self, generation: Generation, key: RouteHash, number: u64) -> TierMessage {
+        TierMessage::OfKey(KeyMessage {
+            kind: self,
+            generation,
+            key,
+            number,
+        })
+    }
 }
 
 impl TierMessage {
     /// The key whose item travels with the message.
-    pub const fn carries_image(&self) -> Option<RouteHash> {
+    pub fn carries_image(&self) -> Option<RouteHash> {
+        self.key_of(KeyMessageKind::Item)
+            .or(self.key_of(KeyMessageKind::Update))
+    }
+
+    /// Its key, if it says this of one.
+    pub fn key_of(&self, kind: KeyMessageKind) -> Option<RouteHash> {
         match self {
-            Self::Item { key, .. } | Self::Update { key, .. } => Some(*key),
+            Self::OfKey(message) if message.kind == kind => Some(message.key),
             _ => None,
         }
     }

@@ -26,7 +26,6 @@ mod mutant;
 mod rule_controller;
 mod rule_queue;
 mod rule_sender;
-mod simulated_rules;
 #[cfg(test)]
 mod tests;
 
@@ -41,13 +40,10 @@ pub use interface::{
     TierRequest,
 };
 pub use load_threshold::LoadThreshold;
-pub use message::{Generation, TierMessage};
+pub use message::{Generation, KeyMessage, KeyMessageKind, TierMessage};
 pub use mutant::{RuleMutant, TierMutant};
 pub use rule_controller::{RuleController, RuleCounts};
 pub use rule_queue::{RuleBudget, RuleQueue, RuleQueueFull};
 pub use rule_sender::{
     RuleChange, RuleLife, RuleSender, RulesAnswer, RulesMessage, RulesStatus, RulesTaken,
-};
-pub use simulated_rules::{
-    RuleDifference, RuleNews, RuleTableFull, SimulatedCookie, SimulatedRule, SimulatedRules,
 };

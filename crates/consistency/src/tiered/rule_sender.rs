@@ -188,9 +188,7 @@ impl RuleSender {
             true => REPEAT_NS,
             false => HEARTBEAT_NS,
         };
-        Instant {
-            ns: self.sent.ns.saturating_add(wait),
-        }
+        self.sent.later(wait)
     }
 
     /// The controller answered.

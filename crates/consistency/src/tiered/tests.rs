@@ -203,7 +203,7 @@ fn a_cache_that_misses_updates_loses_its_lease() {
         pair.cache.step(CacheEvent::Tick, &mut pair.desk);
         pair.back_end.step(BackEndEvent::Tick, &mut pair.desk);
         let sent = core::mem::take(&mut pair.desk.sent);
-        let is_update = |message: &TierMessage| matches!(message, TierMessage::Update { .. });
+        let is_update = |message: &TierMessage| message.key_of(KeyMessageKind::Update).is_some();
         let heard = sent.into_iter().filter(|one| !is_update(&one.1));
         heard.for_each(|one| pair.deliver(one));
         if !pair.desk.answers.is_empty() {

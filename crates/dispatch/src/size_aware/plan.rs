@@ -108,10 +108,8 @@ impl SizePlan {
             return Route::Here;
         }
         let class = self.classes.class(bytes);
-        let (start, end) = (self.starts[class], self.starts[class + 1]);
-        let width = if self.split { end - start } else { 0 };
-        let part = (u128::from(width) * u128::from(hash >> 32)) >> 32;
-        let large = self.core_at(start + part as u64);
+        let part = (u128::from(self.width(class)) * u128::from(hash >> 32)) >> 32;
+        let large = self.core_at(self.starts[class] + part as u64);
         Route::Ring(Worker(self.first_large().0 + large))
     }
 
@@ -134,7 +132,7 @@ impl SizePlan {
     pub fn ranges(&self) -> impl Iterator<Item = u32> + '_ {
         let first = self.first_large_class();
         (0..self.large_cores()).map(move |large| {
-            let begins = |class: &usize| self.starts[*class + 1] >> 32 >= u64::from(large);
+            let begins = |class: &usize| self.cores_of(*class).1 >= large;
             let class = (first..CLASSES_MAX).find(begins);
             class.map_or(u32::MAX, |class| match class {
                 0 => self.threshold,
@@ -154,8 +152,9 @@ impl SizePlan {
         // when the next core's begins.
         for (class, cost) in (first..).zip(costs) {
             let (start, end) = (self.starts[class], self.starts[class + 1]);
-            let width = if self.split { end - start } else { 0 };
-            for at in self.core_at(start)..=self.core_at(start + width.saturating_sub(1)) {
+            let width = self.width(class);
+            let (first_core, last_core) = self.cores_of(class);
+            for at in first_core..=last_core {
                 let part = match width {
                     0 => u128::from(*cost),
                     width => {
@@ -190,6 +189,22 @@ impl SizePlan {
     #[inline]
     fn core_at(&self, place: u64) -> u16 {
         ((place >> 32) as u16).min(self.large_cores() - 1)
+    }
+
+    /// The piece of the line over which the requests of a class are spread.
+    #[inline]
+    fn width(&self, class: usize) -> u64 {
+        match self.split {
+            true => self.starts[class + 1] - self.starts[class],
+            false => 0,
+        }
+    }
+
+    /// The first and the last of the large cores, from 0, that serve a class.
+    fn cores_of(&self, class: usize) -> (u16, u16) {
+        let start = self.starts[class];
+        let last = start + self.width(class).saturating_sub(1);
+        (self.core_at(start), self.core_at(last))
     }
 
     fn first_large(&self) -> Worker {

@@ -98,30 +98,11 @@ impl Checked {
 }
 
 impl Planted {
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        let slices = SliceSetup::mutants().map(|(mutant, _)| Self::Slices(mutant));
-        let tiers = TierSetup::mutants().map(|(mutant, _)| Self::Tier(mutant));
-        let rules = RuleSetup::mutants().map(|(mutant, _)| Self::Rules(mutant));
+    /// All of them, with their names.
+    pub(super) fn all() -> impl Iterator<Item = (Self, String)> {
+        let slices = SliceSetup::mutants().map(|(mutant, name)| (Self::Slices(mutant), name));
+        let tiers = TierSetup::mutants().map(|(mutant, name)| (Self::Tier(mutant), name));
+        let rules = RuleSetup::mutants().map(|(mutant, name)| (Self::Rules(mutant), name));
         slices.chain(tiers).chain(rules)
-    }
-
-    pub(super) fn name(&self) -> String {
-        match self {
-            Self::Slices(mutant) => {
-                let mut all = SliceSetup::mutants();
-                let found = all.find(|(one, _)| one == mutant);
-                found.map_or_else(String::new, |(_, name)| name)
-            }
-            Self::Tier(mutant) => {
-                let mut all = TierSetup::mutants();
-                let found = all.find(|(one, _)| one == mutant);
-                found.map_or_else(String::new, |(_, name)| name)
-            }
-            Self::Rules(mutant) => {
-                let mut all = RuleSetup::mutants();
-                let found = all.find(|(one, _)| one == mutant);
-                found.map_or_else(String::new, |(_, name)| name)
-            }
-        }
     }
 }

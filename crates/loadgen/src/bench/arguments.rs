@@ -81,7 +81,7 @@ pub struct LoadArgs {
     /// Store every key once before the runs.
     #[arg(long, help_heading = "Load")]
     pub preload: bool,
-    /// Store at most this many keys a second before the runs, for a server that needs time to move
+    /// Maximum number of keys that --preload stores a second, for a server that needs time to move
     /// them to a disk (not with --protocol native).
     #[arg(long, value_name = "KEYS", value_parser = quantity::positive, help_heading = "Load")]
     pub preload_rate: Option<f64>,
@@ -193,7 +193,7 @@ pub struct SeriesArgs {
     /// How often every run is made, alternating between targets; reports show medians.
     #[arg(long, default_value_t = 1, help_heading = "Measuring")]
     pub repeat: usize,
-    /// Length of a measurement window in milliseconds.
+    /// Length in ms of the windows of a run, in each of which quantiles are measured, too.
     #[arg(long, default_value_t = 20.0, help_heading = "Measuring")]
     pub window_ms: f64,
     /// Print one JSON object instead of tables.
@@ -271,13 +271,13 @@ impl LoadArgs {
     pub(super) fn setting(&self, series: &SeriesArgs, stop: &Stop) -> Result<Setting, LoadError> {
         let refuse = |what: &str| Err(LoadError::Arguments(what.into()));
         if !self.server_pid.is_empty() && self.server_pid.len() != self.target.len() {
-            return refuse("as many --server-pid as --target");
+            return refuse("give one --server-pid for each --target");
         }
         if series.repeat == 0 {
-            return refuse("at least one run");
+            return refuse("--repeat: give at least 1");
         }
         if self.preload_rate.is_some() && self.protocol == Protocol::Native {
-            return refuse("--preload-rate: the native protocol's preload has no pace");
+            return refuse("--preload-rate: not with --protocol native");
         }
         let load = self.load()?;
         let (paces, search) = self.paces(series, &load)?;
@@ -433,7 +433,9 @@ impl LoadArgs {
             Err(WorkloadError::Name(_)) if std::path::Path::new(name).is_file() => {
                 if self.has_adjustments() {
                     return Err(LoadError::Arguments(
-                        "a trace has its own keys, lengths and mix".into(),
+                        "a trace has its own keys, lengths and mix: remove --keys, --key-bytes, \
+                         --value-bytes, --get-ratio and --zipf"
+                            .into(),
                     ));
                 }
                 let recording = Recording::open(name.as_ref())?;

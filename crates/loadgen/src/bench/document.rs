@@ -1,7 +1,7 @@
 //! Everything that a bench found out, as programs read it.
 //!
-//! The fields are described in `docs/guide/bench.md`; `format` changes when one of them changes its
-//! meaning.
+//! The fields are described in `docs/reference/bench-report.md`; `format` changes when one of them
+//! changes its meaning.
 
 use std::{collections::BTreeMap, fs};
 
@@ -167,8 +167,8 @@ impl Document {
         self.steps.push(step);
     }
 
-    /// Gathers the runs' warnings: one of each kind for each target, the last, and in how many
-    /// runs there was one.
+    /// Gathers the runs' warnings: those of one kind for each target, of the last run that had any,
+    /// and in how many runs there were some.
     pub(super) fn conclude(&mut self) {
         let mut last: BTreeMap<(&str, &'static str), (usize, String)> = BTreeMap::new();
         for step in &self.steps {
@@ -176,11 +176,15 @@ impl Document {
                 Some(rate) => format!(" at {rate:.0}/s"),
                 None => String::new(),
             };
+            // A run may have several of a kind, such as replies that are wrong in two ways.
+            let mut own: BTreeMap<&'static str, Vec<&str>> = BTreeMap::new();
             for warning in &step.report.warnings {
-                let key = (step.target.as_str(), warning.kind);
-                let (count, text) = last.entry(key).or_default();
+                own.entry(warning.kind).or_default().push(&warning.text);
+            }
+            for (kind, texts) in own {
+                let (count, text) = last.entry((step.target.as_str(), kind)).or_default();
                 *count += 1;
-                *text = format!("{}{load}: {}", step.target, warning.text);
+                *text = format!("{}{load}: {}", step.target, texts.join("; "));
             }
         }
         let text = |((label, _), (count, text)): ((&str, &str), (usize, String))| {
@@ -191,7 +195,7 @@ impl Document {
                 .count();
             match count {
                 1 => text,
-                count => format!("{text} (so in {count} of {runs} runs; this is the last)"),
+                count => format!("{text} (the last of {count} such runs, of {runs})"),
             }
         };
         self.warnings = last.into_iter().map(text).collect();
@@ -443,6 +447,26 @@ mod tests {
         document.steps.remove(0);
         document.steps.remove(0);
         assert!(highest_kept(&document.points("one")).is_none());
+    }
+
+    /// Goal: no warning of a run hides another of its kind, and runs are counted once. Method: one
+    /// of two runs has two kinds of wrong replies.
+    #[test]
+    fn two_warnings_of_one_kind_are_of_one_run() {
+        let setting = setting(&["--target", "one=h:1"]);
+        let mut document = Document::of(&setting, Vec::new());
+        document.add(step(2e4, Verdict::Met));
+        let mut wrong = step(5e4, Verdict::Met);
+        wrong
+            .report
+            .doubt("wrong replies", "3 replies were errors".into());
+        wrong
+            .report
+            .doubt("wrong replies", "5 values were torn".into());
+        document.add(wrong);
+        document.conclude();
+        let expected = "one at 50000/s: 3 replies were errors; 5 values were torn";
+        assert_eq!(document.warnings, [expected]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn page(document: &Document) -> String {
 fn warnings(document: &Document, page: &mut Page) {
     let partial = document.partial.iter();
     let mut lines: Vec<String> = partial
-        .map(|why| format!("A part of what was asked for: {why}"))
+        .map(|why| format!("The measurement is incomplete: {why}"))
         .collect();
     lines.extend(document.warnings.iter().take(WARNINGS_MAX).cloned());
     let more = document.warnings.len().saturating_sub(WARNINGS_MAX);
@@ -82,9 +82,9 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
         return match found.rate {
             Some(rate) => (
                 format!("{}/s", count(rate)),
-                format!("requests keep {slo}; {}", found.reason),
+                format!("highest rate that meets {slo}; {}", found.reason),
             ),
-            None if found.undecided.is_some() => ("no answer".into(), found.headline(slo)),
+            None if found.undecided.is_some() => ("undecided".into(), found.headline(slo)),
             None => ("none".into(), found.headline(slo)),
         };
     }
@@ -109,20 +109,20 @@ fn headline(document: &Document, label: &str, points: &[Point<'_>]) -> (String, 
         _ if document.slo.is_some() => {
             let kept = highest_kept(points);
             let stopper = points.iter().find(|point| !point.met());
-            let stopper = stopper.map_or("all loads did".into(), |point| {
+            let stopper = stopper.map_or("all loads met it".into(), |point| {
                 let verdict = point.why_not_met();
                 let reason = verdict.map_or("not met", Verdict::reason);
-                format!("{}/s did not: {reason}", count(point.load))
+                format!("{}/s did not meet it: {reason}", count(point.load))
             });
             match kept {
                 Some(point) => (
                     format!("{}/s", count(point.load)),
                     format!(
-                        "keep {slo}, as all lower loads do; {stopper}; {}",
+                        "highest load that meets {slo}, as all lower ones do; {stopper}; {}",
                         latency(point)
                     ),
                 ),
-                None => ("none".into(), format!("keeps {slo}; {stopper}")),
+                None => ("none".into(), format!("meets {slo}; {stopper}")),
             }
         }
         [.., last] => {
@@ -149,10 +149,7 @@ fn table(document: &Document, page: &mut Page) {
     }
     page.heading("Every load");
     page.table(&table);
-    page.notes(
-        "Not measurable, or what was to be kept and was not:",
-        &notes,
-    );
+    page.notes("Not measurable, or a bound that was not met:", &notes);
 }
 
 /// A number that is not measurable is the number of its note.

@@ -26,6 +26,10 @@ pub(super) fn preload(setting: &Setting, says_so: bool) -> Result<(), LoadError>
     for (target, plan) in setting.targets.iter().zip(&setting.plans) {
         let pace = (plan.threads, setting.preload_rate);
         let refused = preload::preload(&target.address, &plan.load, pace, &setting.stop)?;
+        if setting.stop.is_asked() {
+            eprintln!("{}: not all keys were stored: ended early", target.label);
+            return Ok(());
+        }
         let keys = plan.load.keys();
         if refused > 0 {
             eprintln!("{}: {refused} of {keys} keys were refused", target.label);
@@ -230,7 +234,9 @@ fn step(
         let (seconds, reason) = (lost.seconds, &lost.reason);
         format!("{label} was lost {seconds:.1} s into the run{at}: {reason}")
     });
-    if lost.is_none() || report.counts.done > 0 {
+    // A run that was ended in its warm-up measured nothing.
+    let is_whole = lost.is_none() && !setting.stop.is_asked();
+    if is_whole || report.counts.done > 0 {
         let verdict = setting.slo.as_ref().map(|slo| slo.judge(&report));
         let verdict = verdict.transpose()?;
         document.add(Step {

@@ -132,11 +132,11 @@ impl Search {
             _ if self.rate.is_some() => (None, "ended early".into()),
             (Some((rate, Verdict::Undecided(why))), Some(_)) => (
                 Some(*rate),
-                format!("from {rate:.0} requests/s on no run could tell: {why}"),
+                format!("from {rate:.0} requests/s on the runs are undecided: {why}"),
             ),
             (Some((rate, Verdict::Undecided(why))), None) => (
                 Some(*rate),
-                format!("at the lowest rate, {rate:.0} requests/s, no run could tell: {why}"),
+                format!("at the lowest rate, {rate:.0} requests/s, the runs are undecided: {why}"),
             ),
             (Some((rate, vote)), Some(_)) => {
                 (None, format!("at {rate:.0} requests/s: {}", vote.reason()))
@@ -162,13 +162,13 @@ impl Search {
 }
 
 impl Found {
-    /// The outcome in a line, of a search for what keeps these bounds.
+    /// The outcome in a line, of a search for what meets these bounds.
     pub(super) fn headline(&self, slo: &str) -> String {
         let reason = &self.reason;
         match (self.rate, self.undecided) {
-            (Some(rate), _) => format!("{rate:.0} requests/s keep {slo}; {reason}"),
-            (None, Some(_)) => format!("no answer whether {slo} is kept; {reason}"),
-            (None, None) => format!("no rate was found that keeps {slo}; {reason}"),
+            (Some(rate), _) => format!("{rate:.0} requests/s meet {slo}; {reason}"),
+            (None, Some(_)) => format!("undecided whether a rate meets {slo}; {reason}"),
+            (None, None) => format!("no rate was found that meets {slo}; {reason}"),
         }
     }
 }
@@ -277,7 +277,7 @@ mod tests {
         let never = run(|_, _| undecided());
         assert_eq!((never.rate, never.path.len()), (None, 3));
         let text = never.headline("p99<1ms");
-        assert!(text.starts_with("no answer"), "{text}");
+        assert!(text.starts_with("undecided"), "{text}");
     }
 
     /// Goal: every rate ends, whatever the runs say. Method: all sequences of verdicts.

@@ -83,7 +83,7 @@ const COLUMNS: [&str; 14] = [
 pub(super) fn run(args: &LoadArgs, stop: &Stop) -> Result<ExitCode, LoadError> {
     let setting = args.setting(&SeriesArgs::default(), stop)?;
     let ([plan], [pace]) = (&*setting.plans, &*setting.paces) else {
-        let why = "a timeline needs exactly one target and one rate".into();
+        let why = "a timeline has one --target and at most one --rate".into();
         return Err(LoadError::Arguments(why));
     };
     if args.preload {

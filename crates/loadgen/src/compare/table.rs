@@ -72,7 +72,8 @@ fn throughput(cells: &[Cell], cores: &str) -> Part {
         ],
     );
     let heading = format!(
-        "Closed loop, {cores}; median (min-max) over rounds; ratios are {name}'s within rounds."
+        "Closed loop, {cores}; median (min-max) over rounds; ratios: {name}'s value divided by \
+         the row's, within a round."
     );
     part(heading, table)
 }

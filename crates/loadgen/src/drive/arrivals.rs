@@ -24,6 +24,7 @@ enum Times {
 pub(super) struct Arrivals {
     times: Times,
     next_ns: u64,
+    waiting_max: usize,
     pub(super) waiting: VecDeque<Pending>,
     /// Connections with room, the longest idle first.
     pub(super) open: VecDeque<usize>,
@@ -55,6 +56,7 @@ impl Arrivals {
         let mut arrivals = Self {
             times,
             next_ns: 0,
+            waiting_max: WAITING_MAX,
             waiting: VecDeque::with_capacity(1024),
             open: (0..plan.connections_of(thread)).collect(),
         };
@@ -76,15 +78,16 @@ impl Arrivals {
     ) -> Result<usize, LoadError> {
         let before = self.waiting.len();
         while self.next_ns <= due_ns {
+            // A rate beyond all machines has more than that due at once.
+            if self.waiting.len() >= self.waiting_max {
+                return Err(LoadError::Overload(
+                    "the offered load is far beyond what the server takes".into(),
+                ));
+            }
             self.waiting.push_back(draw(self.next_ns));
             self.advance();
         }
-        match self.waiting.len() > WAITING_MAX {
-            true => Err(LoadError::Overload(
-                "the offered load is far beyond what the server takes".into(),
-            )),
-            false => Ok(before),
-        }
+        Ok(before)
     }
 
     /// A request that waits, and a connection with room for it.
@@ -149,4 +152,31 @@ impl Thinkers {
 fn seed(plan: &Plan, thread: usize) -> u64 {
     const ARRIVALS: u64 = 0x6172_7269_7665;
     curtail_workload::mix(plan.seed ^ curtail_workload::mix(ARRIVALS + thread as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        request_source::{Load, Request},
+        text_protocol::Protocol,
+    };
+
+    /// Goal: a rate beyond all machines ends in an error, not in memory without end. Method: more
+    /// requests due at once than a time has digits for.
+    #[test]
+    fn what_is_due_at_once_has_a_bound() {
+        let load = Load::drawn(Protocol::Text, "custom:keys=10".parse().unwrap());
+        let mut plan = Plan::new(String::new(), load);
+        for is_constant in [true, false] {
+            let rate = curtail_workload::Phases::fixed(1e18);
+            plan.pace = Pace::Open { rate, is_constant };
+            let mut arrivals = Arrivals::new(&plan, 0).unwrap();
+            arrivals.waiting_max = 1_000;
+            let request = Request::new(curtail_workload::Kind::Get, 0, (4, 4, 0));
+            let drawn = arrivals.draw(1_000_000, |ns| Pending::new(request, ns));
+            assert!(matches!(drawn, Err(LoadError::Overload(_))));
+            assert_eq!(arrivals.waiting.len(), 1_000);
+        }
+    }
 }

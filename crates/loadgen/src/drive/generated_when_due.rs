@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use super::{
-    Clock, Ended, Plan, Session, Stall,
+    Clock, Ended, GRACE_NS, Plan, Session, Stall,
     arrivals::{Arrivals, Thinkers},
     request_accounting::{Desk, Pending},
     socket::Ready,
@@ -57,9 +57,6 @@ pub(super) trait Connections {
         None
     }
 }
-
-/// Replies are awaited this long after an open loop's end.
-const GRACE_NS: u64 = 1_000_000_000;
 
 /// One thread of the general driver.
 pub(super) struct Generated<C> {
@@ -275,12 +272,21 @@ impl<C: Connections> Generated<C> {
         self.connections.flush(index, &self.desk, clock)
     }
 
-    /// What is not answered at an open loop's end counts with the time it has waited.
+    /// What is not answered at an open loop's end counts with the time it has waited. A closed loop
+    /// always has requests under way at its end: of these, those count that are overdue.
     fn give_up(&mut self, now_ns: u64) {
-        if let Some(arrivals) = &mut self.arrivals {
-            let left = self.connections.drain();
-            for pending in arrivals.waiting.drain(..).chain(left) {
-                self.desk.unfinished(&pending, now_ns);
+        let left = self.connections.drain();
+        match &mut self.arrivals {
+            Some(arrivals) => {
+                for pending in arrivals.waiting.drain(..).chain(left) {
+                    self.desk.unfinished(&pending, now_ns);
+                }
+            }
+            None => {
+                let overdue = |pending: &&Pending| pending.has_waited(GRACE_NS, now_ns);
+                for pending in left.iter().filter(overdue) {
+                    self.desk.unfinished(pending, now_ns);
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ use std::{collections::VecDeque, time::Duration};
 use curtail_workload::Kind;
 
 use super::{
-    Clock, Ended, Plan,
+    Clock, Ended, GRACE_NS, Plan,
     framer::{Framer, LINE_BYTES_MAX},
     socket::{Poller, Ready, Socket},
 };
@@ -182,6 +182,7 @@ impl Pregenerated {
 
     pub(super) fn run(mut self, clock: &Clock) -> Ended {
         let result = self.drive(clock);
+        self.give_up(clock.now_ns());
         clock.ended(result, self.recorder)
     }
 
@@ -286,6 +287,20 @@ impl Pregenerated {
         let times = times(connection.sent_ns, now_ns);
         for class in connection.framed.drain(..) {
             self.recorder.latency(class, times, 1);
+        }
+    }
+
+    /// What has not been answered for long when the run ends counts with the time it has waited.
+    fn give_up(&mut self, now_ns: u64) {
+        let overdue = |connection: &&Connection| now_ns - connection.sent_ns >= GRACE_NS;
+        for connection in self.connections.iter().filter(overdue) {
+            let times = times(connection.sent_ns, now_ns);
+            let first = connection.block * self.arena.pipeline;
+            let block = &self.arena.requests[first..first + self.arena.pipeline];
+            for &(verb, value_bytes) in &block[connection.framed.len()..] {
+                let class = self.recorder.class(Operation::hoped(verb), value_bytes);
+                self.recorder.unfinished(class, times);
+            }
         }
     }
 

@@ -58,6 +58,11 @@ impl Pending {
         }
     }
 
+    /// Whether it has waited for an answer for so long.
+    pub(super) fn has_waited(&self, ns: u64, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.intended_ns) >= ns
+    }
+
     fn times(&self, now_ns: u64) -> Times {
         Times {
             intended_ns: self.intended_ns,

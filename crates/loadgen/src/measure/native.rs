@@ -149,7 +149,8 @@ impl NativeReport {
         );
         let _ = writeln!(
             text,
-            "backlog of the server's queues: p50 {}, p99 {}, most {}; most that waited here {}",
+            "backlog of the server's queues: p50 {}, p99 {}, max {}; requests that waited in the \
+             driver: max {}",
             self.backlog_p50, self.backlog_p99, self.backlog_max, self.waited_max
         );
         text

@@ -15,7 +15,7 @@ use crate::self_checking_value::Piece;
 pub enum Mode {
     /// Nothing may be missing: for servers with room for everything.
     Strict,
-    /// Values may be evicted, older ones may not come back.
+    /// Values may be evicted; an older value must not come back.
     Cache,
 }
 

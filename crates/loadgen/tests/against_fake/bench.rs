@@ -186,7 +186,7 @@ fn a_server_that_ends_leaves_what_was_measured() {
         let last = steps.last().unwrap();
         assert!(last["lost"]["reason"].as_str().is_some(), "{document}");
         let page = fs::read_to_string(folder.join("index.html")).unwrap();
-        assert!(page.contains("A part of what was asked for"));
+        assert!(page.contains("The measurement is incomplete"));
         fs::remove_dir_all(&folder).unwrap();
     }
 }
@@ -212,6 +212,43 @@ fn a_run_that_is_ended_early_is_marked() {
     assert!(document["partial"].as_str().is_some());
     assert_eq!(document["steps"].as_array().unwrap().len(), 1);
     fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Goal: a run that was ended in its warm-up is no run of 0 requests/s. Method: the wish is there
+/// before the warm-up is over.
+#[test]
+fn a_run_that_measured_nothing_is_left_out() {
+    let stop = Stop::new();
+    let asked = stop.clone();
+    std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        asked.ask();
+    });
+    let target = fake::start(Lie::None);
+    let args = args(&format!(
+        "--duration 1 --warm-up 20 --rate 500,600 --target {target} --keys 200"
+    ));
+    let error = bench::run(&args, &stop).unwrap_err().to_string();
+    assert!(error.contains("before anything was run"), "{error}");
+}
+
+/// Goal: a preload that waits ends when it is asked to, and nobody is told that all keys were
+/// stored. Method: preloads that would take days, and longer than a time has digits for.
+#[test]
+fn a_preload_that_is_ended_early_is_no_success() {
+    let target = fake::start(Lie::None);
+    for rate in ["0.0001", "0.0000000000000000001"] {
+        let stop = Stop::new();
+        let asked = stop.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            asked.ask();
+        });
+        let args = args(&format!(
+            "--preload-only --preload-rate {rate} --target {target} --keys 1000"
+        ));
+        assert_eq!(bench::run(&args, &stop).unwrap(), ExitCode::from(130));
+    }
 }
 
 /// Goal: a server that wants a login is preloaded and driven with one, and without one the command

@@ -137,6 +137,25 @@ fn a_server_that_never_answers_shows_in_the_latency() {
     assert!(report.all.p50_us.is_none() && report.all.not_measurable["p50"].contains("answered"));
 }
 
+/// Goal: a server that stops to answer shows in a closed loop, too, which then measures nothing
+/// more. Method: a server that accepts and never answers, with both drivers.
+#[test]
+fn a_closed_loop_counts_what_is_not_answered() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for pregenerated in [None, Some(1_000)] {
+        let mut plan = plan(listener.local_addr().unwrap().to_string(), Protocol::Text);
+        plan.pregenerated = pregenerated;
+        (plan.warm_up, plan.duration) = (Duration::ZERO, Duration::from_millis(1_300));
+        let report = run(&plan).unwrap();
+        // Four connections with eight requests each.
+        let counts = &report.counts;
+        assert_eq!((counts.done, counts.unfinished), (0, 32), "{counts:?}");
+        assert!(report.all.mean_us >= 1_000_000.0, "{:?}", report.all);
+        let kinds: Vec<&str> = report.warnings.iter().map(|one| one.kind).collect();
+        assert!(kinds.contains(&"unanswered"), "{kinds:?}");
+    }
+}
+
 #[test]
 fn plans_that_make_no_sense_are_refused() {
     let bad: [fn(&mut Plan); 8] = [
@@ -255,6 +274,20 @@ fn a_thinking_client_sends_when_it_has_thought() {
     // 32 slots that think for 20 ms: at most 1600 requests a second.
     let rate = report.rate;
     assert!((200.0..2000.0).contains(&rate), "{rate}");
+}
+
+/// Goal: a core that there is not ends the run at once, not when the other threads are done.
+/// Method: the second of two threads is to run on one, in a run of hours.
+#[test]
+fn a_core_that_is_not_there_ends_the_run() {
+    let plan = Plan {
+        cores: vec![0, 1 << 20],
+        duration: Duration::from_secs(10_000),
+        window: Duration::from_secs(1),
+        ..plan(fake::start(Lie::None), Protocol::Text)
+    };
+    let error = run(&plan).unwrap_err().to_string();
+    assert!(error.contains("core"), "{error}");
 }
 
 /// Goal: asked to stop, a run ends at once with what it has.

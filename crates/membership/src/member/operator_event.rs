@@ -167,11 +167,13 @@ impl fmt::Display for Told<'_> {
             RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
             RecordChange::Depart => f.write_str("this node has left"),
             RecordChange::Detach => f.write_str(
-                "some node does not answer this node, which continues to answer clients; if this \
-                 node dies meanwhile, failover takes up to two leases; check the links between the \
-                 nodes",
+                "this node is now detached, because another node does not answer it; it continues \
+                 to answer clients; if it dies meanwhile, failover takes up to two leases; check \
+                 the links between the nodes",
             ),
-            RecordChange::Attach => f.write_str("all nodes answer this node again"),
+            RecordChange::Attach => {
+                f.write_str("this node is no longer detached: all nodes answer it again")
+            }
             RecordChange::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
         }
     }

@@ -24,11 +24,15 @@ pub struct EtcdStore {
 
 impl EtcdStore {
     /// The store in the key `key` of the etcd whose members listen at `endpoints`
-    /// (`http://host:port`). `patience` is how long a reading or a replacement may take.
+    /// (`http://host:port`). `patience` is how long a reading or a replacement may take if there is
+    /// one. Of several each has two thirds of it: a sixth of a lease, as a good store needs.
     pub fn new(endpoints: &[String], key: &str, patience: Duration) -> Self {
-        let tries = u32::try_from(endpoints.len()).unwrap_or(1);
+        let one = match endpoints.len() {
+            0 | 1 => patience,
+            _ => patience * 2 / 3,
+        };
         let config = Agent::config_builder()
-            .timeout_global(Some(patience / tries.clamp(1, TRIES_MAX)))
+            .timeout_global(Some(one))
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
@@ -47,14 +51,17 @@ impl EtcdStore {
     /// Asks one endpoint after the other until one answers. A request that may change something is
     /// not repeated once it may have arrived.
     fn ask(&mut self, path: &str, body: &str, repeatable: bool) -> Result<String, ViewStoreError> {
-        let mut reasons = Vec::new();
+        let (mut reasons, mut refusals) = (Vec::new(), 0);
         for _ in 0..self.endpoints.len().min(TRIES_MAX as usize) {
             let Some(endpoint) = self.endpoints.first() else {
                 break;
             };
             match self.ask_one(&format!("{endpoint}{path}"), body) {
                 Ok(answer) => return Ok(answer),
-                Err(Failure::Refused(reason)) => return Err(ViewStoreError::Strange(reason)),
+                Err(Failure::Refused(reason)) => {
+                    reasons.push(reason);
+                    refusals += 1;
+                }
                 Err(Failure::Unsent(reason)) => reasons.push(reason),
                 Err(Failure::Unknown(reason)) => {
                     reasons.push(reason);
@@ -66,7 +73,11 @@ impl EtcdStore {
             }
             self.endpoints.rotate_left(1);
         }
-        Err(ViewStoreError::Unreachable(reasons.join("; ")))
+        let why = match refusals == reasons.len() {
+            true => ViewStoreError::Refused,
+            false => ViewStoreError::Unreachable,
+        };
+        Err(why(reasons.join("; ")))
     }
 
     fn ask_one(&self, url: &str, body: &str) -> Result<String, Failure> {
@@ -83,6 +94,8 @@ impl EtcdStore {
             .map_err(|error| Failure::Unknown(format!("{url}: {error}")))?;
         match status {
             200 => Ok(answer),
+            // It was carrying it out when it ended, or when the request did.
+            408 | 499 => Err(Failure::Unknown(format!("{url}: {status} {answer}"))),
             400..500 => Err(Failure::Refused(format!("{url}: {status} {answer}"))),
             _ => Err(Failure::Unknown(format!("{url}: {status} {answer}"))),
         }
@@ -146,7 +159,7 @@ enum Failure {
     Unsent(String),
     /// It may have carried it out.
     Unknown(String),
-    /// It understood and refused; another endpoint would answer the same.
+    /// It did nothing: it refused, or is no etcd.
     Refused(String),
 }
 
@@ -182,7 +195,7 @@ fn understand<'a, T: Deserialize<'a>>(answer: &'a str) -> Result<T, ViewStoreErr
 /// The gateway writes 64-bit numbers as text.
 fn number(text: &str) -> Result<u64, ViewStoreError> {
     text.parse()
-        .map_err(|_| ViewStoreError::Strange(format!("revision \"{text}\" in the answer of etcd")))
+        .map_err(|_| ViewStoreError::Strange(format!("revision \"{text}\" of etcd is no number")))
 }
 
 #[derive(Deserialize)]

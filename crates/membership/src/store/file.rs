@@ -20,6 +20,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
 
 use super::{StoredText, ViewStore, ViewStoreError};
 
@@ -69,18 +70,8 @@ impl FileStore {
         }
     }
 
-    fn read_record(&self) -> Result<Option<Record>, ViewStoreError> {
-        let text = match fs::read_to_string(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(self.unreachable(&error)),
-        };
-        let record: Record = serde_json::from_str(&text).map_err(|error| self.strange(&error))?;
-        Ok(Some(record))
-    }
-
     /// A file with `record` beside the one that is read, to be renamed.
-    fn write_beside(&self, record: &Record) -> io::Result<Beside> {
+    fn write_beside(&self, record: &Record<Value>) -> io::Result<Beside> {
         let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let path = self.beside(&format!(".{}-{count}.new", std::process::id()));
         let file = File::create(&path)?;
@@ -106,12 +97,16 @@ impl FileStore {
 
 impl ViewStore for FileStore {
     fn read(&mut self) -> Result<Option<StoredText>, ViewStoreError> {
-        let Some(record) = self.read_record()? else {
-            return Ok(None);
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.unreachable(&error)),
         };
+        let record: Record<&RawValue> =
+            serde_json::from_str(&text).map_err(|error| self.strange(&error))?;
         Ok(Some(StoredText {
             revision: record.revision,
-            text: record.roster.to_string(),
+            text: record.roster.get().to_owned(),
         }))
     }
 
@@ -124,7 +119,7 @@ impl ViewStore for FileStore {
             .write_beside(&record)
             .map_err(|error| self.unreachable(&error))?;
         let lock = self.lock().map_err(|error| self.unreachable(&error))?;
-        let found = self.read_record()?.map_or(0, |record| record.revision);
+        let found = self.read()?.map_or(0, |stored| stored.revision);
         if found != expected {
             return Ok(None);
         }
@@ -161,9 +156,9 @@ impl Drop for Beside {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Record {
+struct Record<R> {
     revision: u64,
-    roster: serde_json::Value,
+    roster: R,
 }
 
 /// Names files apart that several threads write at once.
@@ -182,10 +177,10 @@ mod tests {
     use curtail_types::NodeId;
 
     use super::*;
-    use crate::{Addresses, Node, Roster, Settings, StoredRoster};
+    use crate::{Addresses, Node, Roster, RosterStore, Settings, StoredRoster};
 
-    fn open(path: &Path, patience: Duration) -> Box<dyn ViewStore> {
-        Box::new(FileStore::new(path, patience))
+    fn open(path: &Path, patience: Duration) -> RosterStore {
+        RosterStore::new(FileStore::new(path, patience))
     }
 
     fn empty() -> Roster {
@@ -271,6 +266,26 @@ mod tests {
         let stored = store.read_roster().unwrap().unwrap();
         assert_eq!((stored.revision, stored.roster.number().0), (200, 200));
         assert!(beaten.into_inner() > 0, "there was no race");
+    }
+
+    #[test]
+    fn a_view_that_came_back_with_another_content_is_read_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("view.json");
+        let mut reader = open(&path, Duration::from_secs(1));
+        for id in 0..3 {
+            let roster = joined(&empty(), id);
+            let mut writer = open(&path, Duration::from_secs(1));
+            assert_eq!(writer.replace_roster(0, &roster).unwrap(), Some(1));
+            for _ in 0..2 {
+                let stored = reader.read_roster().unwrap().unwrap();
+                assert_eq!((stored.revision, stored.roster), (1, roster.clone()));
+            }
+            fs::write(&path, "{").unwrap();
+            assert!(reader.read_roster().is_err());
+            fs::remove_file(&path).unwrap();
+            assert_eq!(reader.read_roster().unwrap(), None);
+        }
     }
 
     #[test]

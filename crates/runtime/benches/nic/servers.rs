@@ -26,7 +26,7 @@ pub(crate) enum Way {
     Floor { native: bool },
     /// A program that answers what a client believes, and keeps nothing.
     Receipt { native: bool },
-    /// The network card's program, and a thread that executes and looks for more all the time, or
+    /// The XDP program, and a thread that executes and looks for more all the time, or
     /// rests when it finds nothing and looks again after a while, as the server's. `other`: not the
     /// kept object but one that `CURTAIL_NIC_OBJECT` names.
     Nic {

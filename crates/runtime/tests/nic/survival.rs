@@ -385,7 +385,7 @@ fn wait_for(store: &Path, expected: &[u32]) -> Vec<u32> {
             .chunks(8)
             .map(|word| u64::from_le_bytes(word.try_into().unwrap()) as u32)
             .collect();
-        if values == expected || start.elapsed() > Duration::from_secs(3) {
+        if values == expected || start.elapsed() > Duration::from_secs(10) {
             return values;
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -95,7 +95,8 @@ fn flush_all(worker: &mut Worker, slot: usize, delay: Exptime, noreply: bool) {
     }
     worker.cx.counts.add(Count::CmdFlush, 1);
     log_flush_of(worker, slot, delay);
-    if worker.node.is_none() {
+    // The worker's part of a node is taken out while requests run.
+    if worker.cx.shared.cluster.is_none() {
         let StoreContext { store, now, .. } = &worker.cx.store_cx;
         match worker.tier.as_deref_mut() {
             Some(tier) => tier.flush_all(store, *now, delay, slot),
@@ -128,7 +129,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "flush_all with delay {exptime}: items stored before then will be dropped then"
+            "received flush_all with delay {exptime}; when due, it removes the items stored before"
         );
     }
 }

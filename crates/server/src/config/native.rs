@@ -51,7 +51,7 @@ pub struct NativeConfig {
 named_enum! {
     /// Who acknowledges a write, and when (Juneberry's own way and its baselines; JB-24, JB-25).
     pub enum NativeMode {
-        /// The network card's program, before any thread has run.
+        /// The XDP program, before any thread has run.
         Xdp = "xdp",
         /// A thread that does nothing else, before a worker executes.
         IoAck = "io-ack",

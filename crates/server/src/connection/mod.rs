@@ -195,12 +195,17 @@ impl Connection {
         if self.output.is_empty() {
             self.closing
                 || match &self.long_running {
-                    None => self.readable || self.held_whole,
+                    None => self.readable || self.held_whole || self.has_whole_body(),
                     Some(long_running) => long_running.wants_turn(self.readable),
                 }
         } else {
             self.writable && !self.output.is_awaiting()
         }
+    }
+
+    /// Whether a large write has come back from a large worker to be executed here.
+    fn has_whole_body(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.is_whole)
     }
 
     /// Notes what its socket reports.

@@ -15,6 +15,8 @@ pub(crate) struct DiskLoads {
     ended: VecDeque<(Box<[u8]>, u64)>,
     ended_bytes: usize,
     under_way: usize,
+    /// Bytes of the largest items that were found lately.
+    typical_bytes: usize,
     next_number: u64,
 }
 
@@ -88,6 +90,13 @@ impl DiskLoads {
         !is_void
     }
 
+    /// Whether one more item may be asked for that no request waits for yet: what is found and not
+    /// kept would be read again and again.
+    pub(crate) fn has_room_ahead(&self) -> bool {
+        let expected = (self.under_way + 1) * self.typical_bytes;
+        self.under_way < ENDED_MAX && self.ended_bytes + expected <= ENDED_BYTES_MAX
+    }
+
     /// Gives up a load, and what it found.
     fn take(&mut self, key: &[u8], locked: &mut KeyLock<'_>) -> Option<LoadEnded> {
         let load = self.by_key.remove(key)?;
@@ -150,14 +159,18 @@ impl DiskLoads {
             Ok(None) => LoadEnded::Absent,
             Err(_) => LoadEnded::Failed,
         });
-        self.ended_bytes += load.bytes();
+        let bytes = load.bytes();
+        self.ended_bytes += bytes;
+        self.typical_bytes = bytes.max(self.typical_bytes - self.typical_bytes / 8);
         let waiters = std::mem::take(&mut load.waiters);
         self.ended.push_back((key, load.number));
-        self.forget_oldest();
         waiters
     }
 
-    fn forget_oldest(&mut self) {
+    /// Forgets the loads that ended first, down to what may be kept. It is called between turns:
+    /// the requests that waited for a load run in the turn in which it ended, and would only ask
+    /// for its item again.
+    pub(crate) fn forget_oldest(&mut self) {
         while self.ended.len() > ENDED_MAX || self.ended_bytes > ENDED_BYTES_MAX {
             let Some((key, number)) = self.ended.pop_front() else {
                 return;
@@ -186,7 +199,10 @@ impl Load {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex, mpsc};
+    use std::{
+        path::Path,
+        sync::{Arc, Mutex, mpsc},
+    };
 
     use curtail_storage::{Durability, ItemImage, Latest, StorageConfig, StorageEvents};
 
@@ -195,7 +211,7 @@ mod tests {
     struct Answers(Mutex<mpsc::Sender<ReadAnswer>>);
 
     impl StorageEvents for Answers {
-        fn answer(&self, answer: ReadAnswer) {
+        fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
             let _ = self.0.lock().unwrap().send(answer);
         }
 
@@ -206,34 +222,86 @@ mod tests {
         }
     }
 
-    /// Goal: a look ahead leaves what was found for the request that asked for it. Method: a key
-    /// that is on disk, and one that is not, are loaded; a write makes what was found void.
-    #[test]
-    fn a_look_ahead_keeps_what_was_found() {
-        let folder = tempfile::tempdir().unwrap();
+    const HASH: KeyHash = KeyHash(7);
+
+    /// A storage whose disk has `key`, and what its threads find.
+    fn with_key(folder: &Path, value: &[u8]) -> (Storage, mpsc::Receiver<ReadAnswer>) {
         let (sender, answers) = mpsc::channel();
         let config = StorageConfig {
-            dir: folder.path().into(),
+            dir: folder.into(),
             durability: Durability::Sync,
             memory_bytes: 8 << 20,
             readers: 1,
             reserve_bytes: 0,
         };
         let storage = Storage::open(config, Arc::new(Answers(Mutex::new(sender)))).unwrap();
-        let hash = KeyHash(7);
         let image = ItemImage::default();
-        storage.lock(hash).put(b"key", hash, &image, b"value");
-        while !matches!(storage.lock(hash).latest(b"key"), Latest::OnDisk) {
+        storage.lock(HASH).put(b"key", HASH, &image, value);
+        while !matches!(storage.lock(HASH).latest(b"key"), Latest::OnDisk) {
             std::thread::yield_now();
         }
+        (storage, answers)
+    }
+
+    /// Goal: what was found is there for the request that waited for it, however large it is, and
+    /// not for longer. Method: an item that is larger than all that may be kept.
+    #[test]
+    fn what_was_found_is_there_for_one_turn() {
+        let value = vec![1; ENDED_BYTES_MAX + 1];
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, answers) = with_key(folder.path(), &value);
+        let mut loads = DiskLoads::default();
+        for is_late in [false, true] {
+            let mut locked = storage.lock(HASH);
+            assert!(loads.begin(b"key", HASH, &mut locked, (&storage, 0)));
+            drop(locked);
+            loads.end(answers.recv().unwrap());
+            if is_late {
+                loads.forget_oldest();
+            }
+            let found = loads.look(b"key", &mut storage.lock(HASH));
+            match found {
+                LoadState::Ended(LoadEnded::Item(item)) => assert!(item.value() == value),
+                _ => assert!(is_late, "what was found is gone"),
+            }
+        }
+        assert_eq!(loads.ended_bytes, 0);
+    }
+
+    /// Goal: no more is asked for ahead than is kept. Method: items of which two may be kept.
+    #[test]
+    fn a_look_ahead_has_a_bound() {
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, answers) = with_key(folder.path(), &[1; ENDED_BYTES_MAX / 2]);
+        let mut loads = DiskLoads::default();
+        let begin = |loads: &mut DiskLoads, key: &[u8]| {
+            assert!(loads.begin(key, HASH, &mut storage.lock(HASH), (&storage, 0)));
+        };
+        begin(&mut loads, b"key");
+        loads.end(answers.recv().unwrap());
+        assert!(loads.has_room_ahead(), "one is kept");
+        begin(&mut loads, b"second");
+        assert!(!loads.has_room_ahead(), "one is kept, and one comes");
+        loads.look(b"key", &mut storage.lock(HASH));
+        assert!(loads.has_room_ahead(), "one comes");
+        begin(&mut loads, b"third");
+        assert!(!loads.has_room_ahead(), "two come");
+    }
+
+    /// Goal: a look ahead leaves what was found for the request that asked for it. Method: a key
+    /// that is on disk, and one that is not, are loaded; a write makes what was found void.
+    #[test]
+    fn a_look_ahead_keeps_what_was_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (storage, answers) = with_key(folder.path(), b"value");
         let mut loads = DiskLoads::default();
         for key in [&b"key"[..], b"other"] {
-            assert!(loads.begin(key, hash, &mut storage.lock(hash), (&storage, 0)));
+            assert!(loads.begin(key, HASH, &mut storage.lock(HASH), (&storage, 0)));
         }
         for _ in 0..2 {
             loads.end(answers.recv().unwrap());
         }
-        let mut locked = storage.lock(hash);
+        let mut locked = storage.lock(HASH);
         assert!(loads.has(b"key", &mut locked) && loads.has(b"key", &mut locked));
         let LoadState::Ended(LoadEnded::Item(item)) = loads.look(b"key", &mut locked) else {
             panic!("what was found is gone");
@@ -242,7 +310,7 @@ mod tests {
         assert!(!loads.has(b"key", &mut locked), "an item is given once");
         let absent = loads.look(b"other", &mut locked);
         assert!(matches!(absent, LoadState::Ended(LoadEnded::Absent)));
-        locked.put(b"other", hash, &image, b"new");
+        locked.put(b"other", HASH, &ItemImage::default(), b"new");
         assert!(!loads.has(b"other", &mut locked), "a write makes it void");
     }
 }

@@ -45,8 +45,8 @@ pub(crate) struct DiskTier {
 
 /// The server, as the tier knows it.
 pub(crate) trait DiskHost: Send + Sync {
-    /// Gives a worker the answer to a read.
-    fn deliver(&self, answer: Box<ReadAnswer>);
+    /// Gives a worker the answer to a read; `goes_on`: another follows from the same thread.
+    fn deliver(&self, answer: Box<ReadAnswer>, goes_on: bool);
 
     /// Has a worker begin a turn.
     fn wake(&self, worker: usize);
@@ -95,9 +95,9 @@ impl TierEvents {
 }
 
 impl StorageEvents for TierEvents {
-    fn answer(&self, answer: ReadAnswer) {
+    fn answer(&self, answer: ReadAnswer, goes_on: bool) {
         if let Some(host) = self.host() {
-            host.deliver(Box::new(answer));
+            host.deliver(Box::new(answer), goes_on);
         }
     }
 

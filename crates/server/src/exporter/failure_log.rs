@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use crate::{
     log::{Limits, component},
     metrics::counters::Count,
+    native::NativeCount,
     worker::shared::Shared,
 };
 
@@ -52,11 +53,11 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| of(shared, Count::SlowReadersClosed),
         what: "connections were closed because their clients did not read their replies",
-        remedy: "look for clients that do not read; values being sent take at most a quarter of -m",
+        remedy: "look for clients that do not read, or raise -m: it bounds the values being sent",
     },
     Alarm {
         component: Component::Memory,
-        count: |shared| of(shared, Count::StoreNoMemory),
+        count: |shared| of(shared, Count::StoreNoMemory) + of_native(shared, NativeCount::NoMemory),
         what: "writes were refused for lack of memory",
         remedy: "raise -m or cache_memlimit, or remove -M if it is given",
     },
@@ -82,6 +83,11 @@ const ALARMS: [Alarm; 7] = [
 
 fn of(shared: &Shared, count: Count) -> u64 {
     shared.counts_total().get(count)
+}
+
+fn of_native(shared: &Shared, count: NativeCount) -> u64 {
+    let native = shared.native.as_deref();
+    native.map_or(0, |native| native.counts_total().get(count))
 }
 
 impl FailureLog {

@@ -65,10 +65,15 @@ impl Limit {
     }
 }
 
-/// Writes that `peer` has all items flushed.
+/// Writes that `peer` sent `flush_all`, which a node of a cluster may still refuse.
 pub(crate) fn log_flush(limit: &Limit, now: Now, peer: &dyn Display) {
     if let Some(suppressed) = limit.pass(now.unix_seconds().into()) {
-        info!(target: component::ADMIN, %peer, suppressed, "flush_all: all items were dropped");
+        info!(
+            target: component::ADMIN,
+            %peer,
+            suppressed,
+            "received flush_all, which removes all items"
+        );
     }
 }
 

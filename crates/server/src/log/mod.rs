@@ -128,7 +128,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// When the process has a log already, or the system refuses the thread.
 pub fn install(options: LogOptions) -> Result<Log, String> {
     let writer = writer::Writer::start(Box::new(std::io::stderr()), options.format, &DROPPED)
-        .map_err(|error| format!("no thread for the log: {error}"))?;
+        .map_err(|error| format!("cannot start the thread of the log: {error}"))?;
     if QUEUE.set(writer.queue()).is_err() {
         return Err("the process has a log already".to_owned());
     }

@@ -138,8 +138,8 @@ fn gap(format: LogFormat, lines: u64) -> Vec<u8> {
         component: component::LOG,
     };
     let message = format!(
-        "{lines} lines were dropped: standard error did not take them in time; read it faster or \
-         lower --log-level"
+        "{lines} lines were dropped: standard error did not take them in time; read it faster, \
+         or log less (--log-level)"
     );
     record::line(format, head, &record::Fields::of(message))
 }

@@ -12,6 +12,7 @@ counters! {
             LostSending = "native:lost_sending",
             Executed = "native:executed",
             Compacted = "native:compacted",
+            NoMemory = "native:no_memory",
             Leases = "native:leases",
             Helped = "native:helped",
             Reacknowledged = "native:reacknowledged",

@@ -8,7 +8,7 @@
 //!
 //! Every worker has one, and so has the thread that receives: whoever waits for a queue that nobody
 //! executes takes the lease and helps (JB-42). It does not know whether an entry was admitted by a
-//! thread or by the network card's program. Nothing here allocates but what the store does for
+//! thread or by the XDP program. Nothing here allocates but what the store does for
 //! values above its own bound for copying.
 
 use curtail_codec::native::{
@@ -214,6 +214,7 @@ impl ExecutorState {
         };
         let value = self.value.get_mut(..room).unwrap_or_default();
         let done = execute(store_cx, &request, hash, entry.arrived_ns(), value);
+        self.note_refusal(&done);
         let index = (entry.pos() - queue_cx.first) as usize;
         if let Some(place) = self.done.get_mut(index) {
             *place = done;
@@ -233,6 +234,13 @@ impl ExecutorState {
             let hash = queue_cx.store_cx.store.hash(key.bytes());
             execute(queue_cx.store_cx, &request, hash, 0, &mut []);
         }
+    }
+
+    /// Counts what found no room: one that was accepted is lost.
+    pub(super) fn note_refusal(&mut self, done: &Done) {
+        let found_no_room = done.status == Status::OutOfMemory;
+        self.counts
+            .add(NativeCount::NoMemory, u64::from(found_no_room));
     }
 
     /// Answers an entry's client.

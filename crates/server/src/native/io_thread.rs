@@ -1,12 +1,12 @@
 //! The thread that receives datagrams and does nothing else but admit, acknowledge and read: mode
-//! `io-ack`, and behind the network card's program whatever that leaves to the server.
+//! `io-ack`, and behind the XDP program whatever that leaves to the server.
 //!
 //! ```text
 //!   wait --> receive a batch --> ring the workers whose queues took something --> beat --> wait
 //! ```
 //!
 //! It executes only where it has to wait for a queue that nobody executes. Its heartbeat is what
-//! the network card's program goes by (JB-48 a). When the server stops, it stops acknowledging
+//! the XDP program goes by (JB-48 a). When the server stops, it stops acknowledging
 //! early, waits until the queues are empty, closes them, and executes what is left itself: no
 //! acknowledged write is left behind (JB-50).
 
@@ -99,7 +99,7 @@ struct IoThread<'a> {
     events: Events,
     busy_poll: BusyPoll,
     beaten_ns: u64,
-    /// How long to sleep before it looks what the network card's program has queued.
+    /// How long to sleep before it looks what the XDP program has queued.
     look: Duration,
 }
 

@@ -11,7 +11,7 @@
 //!                                   | answers what was not acknowledged          for head >= stamp
 //! ```
 //!
-//! Who acknowledges, and when, is the mode: the network card's program before any thread has run, a
+//! Who acknowledges, and when, is the mode: the XDP program before any thread has run, a
 //! thread that does nothing else, or the worker itself just before or after executing. All modes
 //! are the same code: they differ in who runs the [`receiver`], and in whether entries may be
 //! acknowledged early.
@@ -363,7 +363,10 @@ impl Native {
         if self.is_on_node {
             let early = match self.early.entries_max {
                 0 => "",
-                _ => "; a marked write of a slice that this node alone holds before it executes it",
+                _ => {
+                    "; if the write is marked and only this node holds its slice, the node \
+                     acknowledges it before execution"
+                }
             };
             return format!(
                 "a node of the cluster acknowledges a write when every node in sync has it{early}"

@@ -8,7 +8,7 @@
 //!
 //! It listens to the bells, since the slot at head is being filled by a producer while a worker
 //! that has something to do in other queues comes by. Who publishes a write after the second look
-//! wakes the worker: the thread that received it or, where the network card's program did, the
+//! wakes the worker: the thread that received it or, where the XDP program did, the
 //! thread that looks after that.
 
 use curtail_ordered_queue::{BellListener, TURN_MAX, before_looking_again};

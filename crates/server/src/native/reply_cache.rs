@@ -125,6 +125,8 @@ impl Answers {
             .slots
             .as_mut()
             .and_then(|slots| slots.get_mut(usize::from(slot)))
+            // A request that its client gave up may be executed after a later one of its slot.
+            .filter(|place| place.is_none_or(|(newest, _)| newest <= kept_for_slot.0))
         {
             *place = Some(kept_for_slot);
         }
@@ -184,6 +186,8 @@ mod tests {
         assert_eq!(answers.find(name(1, 1), 3, 8), None);
         assert!(answers.is_unknown(name(1, 1), 3, 8));
         assert!(!answers.is_unknown(name(1, 1), 3, 6) && !answers.is_unknown(name(1, 1), 4, 8));
+        answers.keep(name(1, 1), 3, 7, done);
+        assert!(answers.is_unknown(name(1, 1), 3, 8), "7 is late");
         answers.open(name(1, 2));
         answers.keep(name(1, 1), 3, 7, done);
         assert_eq!(answers.find(name(1, 2), 3, 6), None, "another's");

@@ -1,7 +1,7 @@
 //! The local address to which each session's client sends, for a server that listens at all
 //! addresses: replies that an executor sends later leave from the same address.
 //!
-//! An entry of a queue has no room for it, and the network card's program, which fills most, has no
+//! An entry of a queue has no room for it, and the XDP program, which fills most, has no
 //! need for it. It is noted when a session is granted and when it reads or pings.
 
 use std::net::{IpAddr, Ipv6Addr};

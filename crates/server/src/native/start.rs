@@ -26,6 +26,7 @@ use crate::{
         execution_pace::ExecutionPace,
         handshake::{Grants, answers_for},
         queue_memory::{Anonymous, QueueMemory, Secrets, Shape},
+        reply_cache::Answers,
         reply_sender,
         session_local_addresses::Locals,
         xdp::NicMemory,
@@ -94,12 +95,14 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
         slots: native.slots_under(config.memory_bytes_max),
         sessions: native.sessions,
     };
-    if shape.bytes() > config.memory_bytes_max / 2 {
+    let bytes = shape.bytes() + shape.sessions * Answers::session_bytes();
+    if bytes > config.memory_bytes_max / 2 {
         return Err(StartError::Native(format!(
-            "queues of {} slots take {} MiB, more than half of -m; lower --native-slots or \
-             raise -m",
+            "queues of {} slots and {} sessions take {} MiB, more than half of -m; lower \
+             --native-slots or -o native_sessions, or raise -m",
             shape.slots,
-            shape.bytes() >> 20
+            shape.sessions,
+            bytes.div_ceil(1 << 20)
         )));
     }
     Ok(shape)
@@ -169,7 +172,8 @@ impl Opening {
         let secrets = match self.memory.secrets() {
             Some(kept) if kept.seed != seed => {
                 return Err(StartError::Native(
-                    "saved contents and pinned queues belong to different servers; remove one"
+                    "the -e file and the queues in --native-pin are of different servers; remove \
+                     the file or the queues"
                         .to_owned(),
                 ));
             }
@@ -274,8 +278,8 @@ impl Native {
         let queues = self.all_queues();
         if queues.len() != self.config.queues {
             return Err(StartError::Native(
-                "the pinned queues have another number or length; start with the same \
-                 --native-queues and --native-slots, or remove them"
+                "the pinned queues were made with other --native-queues or --native-slots; give \
+                 the same again, or remove the queues"
                     .to_owned(),
             ));
         }
@@ -293,6 +297,10 @@ impl Native {
         }
         let heir = Id(u16::try_from(threads).unwrap_or(u16::MAX - 1));
         let found = recover(&queues, self.stamps(), self.sessions(), heir);
+        // Sessions go on, but the answers that were kept for them died with their process.
+        self.sessions()
+            .granted()
+            .for_each(|name| self.answers.open(name));
         let incarnation = queues
             .first()
             .map_or(self.incarnation, OrderedQueue::incarnation);
@@ -320,7 +328,7 @@ impl Native {
         }
         format!(
             "found the queues of an earlier process: the {found} writes that wait in them are \
-             lost, as the slices are that this node alone held"
+             lost, like the slices that only this node held"
         )
     }
 

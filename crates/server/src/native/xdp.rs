@@ -1,4 +1,4 @@
-//! The queues' memory as maps of the network card's program, which admits and acknowledges writes
+//! The queues' memory as maps of the XDP program, which admits and acknowledges writes
 //! before this process has run, and goes on while it is away.
 
 use curtail_ordered_queue::{OrderedQueue, layout};

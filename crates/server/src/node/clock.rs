@@ -3,8 +3,11 @@
 //! [`ClusterClock`] says how it is known. Until it is known, a node adopts no view: it would expire
 //! items too early or too late.
 
-use curtail_consistency::cluster_clock::{ClusterClock, Reading};
-use curtail_types::{Instant, NodeId, Now, ViewNumber};
+use curtail_consistency::{
+    cluster_clock::{ClusterClock, Reading},
+    slice_view::SliceView,
+};
+use curtail_types::{Instant, NodeId, Now};
 
 use crate::{
     sync::{AtomicBool, AtomicI64, Mutex, Relaxed, lock},
@@ -47,9 +50,12 @@ impl WallClock {
         now.ns.saturating_add_signed(self.offset_ns.load(Relaxed))
     }
 
-    /// This node is the lowest live one in `view`, or it is not.
-    pub(super) fn note_view(&self, now: Instant, view: ViewNumber, is_lowest: bool) {
-        self.change(|clock| clock.note_view(now, view, is_lowest));
+    /// This node follows `view`.
+    pub(super) fn note_view(&self, now: Instant, view: &SliceView) {
+        let is_lowest = view.members.first() == Some(self.me);
+        let oldest = view.oldest().filter(|(node, _)| *node == self.me);
+        let founded = oldest.map(|(_, joined)| joined);
+        self.change(|clock| clock.note_view(now, view.number, is_lowest, founded));
     }
 
     /// What to tell another node.

@@ -7,7 +7,8 @@
 //!
 //! A slice that is handed over meanwhile could be missed by both of its primaries. So a node says
 //! in which view it has emptied its slices, and an order that was not carried out everywhere in the
-//! same view begins again. One for later is kept by every node, which empties what it has then.
+//! same view begins again. One for later is kept by every node; the first whose time it is then
+//! orders one for now, also of nodes that have joined meanwhile.
 
 use curtail_codec::node::NodeRequest;
 use curtail_consistency::slice_view::SliceId;
@@ -182,16 +183,12 @@ impl NodeWorker {
         self.flush_again(cx);
     }
 
-    /// Begins a flush that was ordered for now.
+    /// Orders a flush for now that was ordered for this time.
     pub(super) fn flush_in_time(&mut self, cx: &mut NodeContext<'_>) {
         let due = self.cluster.flush_at.load(Relaxed);
         let is_due = due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due;
         if is_due && self.serves {
-            let origin = Origin {
-                worker: self.index,
-                asker: Asker::Nobody,
-            };
-            self.run_flush(cx, origin, Vec::new(), Exptime(0));
+            self.order_flush_for(cx, Asker::Nobody, Exptime(0));
         }
     }
 

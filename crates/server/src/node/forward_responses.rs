@@ -68,12 +68,8 @@ impl NodeWorker {
     fn completed(&mut self, number: u32, end: End, value: Vec<u8>) -> Option<Completed> {
         let Out { relayed, .. } = self.take_out(number)?;
         Some(Completed {
-            origin: relayed.origin,
-            end,
-            request: relayed.bytes,
             value,
-            shown: Cas(0),
-            copies: 0,
+            ..Completed::without_value(relayed.origin, relayed.bytes, end)
         })
     }
 

@@ -194,13 +194,9 @@ impl Observer for Watcher {
 
     fn adopt(&mut self, roster: &Arc<Roster>) {
         let me = self.cluster.me;
-        if let Some(host) = self.host.upgrade() {
+        if let (Some(host), Some(slices)) = (self.host.upgrade(), roster.slices()) {
             let now = host.clock().now().instant;
-            let members = roster.slices().map(|slices| slices.members);
-            let is_lowest = members.and_then(|members| members.first()) == Some(me);
-            self.cluster
-                .clock
-                .note_view(now, roster.number(), is_lowest);
+            self.cluster.clock.note_view(now, slices);
         }
         // Another process may have taken this node's place.
         let is_member = own_life(roster, me) == self.life;

@@ -224,6 +224,13 @@ impl Cluster {
         inbox.copies.read(now, key, show)
     }
 
+    /// Whether the primary of `key`, which is hot, may still tell a reader to store its stale item
+    /// again.
+    fn may_be_won(&self, key: RouteHash) -> bool {
+        let inbox = self.stages.get(stage_of(slice_of(key, SLICES)));
+        inbox.is_some_and(|inbox| inbox.copies.may_be_won(key))
+    }
+
     fn new_stage(&self, number: usize) -> Stage {
         Stage::new(number, self.config, self.writer)
     }
@@ -426,8 +433,8 @@ impl Cluster {
             None if !self.clock.is_set() => "this node does not know the cluster's time yet",
             None => "this node is not in the view of its cluster: it joins, or was removed",
             Some(_) => {
-                "the lease of this node has ended: it does not reach the others or the store of \
-                 the view"
+                "the lease of this node has ended: the view store or another node did not answer \
+                 in time"
             }
         })
     }

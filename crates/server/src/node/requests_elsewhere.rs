@@ -59,6 +59,11 @@ impl NodeWorker {
         self.under_way.contains(slot, key)
     }
 
+    /// The same for a request that concerns every key.
+    pub(crate) fn is_any_under_way(&self, slot: usize) -> bool {
+        self.under_way.of.iter().any(|(of, _)| *of == slot)
+    }
+
     /// The request in memory that can be kept.
     pub(crate) fn written(&mut self, request: &ItemRequest<'_>) -> Vec<u8> {
         let mut bytes = self.spare.take();
@@ -96,6 +101,11 @@ impl NodeWorker {
         access: Access,
         bytes: Vec<u8>,
     ) {
+        // Like a write, such a read is not for the copy.
+        let access = match access {
+            Access::Read if self.cluster.may_be_won(key) => Access::Update,
+            access => access,
+        };
         let slice = self.in_force.as_ref().map(|now| now.slices.slice_of(key));
         let job = Job::Request {
             origin,

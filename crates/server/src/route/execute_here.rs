@@ -91,7 +91,7 @@ pub(crate) fn carry_out_other(worker: &mut Worker, entry: &Entry<'_>) {
     match &entry.work {
         Work::Request(request) => run_other(worker, slot, entry.hash, request),
         Work::LargeSet { header, rest } => {
-            if let Some(right) = large_write::begin_large_set(worker, entry, header, rest, false) {
+            if let Some(right) = large_write::begin_large_set(worker, entry, header, rest) {
                 end_large_write(worker, slot, right);
             }
         }

@@ -69,7 +69,10 @@ pub(crate) fn begin_turn(worker: &mut Worker) {
     let StoreContext { store, now, .. } = &worker.cx.store_cx;
     let flush = || store.flush_all(*now, Exptime(0));
     tier.disk.storage.flush_due(now.unix_seconds(), flush);
-    if !tier.awaits() {
+    if let Some(tier) = &mut worker.tier {
+        tier.loads.forget_oldest();
+    }
+    if !awaits_disk(worker) {
         return;
     }
     while let Some(token) = next(worker, DiskWorker::next_durable) {
@@ -265,7 +268,8 @@ fn load_ahead(worker: &mut Worker, entry: &Entry<'_>) {
     };
     let mut scratch = KeyScratch::default();
     let key = key.resolve(&mut scratch);
-    if !needs_old(operation) || cx.store_cx.version_of(key, entry.hash).is_some() {
+    let wants = needs_old(operation) && tier.loads.has_room_ahead();
+    if !wants || cx.store_cx.version_of(key, entry.hash).is_some() {
         return;
     }
     let storage = &tier.disk.storage;
@@ -431,6 +435,9 @@ fn remove_too_large(
     entry: &Entry<'_>,
     header: &SetHeader<'_>,
 ) {
+    if !is_admitted(worker, entry) {
+        return;
+    }
     let mut scratch = KeyScratch::default();
     let key = header.key.resolve(&mut scratch);
     let mut locked = disk.storage.lock(entry.hash);
@@ -442,25 +449,34 @@ fn remove_too_large(
 
 fn flush_on_disk(worker: &mut Worker, entry: &Entry<'_>) {
     if worker.cx.shared.config.flush_allowed {
-        let admitted = match worker.tier.as_deref_mut() {
-            Some(tier) => admit(tier, &mut worker.cx),
-            None => Ok(()),
-        };
-        match admitted {
-            Ok(()) => hold(worker, entry.slot),
-            Err(Blocked::Refused(refusal)) => {
-                return worker
-                    .replies
-                    .write(entry.slot, |sink| sink.push(refusal.reply()));
-            }
-            Err(blocked) => {
-                leave_place(worker, entry.slot, b"", &blocked);
-                return execute::put_off(worker, entry);
-            }
+        if !is_admitted(worker, entry) {
+            return;
         }
+        hold(worker, entry.slot);
     }
     // The command itself flushes memory and disk together.
     execute_here::carry_out_apart(worker, entry);
+}
+
+/// Whether what is no write of one item may write now; if not, it is answered or put off.
+fn is_admitted(worker: &mut Worker, entry: &Entry<'_>) -> bool {
+    let admitted = match worker.tier.as_deref_mut() {
+        Some(tier) => admit(tier, &mut worker.cx),
+        None => Ok(()),
+    };
+    match admitted {
+        Ok(()) => return true,
+        Err(Blocked::Refused(refusal)) => {
+            worker
+                .replies
+                .write(entry.slot, |sink| sink.push(refusal.reply()));
+        }
+        Err(blocked) => {
+            leave_place(worker, entry.slot, b"", &blocked);
+            execute::put_off(worker, entry);
+        }
+    }
+    false
 }
 
 // ---- large writes ----
@@ -483,7 +499,7 @@ fn begin_large(
     let ended = match blocked {
         // What is refused is refused when the value is here.
         None | Some(Blocked::Refused(_)) => {
-            large_write::begin_large_set(worker, entry, header, rest, false)
+            large_write::begin_large_set(worker, entry, header, rest)
         }
         Some(blocked) => {
             leave_place(worker, entry.slot, key.bytes(), &blocked);
@@ -614,8 +630,12 @@ fn needs_old(operation: &Operation) -> bool {
     }
 }
 
-/// Whether an operation may change an item without a new version.
+/// Whether an operation may change an item without a new version: a client may name the version
+/// that is there.
 fn changes_quietly(operation: &Operation) -> bool {
+    if operation.new_cas().is_some() {
+        return true;
+    }
     match operation {
         Operation::Get(get) => get.touch.is_some() || get.recache.is_some(),
         Operation::Delete(delete) => delete.invalidate || delete.drop_value,

@@ -331,7 +331,10 @@ fn show_copy(worker: &mut Worker, node: &NodeWorker, entry: &Entry<'_>, route: R
     let read = node.cluster.read_copy(now, route, |outcome, value| {
         // What is longer goes the way of answers that come later.
         let is_short = value.len() <= COPY_BYTES_MAX;
-        is_short.then(|| {
+        // Which reader is to store a stale item again, its primary says.
+        let may_be_won =
+            matches!(outcome, Outcome::Found(found) if found.stale && !found.contended);
+        (is_short && !may_be_won).then(|| {
             replies.write(item.slot, |sink| {
                 let Outcome::Found(mut status) = outcome else {
                     encode::miss(sink, item.key, item.form);
@@ -392,7 +395,9 @@ pub(super) fn await_answer(
 fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'_>) {
     let slot = entry.slot;
     // A request must not be sent to other nodes twice.
-    let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX || node.is_flushing(slot);
+    let is_off = worker.replies.bytes_for(slot) > OUTPUT_BYTES_MAX
+        || node.is_flushing(slot)
+        || follows_under_way(worker, node, entry);
     if is_off || matches!(route::route_among_workers(worker, entry), Route::Later) {
         return execute::put_off(worker, entry);
     }
@@ -424,6 +429,21 @@ fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'
     run_here(worker, entry);
 }
 
+/// Whether a large write has to wait for an earlier request of its connection for its key, or a
+/// flush for any: on its way to another node it could overtake that one.
+fn follows_under_way(worker: &mut Worker, node: &NodeWorker, entry: &Entry<'_>) -> bool {
+    let key = match &entry.work {
+        Work::LargeSet { header, .. } | Work::Request(Request::SetTooLarge(header)) => header.key,
+        // It empties what earlier requests have written.
+        Work::Request(Request::Admin(Admin::FlushAll { .. })) => {
+            return node.is_any_under_way(entry.slot);
+        }
+        _ => return false,
+    };
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    node.is_under_way(entry.slot, route)
+}
+
 /// Begins a large write that is received here for another node, or for its machine.
 fn receive_large(
     worker: &mut Worker,
@@ -431,7 +451,12 @@ fn receive_large(
     entry: &Entry<'_>,
     (header, rest): (&SetHeader<'_>, &[u8]),
 ) {
-    let ended = large_write::begin_large_set(worker, entry, header, rest, true);
+    let reserved = large_write::reserve_for_other(worker, entry, header);
+    if reserved.is_err() && header.set.removes_if_too_large() {
+        // As everywhere, nobody reads the older value after this.
+        remove(worker, node, entry.slot, header.key);
+    }
+    let ended = large_write::receive_large_set(worker, entry, header, rest, reserved);
     if ended == Some(true) && pass_large(worker, node, entry.slot) {
         return;
     }

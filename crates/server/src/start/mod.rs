@@ -740,7 +740,7 @@ fn open_gateways(config: &Config, now: Now) -> Result<Vec<GatewayWorker>, StartE
             GatewayWorker::open(target, random.wrapping_add(worker), (now, config.faults))
         })
         .collect::<io::Result<_>>()
-        .map_err(|error| StartError::Gateway(format!("no way to the tier's switch: {error}")))
+        .map_err(|error| StartError::Gateway(format!("no socket to the tier's switch: {error}")))
 }
 
 /// Sets what follows from the machine and from other settings. With a disk tier requests run where

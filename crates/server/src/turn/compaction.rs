@@ -187,10 +187,17 @@ pub(crate) fn run_length(worker: &Worker, entries: &[Entry<'_>]) -> usize {
     let [first, second, ..] = entries else {
         return 1;
     };
-    match first.hash == second.hash {
+    match first.hash == second.hash && !has_waited(worker, first) {
         true => run_length_of_key(worker, entries),
         false => 1,
     }
+}
+
+/// Whether a request has waited for accepted native writes since an earlier turn. Those after it
+/// may have been sent when more was accepted: they wait for that too, and not for the same.
+fn has_waited(worker: &Worker, entry: &Entry<'_>) -> bool {
+    let connection = worker.slots.get(entry.slot);
+    connection.is_some_and(|connection| connection.behind.is_some())
 }
 
 fn run_length_of_key(worker: &Worker, entries: &[Entry<'_>]) -> usize {

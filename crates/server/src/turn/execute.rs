@@ -519,7 +519,7 @@ pub(crate) fn note_size(cx: &mut WorkerContext, bytes: usize) {
 pub(crate) fn reserve(
     cx: &mut WorkerContext,
     item: &Item<'_, '_>,
-    set: &Set,
+    (set, is_ours): (&Set, bool),
     value_bytes: u32,
 ) -> Result<curtail_store::Reservation, SetOutcome> {
     if matches!(item.form, Form::Meta(_)) {
@@ -529,7 +529,10 @@ pub(crate) fn reserve(
     note_size(cx, value_bytes as usize);
     let key = item.key.resolve(&mut cx.decoding.scratch);
     let bytes = value_bytes as usize;
-    cx.store_cx.reserve(key, item.hash, set, bytes)
+    match is_ours {
+        true => cx.store_cx.reserve(key, item.hash, set, bytes),
+        false => cx.store_cx.reserve_only(key, item.hash, set, bytes),
+    }
 }
 
 pub(crate) fn answer_set(

@@ -5,8 +5,8 @@ use curtail_codec::memcached::{
     BodyEnd, BodyEndState, SetHeader,
     encode::{self, Refusal},
 };
-use curtail_store::Hint;
-use curtail_types::{Set, SetOutcome};
+use curtail_store::{Hint, Reservation};
+use curtail_types::SetOutcome;
 
 use crate::{
     connection::Body,
@@ -22,56 +22,79 @@ use crate::{
 };
 
 /// Makes room for a large value and takes in what has come of it; if that was all, whether it
-/// ended as it should. One that `passes` is received by this worker, for another node or its
-/// machine.
+/// ended as it should.
 pub(crate) fn begin_large_set(
     worker: &mut Worker,
     entry: &Entry<'_>,
     header: &SetHeader<'_>,
-    mut rest: &[u8],
-    passes: bool,
+    rest: &[u8],
 ) -> Option<bool> {
     let (slot, hash) = (entry.slot, entry.hash);
     let SetHeader {
-        key,
-        set,
-        value_bytes,
-        form,
+        set, value_bytes, ..
     } = header;
-    let (cx, Some(connection)) = (&mut worker.cx, worker.slots.get_mut(slot)) else {
-        return None;
-    };
-    let item = Item {
-        slot,
-        key,
-        hash,
-        form,
-        hint: Hint::default(),
-    };
+    let (cx, item) = (&mut worker.cx, item_of(entry, header));
     let joined = execute::joined_bytes(cx, &item, set);
     let bytes = value_bytes.saturating_add(joined);
-    let is_large = hand_off_large::is_large(cx, bytes as usize) && !passes;
-    if is_large && !cx.turn.large_full {
+    if !hand_off_large::is_large(cx, bytes as usize) {
+        let reserved = execute::reserve(cx, &item, (set, true), *value_bytes);
+        return receive_large_set(worker, entry, header, rest, reserved);
+    }
+    if !cx.turn.large_full {
         // Not decoded here after all: a large worker starts over with the command.
         execute::depart_to_receive(worker, slot, hash, bytes);
         execute::put_off(worker, entry);
         return None;
     }
-    let reserved = match is_large {
-        false if passes => execute::reserve(cx, &item, &Set::default(), *value_bytes),
-        false => execute::reserve(cx, &item, set, *value_bytes),
-        true => Err(SetOutcome::OutOfMemory),
-    };
+    let connection = worker.slots.get_mut(slot)?;
+    cx.counts.add(Count::LargeRefused, 1);
+    worker.replies.refuse(slot, item.form, Refusal::Busy);
+    let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
+    connection.decoder.swallow(unread);
+    connection.hold(&mut cx.pool, rest, true);
+    execute::swallow_apart(worker, slot, hash, bytes);
+    None
+}
+
+/// Makes room for a large value that this worker receives for another node, or for its machine.
+pub(crate) fn reserve_for_other(
+    worker: &mut Worker,
+    entry: &Entry<'_>,
+    header: &SetHeader<'_>,
+) -> Result<Reservation, SetOutcome> {
+    let item = item_of(entry, header);
+    execute::reserve(
+        &mut worker.cx,
+        &item,
+        (&header.set, false),
+        header.value_bytes,
+    )
+}
+
+fn item_of<'a, 'b>(entry: &Entry<'_>, header: &'a SetHeader<'b>) -> Item<'a, 'b> {
+    Item {
+        slot: entry.slot,
+        key: &header.key,
+        hash: entry.hash,
+        form: &header.form,
+        hint: Hint::default(),
+    }
+}
+
+/// Takes in what has come of a large value, if there was room for it, or refuses it.
+pub(crate) fn receive_large_set(
+    worker: &mut Worker,
+    entry: &Entry<'_>,
+    header: &SetHeader<'_>,
+    mut rest: &[u8],
+    reserved: Result<Reservation, SetOutcome>,
+) -> Option<bool> {
+    let SetHeader {
+        set, value_bytes, ..
+    } = header;
+    let item = item_of(entry, header);
+    let (cx, connection) = (&mut worker.cx, worker.slots.get_mut(entry.slot)?);
     match reserved {
-        Err(_) if is_large => {
-            cx.counts.add(Count::LargeRefused, 1);
-            worker.replies.refuse(slot, form, Refusal::Busy);
-            let unread = u64::from(*value_bytes) + BodyEnd::BYTES as u64;
-            connection.decoder.swallow(unread);
-            connection.hold(&mut cx.pool, rest, true);
-            execute::swallow_apart(worker, slot, hash, bytes);
-            return None;
-        }
         Err(outcome) => {
             execute::answer_set(
                 cx,

@@ -18,6 +18,10 @@ use crate::{
     sync::{Mutex, lock},
 };
 
+/// Arrivals that wait for the next one: a wake costs the worker two switches of threads where it
+/// shares a processor with the thread that sends.
+const GATHERED_MAX: usize = 4;
+
 /// One worker's mailbox.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
@@ -96,6 +100,19 @@ impl Mailbox {
         }
     }
 
+    /// Leaves something after which more is left soon by [`send`](Self::send): the worker is woken
+    /// only if enough has gathered.
+    pub(crate) fn send_gathered(&self, arrival: Arrival) {
+        let mut left = lock(&self.left);
+        left.arrivals.push(arrival);
+        let is_enough = left.arrivals.len() >= GATHERED_MAX;
+        drop(left);
+        match is_enough {
+            true => self.ring(),
+            false => self.bell.tap(),
+        }
+    }
+
     /// Whether something is here that nobody was to wait for. If not, the worker is woken for the
     /// next.
     pub(crate) fn expect(&self) -> bool {
@@ -125,5 +142,52 @@ impl Mailbox {
     /// Wakes the worker although nothing was left.
     pub(crate) fn wake(&self) {
         self.waker.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use curtail_runtime::{Events, Poller};
+
+    use super::*;
+    use crate::worker::WAKER;
+
+    /// Goal: arrivals that are followed by others wake a sleeping worker once for all, at the last
+    /// one or when enough have gathered, and one that is awake finds them. Method: a bell whose
+    /// owner says that it sleeps, and a look whether the poller was woken.
+    #[test]
+    fn gathered_arrivals_wake_once() {
+        let mut poller = Poller::new().unwrap();
+        let mut events = Events::with_capacity(4);
+        let mail = Mailbox::new(poller.waker(WAKER).unwrap());
+        let mut was_woken = || {
+            poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
+            !events.is_empty()
+        };
+        let mut list = Vec::new();
+        let mut answers = || {
+            mail.bell.wake();
+            list.clear();
+            assert!(mail.bell.answer());
+            mail.take(&mut list);
+            list.len()
+        };
+        assert!(mail.bell.try_sleep());
+        mail.send_gathered(Arrival::Lost(0));
+        assert!(!was_woken());
+        mail.send(Arrival::Lost(1));
+        assert!(was_woken());
+        assert_eq!(answers(), 2);
+        assert!(mail.bell.try_sleep());
+        for number in 1..=GATHERED_MAX {
+            mail.send_gathered(Arrival::Lost(number));
+            assert_eq!(was_woken(), number == GATHERED_MAX);
+        }
+        assert_eq!(answers(), GATHERED_MAX);
+        mail.send_gathered(Arrival::Lost(0));
+        assert!(!mail.bell.try_sleep() && !was_woken());
+        assert_eq!(answers(), 1);
     }
 }

@@ -452,9 +452,13 @@ const fn thread_asker(asker: NodeAsker, (place, serial): (u32, u64)) -> ThreadAs
 }
 
 impl DiskHost for Shared {
-    fn deliver(&self, answer: Box<ReadAnswer>) {
-        if let Some(handle) = self.workers.get(answer.request.receiver) {
-            handle.mail.send(Arrival::Disk(answer));
+    fn deliver(&self, answer: Box<ReadAnswer>, goes_on: bool) {
+        let Some(handle) = self.workers.get(answer.request.receiver) else {
+            return;
+        };
+        match goes_on {
+            true => handle.mail.send_gathered(Arrival::Disk(answer)),
+            false => handle.mail.send(Arrival::Disk(answer)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{thread, time::Duration};
 
-use curtail_testing::{Client, PATIENCE};
+use curtail_testing::{Client, PATIENCE, eventually};
 
 use crate::support::{Cluster, Shape, store, until};
 
@@ -144,6 +144,29 @@ fn a_session_reads_what_it_wrote() {
     });
 }
 
+/// Goal: under sequential consistency a write that changes nothing is answered, too: no copy gets a
+/// later version for it. Method: writes of hot keys whose condition fails, at every node.
+#[test]
+fn a_write_of_a_hot_key_that_changes_nothing_is_answered() {
+    let cluster = Cluster::with(|shape| shape.model = "sc");
+    let mut clients = cluster.clients();
+    for number in 0..6 {
+        let (there, gone) = (format!("there{number}"), format!("gone{number}"));
+        clients[0].set(&there, "x");
+        cluster.change_hot(&there, true);
+        cluster.change_hot(&gone, true);
+        thread::sleep(Duration::from_millis(50));
+        for client in &mut clients {
+            client.demand(format!("add {there} 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
+            client.demand(format!("cas {there} 0 0 1 1\r\ny\r\n"), "EXISTS\r\n");
+            client.demand(format!("delete {gone}\r\n"), "NOT_FOUND\r\n");
+            client.demand(format!("incr {gone} 1\r\n"), "NOT_FOUND\r\n");
+            client.demand(format!("replace {gone} 0 0 1\r\ny\r\n"), "NOT_STORED\r\n");
+            client.demand(format!("mg {there} v\r\n"), "VA 1\r\nx\r\n");
+        }
+    }
+}
+
 /// Any node stores, joins and returns large values, also while their key becomes hot.
 #[test]
 fn large_values_are_at_any_node() {
@@ -201,6 +224,66 @@ fn a_value_is_stored_though_its_key_becomes_hot_meanwhile() {
     }
 }
 
+/// Goal: the requests of a connection are executed in their order, wherever their keys are. Method:
+/// pipelines with large values, which have links of their own.
+#[test]
+fn a_pipeline_is_executed_in_its_order() {
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
+    let set = |key: &str, bytes: usize| {
+        let value = "v".repeat(bytes);
+        format!("set {key} 0 0 {bytes}\r\n{value}\r\n")
+    };
+    for round in 0..100 {
+        let keys: Vec<String> = (0..6)
+            .map(|number| format!("key{round}-{number}"))
+            .collect();
+        for client in &mut clients {
+            let (mut asked, mut answered) = (String::new(), String::new());
+            for key in &keys {
+                client.set(key, "old");
+                // Just large, so that it arrives at once with what is before it.
+                asked += &format!("mg {key} v\r\n{}", set(key, 4200));
+                answered += "VA 3\r\nold\r\nSTORED\r\n";
+            }
+            client.demand(asked, answered);
+            let last = &keys[round % keys.len()];
+            client.demand(
+                format!("{}flush_all\r\nmg {last}\r\n", set(last, 100_000)),
+                "STORED\r\nOK\r\nEN\r\n",
+            );
+        }
+    }
+}
+
+/// Goal: a read that changes its item shows the version that the item has then, wherever it is
+/// replicated: a client can compare with it.
+#[test]
+fn a_changing_read_shows_a_version_to_compare_with() {
+    let cluster = Cluster::with(|shape| shape.replicas = 2);
+    let mut clients = cluster.clients();
+    for number in 0..12 {
+        let key = format!("key{number}");
+        let client = &mut clients[number % 3];
+        for read in ["T100", "R200", "N30", "N30 T100"] {
+            match read.starts_with('N') {
+                true => client.demand(format!("set {key} 0 -1 1\r\nx\r\n"), "STORED\r\n"),
+                false => client.demand(format!("set {key} 0 100 1\r\nx\r\n"), "STORED\r\n"),
+            };
+            let shown = client.ask(format!("mg {key} {read} c\r\n"));
+            let version = shown
+                .split_whitespace()
+                .nth(1)
+                .unwrap()
+                .trim_start_matches('c');
+            let cas = format!("cas {key} 0 0 1 {version}\r\ny\r\n");
+            assert_eq!(client.ask(cas), "STORED", "{read}: {shown}");
+            let is_won = shown.ends_with(" W");
+            assert_eq!(is_won, read != "T100", "{read}: {shown}");
+        }
+    }
+}
+
 /// Goal: `flush_all` at one node empties the cluster. Method: keys of every home, hot ones too.
 #[test]
 fn a_flush_is_for_all_nodes() {
@@ -220,6 +303,47 @@ fn a_flush_is_for_all_nodes() {
                 client.demand(format!("mg key{number} v\r\n"), "EN\r\n");
             }
         }
+    }
+}
+
+/// Goal: a flush for later reaches nodes that join meanwhile. Method: the new node takes over
+/// slices with items before the time comes.
+#[test]
+fn a_flush_for_later_reaches_who_joins_meanwhile() {
+    let mut cluster = Cluster::start_from(1, Shape::DEFAULT);
+    let mut client = cluster.client(1);
+    let keys: Vec<String> = (0..60).map(|number| format!("key{number}")).collect();
+    for key in &keys {
+        store(&mut client, key, "x");
+    }
+    client.demand("flush_all 6\r\n", "OK\r\n");
+    cluster.revive(0);
+    for key in &keys {
+        let read = format!("mg {key}\r\n");
+        eventually("a key is flushed", || client.ask(&read) == "EN");
+    }
+}
+
+/// Goal: of all readers of a stale item, at whatever node, one is told to store it again, also
+/// while the key is hot. Method: the nodes that have only copies are asked first.
+#[test]
+fn one_reader_of_a_stale_hot_key_stores_it_again() {
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut clients = cluster.clients();
+    for number in 0..12 {
+        let key = format!("stale{number}");
+        clients[0].set(&key, "x");
+        cluster.change_hot(&key, true);
+        thread::sleep(Duration::from_millis(50));
+        clients[0].demand(format!("md {key} I T300\r\n"), "HD\r\n");
+        let read = format!("mg {key} s\r\n");
+        let mut read = |at: usize| clients[(number + at) % 3].ask(&read);
+        assert_eq!(read(0), "HD s1 X W", "{key}");
+        for at in 1..6 {
+            assert_eq!(read(at), "HD s1 Z X", "{key}");
+        }
+        clients[number % 3].set(&key, "y");
+        clients[(number + 1) % 3].demand(format!("mg {key} v\r\n"), "VA 1\r\ny\r\n");
     }
 }
 

@@ -11,7 +11,7 @@ use curtail_types::NodeId;
 
 use crate::{
     processes::Processes,
-    support::{Shape, answered},
+    support::{Cluster, Shape, answered},
 };
 
 /// Length of a value.
@@ -24,7 +24,8 @@ fn cluster(replicas: usize, evict: bool) -> Processes {
     let shape = Shape {
         replicas,
         evict,
-        lease_ms: 1500,
+        // A busy machine must not remove a node that lives.
+        lease_ms: 4000,
         memory_bytes: 16 << 20,
         ..Shape::DEFAULT
     };
@@ -196,4 +197,45 @@ fn a_removal_drops_nothing_where_nothing_may_be_evicted() {
     let told = client.stat("curtail", "cluster_items_lost");
     let lost = stored.len() - found(&mut client, &stored).len();
     assert_eq!((lost, told), (0, 0), "of {}", stored.len());
+}
+
+/// Goal: a plain `set` that finds no room takes the older value with it at every node, and is
+/// counted, also if its value is received by a node that does not execute it. Method: two copies;
+/// full nodes; small sets of new keys, then large sets of small items, at all nodes.
+#[test]
+fn a_large_set_without_room_leaves_no_older_value() {
+    let cluster = Cluster::with(|shape| {
+        (shape.replicas, shape.evict, shape.memory_bytes) = (2, false, 16 << 20);
+    });
+    let mut clients = cluster.clients();
+    let stored = set(&mut clients[0], keys("key", 0..25_000).into_iter());
+    let count_of = |clients: &mut [Client]| {
+        let count = |client: &mut Client| client.stat("", "store_no_memory");
+        clients.iter_mut().map(count).sum::<u64>()
+    };
+    let before = count_of(&mut clients);
+    let write = |key: &str, bytes: usize| {
+        let value = "w".repeat(bytes);
+        format!("set {key} 0 0 {bytes}\r\n{value}\r\n")
+    };
+    let is_refused = |answer: &str| answer == "SERVER_ERROR out of memory storing object";
+    let small = keys("more", 0..100).into_iter().enumerate();
+    let small =
+        small.filter(|(number, key)| is_refused(&clients[number % 3].ask(write(key, VALUE_BYTES))));
+    let small = small.count() as u64;
+    let (mut refused, mut kept) = (0, 0);
+    for (number, key) in stored.iter().take(300).enumerate() {
+        if !is_refused(&clients[number % 3].ask(write(key, 20_000))) {
+            continue;
+        }
+        refused += 1;
+        for client in &mut clients {
+            kept += u64::from(answered(client, &format!("mg {key} s\r\n")) != "EN");
+        }
+    }
+    let are_full = small > 10 && refused > 100;
+    assert!(are_full, "the nodes are not full: {small}, {refused}");
+    let counted = count_of(&mut clients) - before;
+    assert_eq!(kept, 0, "of {refused}");
+    assert!(counted >= small + refused, "{counted}, {small}, {refused}");
 }

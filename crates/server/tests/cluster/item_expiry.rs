@@ -8,7 +8,7 @@ use std::{
 use curtail_server::Fault;
 use curtail_testing::{Client, PATIENCE};
 
-use crate::support::{Cluster, await_placement, until};
+use crate::support::{Cluster, Shape, await_placement, until};
 
 /// Seconds that an item has left when it is written.
 const SECONDS: u64 = 500;
@@ -98,6 +98,30 @@ fn who_joins_goes_by_the_time_of_the_others() {
                 assert!(left <= SECONDS && left + 3 * PATIENCE.as_secs() > SECONDS);
             }
         }
+    }
+}
+
+/// The lowest node led the cluster's time from the moment at which it followed a view, also if it
+/// joined and had not heard the time: the others then went by its clock, and items ended early.
+#[test]
+fn a_lower_node_that_joins_brings_no_time_of_its_own() {
+    let shape = Shape {
+        workers: 1,
+        replicas: 2,
+        lease_ms: 1000,
+        fault: Fault::ClocksApart,
+        ..Shape::DEFAULT
+    };
+    let mut cluster = Cluster::start_from(1, shape);
+    let set = format!("set key 0 {SECONDS} 1\r\nx\r\n");
+    until(&mut cluster.client(1), &set, |answer| answer == "STORED");
+    cluster.revive(0);
+    cluster.await_service(0);
+    await_placement(&mut cluster.client(0), 3);
+    for node in 0..3 {
+        let left = left(&mut cluster.client(node), "key");
+        let left = left.unwrap_or_else(|| panic!("the key has ended at node {node}"));
+        assert!(left <= SECONDS && left + 3 * PATIENCE.as_secs() > SECONDS);
     }
 }
 

@@ -92,6 +92,25 @@ fn the_view_of_another_cluster_is_not_acted_on() {
     }
 }
 
+/// A node dropped its items at once when a client asked it for `flush_all`, also if it was out of
+/// service and refused the command.
+#[test]
+fn a_flush_that_is_refused_removes_nothing() {
+    let cluster = Cluster::start(Shape::DEFAULT);
+    let mut client = cluster.client(0);
+    let keys = || (0..30).map(|number| format!("kept{number}"));
+    for key in keys() {
+        client.set(&key, "1");
+    }
+    let own = cluster.replace_view();
+    let node = cluster.nodes[0].as_ref().unwrap();
+    eventually("its lease ends", || !node.is_in_service());
+    let answer = client.ask("flush_all\r\n");
+    assert_eq!(answer, "SERVER_ERROR this node is not in service");
+    fs::write(cluster.view_file(), own).unwrap();
+    all_there(&mut client, keys());
+}
+
 /// A node that is told to leave while its lease is over loses nothing, with one holder each.
 #[test]
 fn a_node_whose_lease_is_over_gives_its_keys_away() {

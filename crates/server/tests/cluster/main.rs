@@ -10,6 +10,7 @@ mod histories;
 mod idle_key_losses;
 mod item_expiry;
 mod keep_failure_logs;
+mod large_writes;
 mod late_views;
 mod leftovers;
 mod losses;

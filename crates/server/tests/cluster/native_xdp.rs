@@ -1,4 +1,4 @@
-//! The network card's program at a node of a cluster: it accepts marked writes of slices that the
+//! The XDP program at a node of a cluster: it accepts marked writes of slices that the
 //! node alone holds, and leaves everything else to the server. On `lo` of a namespace of the test's
 //! own; `namespace.rs` says who fails and who skips without one.
 

@@ -326,7 +326,11 @@ fn node_process() {
             optional: false,
         }],
         workers: workers.parse().unwrap(),
-        memory_bytes_max: memory.parse().unwrap(),
+        memory_bytes_max: match protocol {
+            // Queues and sessions take at most half of it.
+            "Native" => memory.parse::<usize>().unwrap().max(40 << 20),
+            _ => memory.parse().unwrap(),
+        },
         evict: evict.parse().unwrap(),
         // Clients that send everything before they read are not closed for that.
         buffer_bytes_max: 64 << 20,

@@ -132,6 +132,11 @@ impl Cluster {
 
     /// Starts all nodes and waits until each serves.
     pub(crate) fn start(shape: Shape) -> Self {
+        Self::start_from(0, shape)
+    }
+
+    /// The same without the nodes below `first`, which may come later.
+    pub(crate) fn start_from(first: usize, shape: Shape) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("curtail-")
             .tempdir()
@@ -144,8 +149,9 @@ impl Cluster {
             folder,
         };
         cluster.write_file();
-        cluster.nodes = (0..shape.nodes).map(|id| Some(cluster.node(id))).collect();
-        for id in 0..shape.nodes {
+        let node = |id| (id >= first).then(|| cluster.node(id));
+        cluster.nodes = (0..shape.nodes).map(node).collect();
+        for id in first..shape.nodes {
             cluster.await_service(id);
         }
         cluster

@@ -1,9 +1,9 @@
 //! Every command finds its item on disk when memory does not have it, with its flags, its end and
 //! its CAS.
 
-use curtail_testing::{Client, pattern, set};
+use curtail_testing::{Client, pattern, set, start};
 
-use crate::support::{bounded, folder, push_out, serve_disk};
+use crate::support::{bounded, disk_config, folder, push_out, serve_disk};
 
 /// A line of `gets`: flags, bytes, CAS.
 fn gets(client: &mut Client, key: &str) -> Option<(u32, String, u64)> {
@@ -95,6 +95,39 @@ fn every_command_reaches_an_evicted_item() {
     }
 }
 
+/// Goal: a write that gives its item the version that it has already reaches the disk. Method: meta
+/// flag `E` with that version, in every command that looks at the item first; then both are pushed
+/// out.
+#[test]
+fn a_write_under_the_same_version_reaches_the_disk() {
+    let folder = folder();
+    let (_server, mut client) = serve_disk(folder.path(), bounded());
+    for key in ["set", "append", "count"] {
+        client.demand(format!("ms {key} 1 E5\r\n1\r\n"), "HD\r\n");
+    }
+    client.demand("ms set 1 C5 E5\r\n7\r\n", "HD\r\n");
+    client.demand("ms append 1 MA E5\r\n7\r\n", "HD\r\n");
+    client.demand("ma count E5 D6\r\n", "HD\r\n");
+    push_out(&mut client, 1);
+    client.demand("mg set c v\r\n", "VA 1 c5\r\n7\r\n");
+    client.demand("mg append c v\r\n", "VA 2 c5\r\n17\r\n");
+    client.demand("mg count c v\r\n", "VA 1 c5\r\n7\r\n");
+}
+
+/// Goal: an item that a client was told to store is still told apart from a value after it was
+/// evicted. Method: `N` makes an item, `R` gives the right to renew one; then both are pushed out.
+#[test]
+fn a_right_to_recache_outlives_eviction() {
+    let folder = folder();
+    let (_server, mut client) = serve_disk(folder.path(), bounded());
+    client.demand("mg made v N100\r\n", "VA 0 W\r\n\r\n");
+    client.demand("set ends 0 100 3\r\nold\r\n", "STORED\r\n");
+    client.demand("mg ends v R200\r\n", "VA 3 W\r\nold\r\n");
+    push_out(&mut client, 1);
+    client.demand("mg made v\r\n", "VA 0 Z\r\n\r\n");
+    client.demand("mg ends v R200\r\n", "VA 3 Z\r\nold\r\n");
+}
+
 /// Goal: a `get` of many keys, some of them on disk and some nowhere, is answered in their order.
 /// Method: every second key is there; twice, with and without them in memory.
 #[test]
@@ -154,6 +187,23 @@ fn large_values_go_to_disk_and_back() {
     client.demand_value("large", &longer);
 }
 
+/// Goal: an item that is larger than all loaded items that a worker keeps is read from disk.
+/// Method: 4.5 MB.
+#[test]
+fn the_largest_values_come_back() {
+    let folder = folder();
+    let mut config = disk_config(folder.path(), bounded());
+    (config.memory_bytes_max, config.item_bytes_max) = (20 << 20, 8 << 20);
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let largest = pattern(4_500_000, 1);
+    client.set("largest", &largest);
+    for salt in 1..4 {
+        push_out(&mut client, salt);
+    }
+    client.demand_value("largest", &largest);
+}
+
 /// Goal: `flush_all` reaches what only the disk has, and nothing after it. Method: now, and with a
 /// delay.
 #[test]
@@ -174,6 +224,25 @@ fn a_flush_reaches_the_disk() {
     push_out(&mut client, 3);
     client.demand("get late\r\n", "END\r\n");
     client.demand_value("after", "value");
+}
+
+/// Goal: a large value that was half received when everything was flushed is stored, as it was
+/// answered. Method: another client flushes between the halves.
+#[test]
+fn a_large_write_outlives_a_flush_before_its_end() {
+    let folder = folder();
+    let (server, mut client) = serve_disk(folder.path(), bounded());
+    let large = pattern(100_000, 1);
+    client.send("set large 0 0 100000\r\n");
+    client.send(&large[..50_000]);
+    let mut other = Client::connect(&server);
+    curtail_testing::eventually("the first half", || other.stat("", "bytes_read") >= 50_000);
+    other.demand("flush_all\r\n", "OK\r\n");
+    client.send(&large[50_000..]);
+    client.demand("\r\n", "STORED\r\n");
+    client.demand_value("large", &large);
+    push_out(&mut client, 1);
+    client.demand_value("large", &large);
 }
 
 /// Goal: an item that ends on disk is not shown, and one that is stored with an end in the past

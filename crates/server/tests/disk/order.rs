@@ -50,7 +50,8 @@ fn count_while_evicting(durability: Durability) {
                 push_out(&mut filler, salt);
             }
         });
-        let sums = together(CLIENTS, |number| {
+        scopeguard::defer! { ended.store(true, Relaxed) }
+        together(CLIENTS, |number| {
             let mut client = Client::connect(&server);
             let mut random = Random::new(number as u64);
             let mut sums = vec![0; KEYS as usize];
@@ -70,9 +71,7 @@ fn count_while_evicting(durability: Durability) {
                 }
             }
             sums
-        });
-        ended.store(true, Relaxed);
-        sums
+        })
     });
     for key in 0..KEYS as usize {
         let sum: u64 = sums.iter().map(|sums| sums[key]).sum();

@@ -101,6 +101,11 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     large.resize(large.len() + 50_000, b'x');
     large.extend_from_slice(b"\r\n");
     client.demand(&large, full);
+    // It would remove the item that is there.
+    let mut too_large = b"set there 0 0 2000000\r\n".to_vec();
+    too_large.resize(too_large.len() + 2_000_000, b'x');
+    too_large.extend_from_slice(b"\r\n");
+    client.demand(&too_large, full);
     client.demand_value("there", "value");
     client.demand("get large\r\n", "END\r\n");
 }

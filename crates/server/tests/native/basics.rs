@@ -6,7 +6,7 @@ use curtail_testing::{
     Client as Memcached, PATIENCE, eventually, native_address, native_config, scrape, start,
 };
 
-use crate::support::{Ask, Client, config_with, serve};
+use crate::support::{Ask, Client, Line, config_with, serve};
 
 const MODES: [NativeMode; 3] = [NativeMode::IoAck, NativeMode::Deferred, NativeMode::Raw];
 
@@ -201,6 +201,9 @@ fn what_cannot_be_had_is_said_at_the_start() {
     assert!(refused(|native| native.queues = 17).contains("16, 32 or 64"));
     assert!(refused(|native| native.slots = Some(100)).contains("power of two"));
     assert!(refused(|native| native.slots = Some(1 << 14)).contains("more than half of -m"));
+    // Most of a session's memory is for answers that may be asked for again.
+    let why = refused(|native| native.sessions = 1 << 14);
+    assert!(why.contains("and 16384 sessions take "), "{why}");
     let first = start(native_config(NativeMode::IoAck));
     let taken = first.native().unwrap().addresses[0].port();
     for mode in [NativeMode::IoAck, NativeMode::Raw] {
@@ -278,4 +281,73 @@ fn idle_workers_steal_where_they_may() {
         assert_eq!(stolen > 0, steals, "{placement:?}: {stolen}");
         assert_eq!(client.get(b"key 59").unwrap(), b"v");
     }
+}
+
+/// Goal: requests that are executed together wait for what was accepted before the last of them
+/// was sent, not before the first. Method: of two workers one is busy with a native write. A set at
+/// the other one waits for that; another native write is accepted before the next set is sent,
+/// which then runs together with the first.
+#[test]
+fn a_set_comes_after_what_was_accepted_before_it_whatever_it_runs_with() {
+    let config = config_with(NativeMode::IoAck, |native| native.service_ns = 5_000_000);
+    let (server, mut client) = serve(Config {
+        workers: 2,
+        ..config
+    });
+    let mut others: Vec<Memcached> = (0..8).map(|_| Memcached::connect(&server)).collect();
+    others
+        .iter_mut()
+        .for_each(|other| assert_eq!(other.get("k"), None));
+    for round in 0..40 {
+        // Of one worker, as connections are dealt out.
+        let mut its: Vec<&mut Memcached> = others.iter_mut().skip(round % 2).step_by(2).collect();
+        client.write(b"k", b"first");
+        its.iter_mut()
+            .for_each(|other| other.send("set k 0 0 5\r\nearly\r\n"));
+        client.write(b"k", b"second");
+        its.iter_mut()
+            .for_each(|other| other.send("set k 0 0 4\r\nlate\r\n"));
+        for other in &mut its {
+            assert_eq!(
+                (other.line(), other.line()),
+                ("STORED".into(), "STORED".into())
+            );
+        }
+        let found = its[0].get("k").unwrap();
+        assert_ne!(found, "second", "round {round}");
+    }
+}
+
+/// Goal: native writes that find no room are counted where other writes are, whichever way they
+/// came. Method: a full server with `-M`; writes as datagrams, over TCP, and with a large value.
+#[test]
+fn writes_without_room_are_counted() {
+    let (server, mut client) = serve(Config {
+        evict: false,
+        memory_bytes_max: 16 << 20,
+        admin: Some("127.0.0.1:0".parse().unwrap()),
+        ..native_config(NativeMode::IoAck)
+    });
+    let value = [1; 1000];
+    let mut refused = 0;
+    let names = (0..40_000).map(|number| format!("key {number}"));
+    for name in names {
+        refused += u64::from(
+            client.ask(Ask::set(name.as_bytes(), &value)).status() == Status::OutOfMemory,
+        );
+        if refused == 5 {
+            break;
+        }
+    }
+    assert_eq!(refused, 5, "it is not full");
+    let mut line = Line::connect(&server);
+    for bytes in [1000, 200_000] {
+        let ask = line.ask(&mut client, Ask::set(b"another key", &vec![2; bytes]));
+        assert_eq!(ask.status(), Status::OutOfMemory, "{bytes}");
+    }
+    let mut memcached = Memcached::connect(&server);
+    memcached.await_stat("curtail", "native:no_memory", 7);
+    let line = "curtail_writes_refused_total{reason=\"no_memory\",protocol=\"native\"} 7\n";
+    let page = scrape(&server);
+    assert!(page.contains(line), "{line} in\n{page}");
 }

@@ -318,7 +318,11 @@ pub(crate) struct Line(TcpStream);
 
 impl Line {
     pub(crate) fn connect(server: &Server) -> Self {
-        Self(connect(native_address(server), PATIENCE).unwrap())
+        Self::connect_to(native_address(server))
+    }
+
+    pub(crate) fn connect_to(to: SocketAddr) -> Self {
+        Self(connect(to, PATIENCE).unwrap())
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! The network card's program in front of a real server, on `lo` of a namespace of the test's own;
+//! The XDP program in front of a real server, on `lo` of a namespace of the test's own;
 //! `namespace.rs` says who fails and who skips without one.
 
 use curtail_codec::native::{Opcode, Status};

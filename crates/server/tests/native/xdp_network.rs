@@ -1,4 +1,4 @@
-//! The network card's program behind a network: a server at one end of a veth acknowledges by it,
+//! The XDP program behind a network: a server at one end of a veth acknowledges by it,
 //! clients at the other end see every key linearizable, and lost packets change nothing.
 
 use std::net::SocketAddr;

@@ -8,7 +8,7 @@ use std::{
 use curtail_server::{Config, PolicyName};
 use curtail_testing::{Client, config, eventually, start, together};
 
-use crate::support::{Over, beside};
+use crate::support::beside;
 
 /// Requests that a client sends at once: many turns' worth.
 const DEEP: usize = 3000;
@@ -69,7 +69,7 @@ fn connections_move_to_the_worker_that_does_least() {
     let over = AtomicBool::new(false);
     let mut idle = Vec::new();
     thread::scope(|scope| {
-        let _over = Over(&over);
+        scopeguard::defer! { over.store(true, Ordering::Relaxed) }
         let mut observer = Client::connect(&server);
         for _ in 0..4 {
             // The observer has the first worker: these have the second, those the first.

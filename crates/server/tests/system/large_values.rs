@@ -168,14 +168,13 @@ fn large_requests_do_not_starve() {
                 }
             });
         }
+        scopeguard::defer! { is_over.store(true, Relaxed) }
         let begun = Instant::now();
         while boosts(&mut client) == 0 && begun.elapsed() < PATIENCE {
             client.demand(set("large", 3, &value), "STORED\r\n");
             client.demand("get large\r\n", hit("large", 3, &value));
         }
-        let boosts = boosts(&mut client);
-        is_over.store(true, Relaxed);
-        boosts
+        boosts(&mut client)
     });
     assert!(came_forward > 0);
 }

@@ -362,7 +362,7 @@ fn the_threshold_is_learned() {
     let learns = |client: &mut Client, key: &str, bytes: usize, above: u64| {
         let answer = hit(key, 0, vec![b'v'; bytes]).len();
         eventually("the threshold moves", || {
-            for _ in 0..20 {
+            for _ in 0..3 {
                 client.send(format!("get {key}\r\n").repeat(100));
                 assert_eq!(client.take(100 * answer).len(), 100 * answer);
             }

@@ -11,16 +11,6 @@ use std::{
 use curtail_server::{Config, Server};
 use curtail_testing::Client;
 
-/// Says that a test is over when it goes out of scope, whether that went well or not: threads that
-/// wait for it end.
-pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// What `body` returns while so many other clients do `again` and again, each with its number.
 pub(crate) fn beside<T>(
     server: &Server,
@@ -39,7 +29,7 @@ pub(crate) fn beside<T>(
                 }
             });
         }
-        let _over = Over(&done);
+        scopeguard::defer! { done.store(true, Ordering::Relaxed) }
         body()
     })
 }

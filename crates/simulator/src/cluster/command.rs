@@ -34,8 +34,8 @@ pub struct ClusterArgs {
     /// Cluster: number of slices that the keys are divided into.
     #[arg(long)]
     pub slices: Option<u16>,
-    /// Cluster: whether a full store evicts items, refuses writes, or never fills up (ample);
-    /// without it, the seed decides.
+    /// Cluster: what happens when a store is full, or that none is ever full; without it, the seed
+    /// decides.
     #[arg(long, value_enum)]
     pub memory_full: Option<MemoryFull>,
     /// Cluster: number of clients.

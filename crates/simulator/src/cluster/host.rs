@@ -331,6 +331,10 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
     }
 
+    fn flush(&mut self, slice: SliceId, version: Cas) {
+        self.clear(slice, Some(version));
+    }
+
     fn gate(&mut self, slice: SliceId, gate: Gate) {
         let is_wrong = self.env.run.mutant == Some(Mutant::ClosedEarly);
         let (me, of) = (self.local.me, &mut self.local.gates[usize::from(slice.0)]);

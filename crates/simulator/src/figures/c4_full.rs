@@ -71,7 +71,7 @@ pub(super) const FIG10: Figure = Figure {
 
 pub(super) const FIG11: Figure = Figure {
     name: "c4-fig11",
-    title: "C-4, Fig. 11: few writes to very popular keys, latency and the hot worker's service",
+    title: "C-4, Fig. 11: few writes to very popular keys: latency, the hot worker's service time",
     x: MRPS,
     about: "gamma 1.25, 5 % writes. `hot_service_ns` is the time for a request on the worker that \
             the most popular key's writes go to, `other_service_ns` on all others. With the \
@@ -89,7 +89,7 @@ pub(super) const FIG11: Figure = Figure {
 
 pub(super) const FIG12: Figure = Figure {
     name: "c4-fig12",
-    title: "C-4, Fig. 12: what each worker carries at the highest load",
+    title: "C-4, Fig. 12: requests and busy time of each worker at the highest load",
     x: "limit, mean service times",
     about: "As c4-fig11, at the highest load within the limit: requests a second and share of busy \
             time of the hot worker, and the mean of the others. shipped is the server's mechanism, \

@@ -116,7 +116,8 @@ options! {
     /// costs were measured on curtail's store.
     #[arg(value_parser = file(FullCosts::parse))]
     Costs "costs" "costs_file" costs: Option<Given<FullCosts>>,
-    /// Whole systems: the paper's costs or those measured on curtail.
+    /// Whole systems (figures that include the costs of store and network, not only queues): the
+    /// paper's costs or those measured on curtail.
     #[arg(value_enum, value_delimiter = ',')]
     Calibration "calibration" "prices" calibration: Vec<Calibration>,
     /// C-4's whole system: sizes of items.

@@ -54,6 +54,19 @@ pub(crate) struct Around {
     pub(crate) steps: Steps,
 }
 
+impl Around {
+    /// The store's times are all there is of a request.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            fixed_ns: 0,
+            put_aside_ns: 0,
+            answer_ns: 0,
+            publish: Publish::AtEnd { ns: 0 },
+            steps: Steps::default(),
+        }
+    }
+}
+
 /// When the version of a bucket is odd that is written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Publish {

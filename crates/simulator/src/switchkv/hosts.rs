@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
-    Admission, Admitted, BackEndHost, BackEndId, CacheHost, CacheId, CacheSession, RuleQueue,
-    TierMessage, TierRefusal, TierRequest,
+    Admission, Admitted, BackEndHost, BackEndId, CacheHost, CacheId, CacheSession, KeyMessageKind,
+    RuleQueue, TierMessage, TierRefusal, TierRequest,
 };
 use curtail_types::{Access, Instant, Load, RouteHash};
 
@@ -102,7 +102,7 @@ pub(super) struct CacheDesk<'a> {
 
 impl CacheHost for CacheDesk<'_> {
     fn send(&mut self, to: BackEndId, message: &TierMessage) {
-        self.updates += u64::from(matches!(message, TierMessage::Applied { .. }));
+        self.updates += u64::from(message.key_of(KeyMessageKind::Applied).is_some());
         self.network.push_back(Parcel::ToBackEnd(to, *message));
     }
 

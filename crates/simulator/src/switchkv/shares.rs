@@ -75,15 +75,6 @@ impl StaticShares {
         self.sent_qps() * (1.0 - LOSS)
     }
 
-    /// What each back end answers of that.
-    pub fn node_qps(&self) -> Vec<f64> {
-        let sent = self.sent_qps();
-        let nodes = self.back_ends.iter();
-        nodes
-            .map(|share| (share * sent).min(self.back_end_qps))
-            .collect()
-    }
-
     /// The share that is lost; a cache that is overloaded loses hits and misses alike.
     fn loss(&self, sent_qps: f64) -> f64 {
         let passed = match self.cache * sent_qps > self.cache_qps {

@@ -1,13 +1,13 @@
 //! A run: slots of a millisecond, in which the client's requests are routed one by one and every
 //! machine does what is due.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     Admission, AdmissionConfig, Admitted, BackEndConfig, BackEndEvent, BackEndId, CacheConfig,
-    CacheEvent, CacheId, LoadThreshold, RuleBudget, RuleNews, RuleQueue, SimulatedCookie,
-    SimulatedRule, SimulatedRules, TierBackEnd, TierCache, TierMessage, TierRequest,
+    CacheEvent, CacheId, KeyMessageKind, LoadThreshold, RuleBudget, RuleQueue, TierBackEnd,
+    TierCache, TierMessage, TierRequest,
 };
 use curtail_hotkeys::{Access as Seen, Bursts, Parameters, Tracker};
 use curtail_types::{Access, Instant, Key, KeyHash, Load, LoadReport, LoadScale, RouteHash};
@@ -31,7 +31,10 @@ pub(crate) struct TierRun<'a> {
     cache_limiter: Limiter,
     admission: Admission,
     rules: RuleQueue,
-    table: SimulatedRules,
+    /// The keys that have rules, by the bits of their hashes that a switch sees, and how many rules
+    /// it has room for.
+    ruled: BTreeSet<u64>,
+    rules_max: usize,
     keys: KeyStates,
     network: VecDeque<Parcel>,
     now: Instant,
@@ -90,7 +93,8 @@ impl<'a> TierRun<'a> {
             cache_limiter: Limiter::new(model.cache_qps * SLOT_S),
             admission: Admission::new(admission, now),
             rules: RuleQueue::new(AT_ONCE),
-            table: SimulatedRules::new(model.cached + excess_max + SPARE_RULES, RULE_LAG_NS),
+            ruled: BTreeSet::new(),
+            rules_max: model.cached + excess_max + SPARE_RULES,
             keys: KeyStates::default(),
             network: VecDeque::new(),
             now,
@@ -148,7 +152,6 @@ impl<'a> TierRun<'a> {
             self.hand_over(key, true);
         }
         self.rules = RuleQueue::new(self.model.rules);
-        self.take_news(Instant { ns: RULE_LAG_NS });
         self.outcome = TierOutcome::default();
     }
 
@@ -390,7 +393,6 @@ impl<'a> TierRun<'a> {
         while let Some((key, is_install)) = self.rules.take(self.now) {
             self.hand_over(key, is_install);
         }
-        self.take_news(self.now);
     }
 
     fn evict(&mut self, key: RouteHash, since: Instant) {
@@ -403,13 +405,12 @@ impl<'a> TierRun<'a> {
     fn hand_over(&mut self, key: RouteHash, is_install: bool) {
         if is_install {
             self.outcome.installs += 1;
-            let done = self
-                .table
-                .install(SimulatedRule::new(key, COOKIE), self.now);
-            assert!(done.is_ok(), "the table holds capacity and buffer");
+            self.ruled.insert(seen_by_switch(key));
+            let is_full = self.ruled.len() > self.rules_max;
+            assert!(!is_full, "the table holds capacity and buffer");
         } else {
             self.outcome.withdrawals += 1;
-            self.table.withdraw(key, self.now);
+            self.ruled.remove(&seen_by_switch(key));
         }
         // Packets are matched by what they carry of the hash; here all of it is at hand.
         self.keys.entry(key.0).or_default().has_rule |= is_install;
@@ -426,12 +427,6 @@ impl<'a> TierRun<'a> {
         if state.copy.is_none() {
             self.keys.remove(&hash);
         }
-    }
-
-    fn take_news(&mut self, now: Instant) {
-        self.table.poll(now, &mut |news| {
-            assert!(matches!(news, RuleNews::Took(_)), "{news:?}");
-        });
     }
 
     // ---- time ----
@@ -516,29 +511,25 @@ impl<'a> TierRun<'a> {
     }
 
     fn deliver(&mut self, from: BackEndId, message: &TierMessage, load: Option<Load>) {
-        if let &TierMessage::Item { key, .. } = message {
+        let item_of = message.key_of(KeyMessageKind::Item);
+        if let Some(key) = item_of {
             self.make_room(key, load);
         }
         let admitted = self.at_cache(CacheEvent::Message(from, message), load);
-        if let &TierMessage::Item { key, .. } = message
-            && let Some(at) = admitted
+        let Some(key) = item_of else {
+            return;
+        };
+        if let Some(at) = admitted
             && let Some(session) = self.cache.look(from, key)
         {
             self.keys.entry(key.0).or_default().copy = Some((at, session));
         }
-        if let &TierMessage::Item { key, .. } = message
-            && load.is_some()
-        {
-            let is_held = self.admission.holds(key);
-            self.suppress(
-                from,
-                key,
-                if is_held {
-                    SCALE.segment_ns
-                } else {
-                    DECLINED_NS
-                },
-            );
+        if load.is_some() {
+            let for_ns = match self.admission.holds(key) {
+                true => SCALE.segment_ns,
+                false => DECLINED_NS,
+            };
+            self.suppress(from, key, for_ns);
         }
     }
 
@@ -557,9 +548,7 @@ impl<'a> TierRun<'a> {
 
     /// One burst is one report (SW-59).
     fn suppress(&mut self, from: BackEndId, key: RouteHash, for_ns: u64) {
-        let until = Instant {
-            ns: self.now.ns + for_ns,
-        };
+        let until = self.now.later(for_ns);
         let node = self.nodes.get_mut(usize::from(from.0));
         if let Some(watch) = node.and_then(|node| node.watch.as_mut()) {
             watch.bursts.suppress(KeyHash(key.0), until);
@@ -578,15 +567,16 @@ impl BurstWatch {
 }
 
 #[inline]
+/// A rule names the 40 highest bits of a hash (SW-10).
+const fn seen_by_switch(key: RouteHash) -> u64 {
+    key.0 >> 24
+}
+
 fn is_sampled(random: &mut Random) -> bool {
     random.below(u64::from(SCALE.sampled_every)) == 0
 }
 
 const CACHE: CacheId = CacheId(0);
-const COOKIE: SimulatedCookie = SimulatedCookie {
-    cache: CACHE,
-    incarnation: 1,
-};
 const BACK_END: BackEndConfig = BackEndConfig::with_lease(1, LEASE_NS);
 
 const SLOT_NS: u64 = 1_000_000;
@@ -597,7 +587,6 @@ const _: () = assert!(INTERVAL_SLOTS as f64 * SLOT_S == INTERVAL_S);
 const REPORT_SLOTS: u64 = 20;
 const TICK_SLOTS: u64 = 20;
 const LEASE_NS: u64 = 500_000_000;
-const RULE_LAG_NS: u64 = 1_000_000;
 /// For how long a key that was declined is not reported again.
 const DECLINED_NS: u64 = 50_000_000;
 /// What is cached from the start is ruled at once.

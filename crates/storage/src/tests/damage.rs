@@ -9,7 +9,7 @@ use crate::{
     ItemImage, StorageConfig, StorageError,
     engine::Engine,
     export_import,
-    pending_keys::KeyLock,
+    pending_keys::{self, KeyLock},
     planted_fault::{PlantedFault, plant},
 };
 
@@ -21,11 +21,7 @@ fn filled(dir: &Path) {
     for number in 0..ITEMS {
         let key = format!("key-{number}");
         let hash = KeyHash(u64::from(number));
-        let image = ItemImage {
-            cas: u64::from(number) + 1,
-            flags: number,
-            ..ItemImage::default()
-        };
+        let image = image_of(number);
         let value = vec![number as u8; 100 + number as usize];
         KeyLock::new(&engine, hash).put(key.as_bytes(), hash, &image, &value);
         engine.commit();
@@ -34,6 +30,16 @@ fn filled(dir: &Path) {
         }
     }
     engine.seal();
+}
+
+fn image_of(number: u32) -> ItemImage {
+    ItemImage {
+        cas: u64::from(number) + 1,
+        flags: number,
+        stale: number.is_multiple_of(2),
+        won: number.is_multiple_of(3),
+        ..ItemImage::default()
+    }
 }
 
 /// Whether every item is there and as it was written.
@@ -47,7 +53,7 @@ fn is_whole(dir: &Path) -> Result<bool, StorageError> {
             panic!("item {number} is lost without a word");
         };
         assert_eq!(item.value(), vec![number as u8; 100 + number as usize]);
-        assert_eq!(item.image().flags, number);
+        assert_eq!(item.image(), image_of(number));
     }
     Ok(true)
 }
@@ -183,7 +189,7 @@ fn an_export_is_imported_whole_or_refused() {
     let exported = export_import::export(&from, 0, &mut text).unwrap();
     assert_eq!(exported, u64::from(ITEMS));
     let to = folder.path().join("to");
-    let imported = export_import::import(&to, &mut BufReader::new(&text[..])).unwrap();
+    let imported = export_import::import(&to, 0, &mut BufReader::new(&text[..])).unwrap();
     assert_eq!(imported, exported);
     assert!(is_whole(&to).unwrap());
     let mut again = Vec::new();
@@ -191,9 +197,34 @@ fn an_export_is_imported_whole_or_refused() {
     assert!(text == again);
     let third = folder.path().join("third");
     let torn = &text[..text.len() - 30];
-    let error = export_import::import(&third, &mut BufReader::new(torn)).unwrap_err();
+    let error = export_import::import(&third, 0, &mut BufReader::new(torn)).unwrap_err();
     assert!(error.to_string().contains("items"), "{error}");
     let mut changed = text.clone();
     changed[40] = if changed[40] == b'B' { b'C' } else { b'B' };
-    assert!(export_import::import(&third, &mut BufReader::new(&changed[..])).is_err());
+    assert!(export_import::import(&third, 0, &mut BufReader::new(&changed[..])).is_err());
+}
+
+/// Goal: the tools find in a directory what a server would find there after a planned flush:
+/// nothing that was written before it, and everything that is imported after it. Method: before and
+/// after its time.
+#[test]
+fn a_planned_flush_holds_for_the_tools() {
+    const AT: u32 = 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("data");
+    filled(&dir);
+    let plan = || {
+        let engine = Engine::open(StorageConfig::of_tool(&dir), false).unwrap();
+        pending_keys::flush_all(&engine, AT, || ());
+        assert!(engine.commit());
+    };
+    plan();
+    let mut text = Vec::new();
+    let exported = export_import::export(&dir, AT - 1, &mut text).unwrap();
+    assert_eq!(exported, u64::from(ITEMS));
+    assert_eq!(export_import::export(&dir, AT, &mut Vec::new()).unwrap(), 0);
+    plan();
+    export_import::import(&dir, AT, &mut BufReader::new(&text[..])).unwrap();
+    let info = crate::info(&dir, AT + 1).unwrap();
+    assert_eq!((info.items, info.flush_at), (u64::from(ITEMS), 0));
 }

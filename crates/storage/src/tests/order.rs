@@ -1,7 +1,7 @@
 //! The order of reads and writes of one key, with the threads of the storage.
 
 use std::{
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
     time::{Duration, Instant},
 };
 
@@ -10,6 +10,7 @@ use curtail_types::KeyHash;
 use crate::{
     Durability, ItemImage, Latest, ReadAnswer, ReadRequest, Storage, StorageConfig, StorageError,
     StorageEvents, WriteRefused,
+    engine::lock,
     planted_fault::{PlantedFault, plant},
 };
 
@@ -19,7 +20,7 @@ struct ToChannel {
 }
 
 impl StorageEvents for ToChannel {
-    fn answer(&self, answer: ReadAnswer) {
+    fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
         let _ = self.answers.send(answer);
     }
 
@@ -41,15 +42,23 @@ struct Opened {
 const KEY: &[u8] = b"key";
 const HASH: KeyHash = KeyHash(7);
 
+fn config(dir: &std::path::Path) -> StorageConfig {
+    StorageConfig {
+        dir: dir.into(),
+        durability: Durability::Sync,
+        memory_bytes: 8 << 20,
+        readers: 1,
+        reserve_bytes: 0,
+    }
+}
+
 fn open(dir: &std::path::Path, durability: Durability) -> Result<Opened, StorageError> {
     let (answers, from_readers) = mpsc::channel();
     let (progress, from_committer) = mpsc::channel();
     let config = StorageConfig {
-        dir: dir.into(),
         durability,
-        memory_bytes: 8 << 20,
         readers: 2,
-        reserve_bytes: 0,
+        ..config(dir)
     };
     let storage = Storage::open(config, Arc::new(ToChannel { answers, progress }))?;
     Ok(Opened {
@@ -210,11 +219,8 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     let (answers, from_readers) = mpsc::channel();
     let (progress, _from_committer) = mpsc::channel();
     let config = StorageConfig {
-        dir: folder.path().into(),
-        durability: Durability::Sync,
-        memory_bytes: 8 << 20,
-        readers: 1,
         reserve_bytes: u64::MAX,
+        ..config(folder.path())
     };
     let storage = Storage::open(config, Arc::new(ToChannel { answers, progress })).unwrap();
     assert_eq!(storage.admit(), Err(WriteRefused::Full));
@@ -226,4 +232,50 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     assert!(storage.submit(request));
     let answer = from_readers.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(answer.found.unwrap().unwrap().value(), b"value");
+}
+
+/// What the threads that read told, from the first answer on, which waits until it may go on.
+struct Gated {
+    opens: Mutex<mpsc::Receiver<()>>,
+    told: mpsc::Sender<(usize, bool)>,
+}
+
+impl StorageEvents for Gated {
+    fn answer(&self, answer: ReadAnswer, goes_on: bool) {
+        // Only the first finds something to wait for: then the other end is dropped.
+        let _ = lock(&self.opens).recv();
+        let _ = self.told.send((answer.request.receiver, goes_on));
+    }
+
+    fn progress(&self) {}
+
+    fn report(&self, what: &str) {
+        panic!("{what}");
+    }
+}
+
+/// Goal: an answer says that another follows only if the same thread reads for the same receiver
+/// next; so the last one of each receiver does not, and its receiver can be woken for all at once.
+/// Method: one thread, held up at its first answer until reads for two receivers wait.
+#[test]
+fn an_answer_says_whether_another_follows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (open_gate, opens) = mpsc::channel();
+    let (told, answers) = mpsc::channel();
+    let config = config(folder.path());
+    let opens = Mutex::new(opens);
+    let storage = Storage::open(config, Arc::new(Gated { opens, told })).unwrap();
+    for (receiver, number) in [0, 0, 1, 1, 1, 0].into_iter().zip(1..) {
+        let key = KEY.into();
+        assert!(storage.submit(ReadRequest {
+            key,
+            receiver,
+            number,
+        }));
+    }
+    drop(open_gate);
+    let answers: Vec<_> = answers.iter().take(6).collect();
+    // Whether the second read waited already when the first had ended is chance.
+    let rest = [(0, false), (1, true), (1, true), (1, false), (0, false)];
+    assert_eq!((answers[0].0, &answers[1..]), (0, &rest[..]));
 }

@@ -14,6 +14,7 @@ use std::{
 
 use curtail_memory::Pages;
 use curtail_types::HashSeed;
+use scopeguard::{defer, guard};
 
 use super::*;
 use crate::{Counters, Global, GlobalMutex, GlobalSpin, NoLock, SpinWord, sync::AtomicU64};
@@ -367,10 +368,10 @@ fn residents_are_never_missed() {
                 }
             });
         }
+        defer! { done.store(true, Ordering::Relaxed) }
         for number in residents + 1..=items {
             insert(&index, mix(number), reference(number)).unwrap();
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(reads.load(Ordering::Relaxed) > 0);
     assert_eq!(index.len(), items as usize);
@@ -463,6 +464,7 @@ fn errors_seen_by_readers(changed: bool, turns: u64) -> u64 {
     };
     thread::scope(|scope| {
         let readers = [0, 1].map(|seed| scope.spawn(move || reader(seed)));
+        let end = guard((), |()| done.store(true, Ordering::Relaxed));
         // Items above the residents come and go, displacing them; the residents' values change.
         let fresh = |turn: u64| 1001 + mix(turn).0 % (2 * slots as u64);
         for turn in 0..turns {
@@ -478,7 +480,7 @@ fn errors_seen_by_readers(changed: bool, turns: u64) -> u64 {
                 index.grow(1);
             }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(end);
         readers.map(|reader| reader.join().unwrap()).iter().sum()
     })
 }
@@ -572,6 +574,7 @@ fn a_walk_misses_nothing() {
                 }
             }
         });
+        defer! { done.store(true, Ordering::Relaxed) }
         for _ in 0..walks {
             let mut seen = vec![false; residents as usize];
             index.for_each(|found| {
@@ -581,8 +584,36 @@ fn a_walk_misses_nothing() {
             });
             assert_eq!(seen.iter().position(|&it| !it), None);
         }
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Goal: a walk begins again if more items move past it than it can keep, also if they all move
+/// during one step and if it has visited every bucket by then. Method: while the last bucket is
+/// visited, the walk is told of so many moves, whose items it never visits otherwise.
+#[test]
+fn a_walk_told_of_too_many_moves_begins_again() {
+    for (moves, visits_each) in [(16, 1), (17, 2), (40, 2)] {
+        let index = index(8 * SLOTS, 8 * SLOTS, 100, 0.96);
+        for number in 1..=40 {
+            insert(&index, mix(number), reference(number)).unwrap();
+        }
+        let (mut visits, mut is_told) = (vec![0; 41], false);
+        index.for_each(|found| {
+            visits[found.get() as usize] += 1;
+            let seen = visits.iter().sum::<u32>();
+            if seen == 40 && !std::mem::replace(&mut is_told, true) {
+                // From a bucket that is not visited yet.
+                let from = Place::new(u32::MAX as usize, 0);
+                let to = Place::new(0, 0);
+                (0..moves).for_each(|_| index.walks.note_move(from, to, KeyHash(0)));
+            }
+        });
+        assert!(is_told);
+        assert!(visits[1..].iter().all(|&count| count >= visits_each));
+        if visits_each == 1 {
+            assert!(visits[1..].contains(&1), "{moves} moves were kept");
+        }
+    }
 }
 
 /// Goal: walks that rest meanwhile miss nothing either, several at a time, also when so much moves
@@ -693,15 +724,18 @@ fn crafted_keys_do_not_slow_a_seeded_table() {
 
 /// Goal: a writer that is overtaken again and again still gets its room (CK-15). Method: ask for
 /// the locked-all way directly, in a table with both buckets full.
-#[test]
-fn room_can_be_made_with_every_lock_held() {
-    let index = index(64, 64, 1000, 0.96);
+fn room_with_every_lock_held(search: Search, items: usize) {
+    let config = IndexConfig {
+        search,
+        ..config(64, 64, 0.96)
+    };
+    let index = Index::new(config, Items::new(2000)).unwrap();
     let mut number = 0;
-    while index.len() < 58 {
+    while index.len() < items {
         number += 1;
         let _ = insert(&index, mix(number), reference(number));
     }
-    for hash in (1000..1200).map(mix) {
+    for hash in (2000..4000).map(mix) {
         if index.free_slot(index.pair(hash.0)).is_some() {
             continue;
         }
@@ -714,9 +748,21 @@ fn room_can_be_made_with_every_lock_held() {
     assert!(index.counters().locked_all > 0);
     let mut seen = Vec::new();
     index.for_each(|found| seen.push(found));
-    assert_eq!(seen.len(), 58);
+    assert_eq!(seen.len(), items);
     let is_there = |found: &Reference| holds(&index, mix(found.get()), *found);
     assert!(seen.iter().all(is_there));
+}
+
+#[test]
+fn room_can_be_made_with_every_lock_held() {
+    room_with_every_lock_held(Search::Breadth, 58);
+}
+
+/// The story: a random walk may come to a slot twice; then another item is in it than the one that
+/// the walk saw there, and was moved to a bucket that is not its own.
+#[test]
+fn room_can_be_made_by_a_walk_with_every_lock_held() {
+    room_with_every_lock_held(Search::Depth, 62);
 }
 
 /// Goal: memory per item is within CK-63: slots and 6 %. Method: count the bytes of a table.

@@ -8,7 +8,7 @@ use curtail_types::KeyHash;
 
 use super::{beside, explore, is_caught};
 use crate::{
-    Hint, Index, IndexConfig, Reference, Resolver,
+    Hint, Index, IndexConfig, Locked, Reference, Resolver,
     sync::{AtomicU64, Ordering, fence},
 };
 
@@ -43,6 +43,8 @@ enum Wrong {
     Unnoticed,
     /// Words are used again by who saw without a fence that they are dead.
     Unfenced,
+    /// Words that a thread took under a key's lock are used without another fence.
+    TakenUnfenced,
 }
 
 /// Two keys in different buckets and stripes; the hash is the key.
@@ -112,6 +114,15 @@ fn written_over_beside_read(wrong: Wrong, is_hinted: bool) {
     assert!(matches!(seen, Some([1, 1] | [2, 2])), "{seen:?}");
 }
 
+/// Uses the words for an item of the key that is locked: all but the key in them is written, so
+/// that nothing but the versions keeps a reader from them.
+fn use_again(index: &Index<Place>, locked: &mut Locked<'_, Place>) {
+    let [_, first, second] = &index.resolver().words;
+    first.store(9, Ordering::Relaxed);
+    second.store(9, Ordering::Relaxed);
+    locked.insert(here()).unwrap();
+}
+
 /// The words are given up by one thread, found dead without a lock by another, which uses them for
 /// another key, and read by a third under the first.
 fn used_again_beside_read(wrong: Wrong) {
@@ -136,11 +147,7 @@ fn used_again_beside_read(wrong: Wrong) {
                 fence(Ordering::SeqCst);
             }
             let mut locked = index.lock(KEYS[1]);
-            // All but the key, so that nothing but the versions keeps a reader from it.
-            let [_, first, second] = &index.resolver().words;
-            first.store(9, Ordering::Relaxed);
-            second.store(9, Ordering::Relaxed);
-            locked.insert(here()).unwrap();
+            use_again(&index, &mut locked);
         })
     };
     let reader = thread::spawn(move || read_at(&index, hint));
@@ -148,6 +155,55 @@ fn used_again_beside_read(wrong: Wrong) {
     assert!(matches!(seen, None | Some([1, 1])), "{seen:?}");
     remover.join().unwrap();
     user.join().unwrap();
+}
+
+/// The words are given up and freed by one thread, taken by another that holds the lock of the key
+/// that it uses them for, and read by a third under the first.
+fn taken_beside_read(wrong: Wrong) {
+    let (index, hint) = items();
+    let remover = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            let mut locked = index.lock(KEYS[0]);
+            let position = locked.find(|_| true).unwrap();
+            locked.remove(position);
+            drop(locked);
+            // SeqCst: as when a segment is retired; pairs with the fence below.
+            fence(Ordering::SeqCst);
+            // Release: as the mutex of the free segments; pairs with the Acquire below.
+            index.resolver().dead.store(1, Ordering::Release);
+        })
+    };
+    let user = {
+        let index = Arc::clone(&index);
+        thread::spawn(move || {
+            let mut locked = index.lock(KEYS[1]);
+            // Acquire: pairs with the Release above.
+            if index.resolver().dead.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            if wrong != Wrong::TakenUnfenced {
+                // Release: as when a segment's words are handed out; pairs with the reader's fence.
+                fence(Ordering::Release);
+            }
+            use_again(&index, &mut locked);
+        })
+    };
+    let reader = thread::spawn(move || read_at(&index, hint));
+    let seen = reader.join().unwrap();
+    assert!(matches!(seen, None | Some([1, 1])), "{seen:?}");
+    remover.join().unwrap();
+    user.join().unwrap();
+}
+
+#[test]
+fn loom_words_taken_beside_a_read_at_a_hint() {
+    explore(2, || taken_beside_read(Wrong::Nothing));
+}
+
+#[test]
+fn loom_catches_words_taken_without_a_fence() {
+    assert!(is_caught(|| taken_beside_read(Wrong::TakenUnfenced)));
 }
 
 #[test]

@@ -52,9 +52,8 @@ fn while_read(tier: &mut TestTier, written: &AtomicU64, does: impl FnOnce(&mut T
                 }
             });
         }
-        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| does(tier)));
-        ends.store(true, Relaxed);
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        scopeguard::defer! { ends.store(true, Relaxed) }
+        does(tier);
     });
 }
 

@@ -14,12 +14,15 @@ use std::{
 };
 
 use curtail_runtime::FrameSocket;
+use curtail_types::SpreadSlots;
 use curtail_workload::Random;
 
+use super::test_tier::free_ports;
 use crate::{TrialEncoding, TrialNamespaces};
 
-/// Ports by which a link sends on.
-const PORTS: usize = 8;
+/// Ports by which a link sends on: as many slots of senders, so that each of a few cache nodes is
+/// read.
+const PORTS: u16 = 8;
 
 /// How rough it is, each of 1000 datagrams.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +58,18 @@ impl RoughLink {
     pub(crate) fn start(to: SocketAddr, roughness: Roughness, seed: u64) -> Self {
         let socket = UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = socket.local_addr().unwrap();
-        // What comes from several ports leaves by several.
-        let open = |_| UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let out: Vec<UdpSocket> = (0..PORTS).map(open).collect();
+        // What comes from several ports leaves by several, in the order in which they are heard.
+        let mut senders: Vec<u16> = Vec::new();
+        let out: Vec<UdpSocket> = (0..PORTS).map(socket_of_slot).collect();
         let receive = move |room: &mut [u8], wait| {
             socket.set_read_timeout(Some(wait)).unwrap();
             let (bytes, from) = socket.recv_from(room).ok()?;
-            Some((bytes, usize::from(from.port()) % PORTS))
+            let known = senders.iter().position(|port| *port == from.port());
+            let at = known.unwrap_or_else(|| {
+                senders.push(from.port());
+                senders.len() - 1
+            });
+            Some((bytes, at % usize::from(PORTS)))
         };
         let send = move |datagram: &[u8], at: usize| _ = out[at].send_to(datagram, to);
         Self {
@@ -73,6 +81,15 @@ impl RoughLink {
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
+}
+
+/// A socket at a free port whose datagrams have this slot.
+fn socket_of_slot(slot: u16) -> UdpSocket {
+    let is_right = |at: &SocketAddr| SpreadSlots::of(at.port()) == slot;
+    let mut sockets = free_ports()
+        .filter(is_right)
+        .filter_map(|at| UdpSocket::bind(at).ok());
+    sockets.next().expect("a free port")
 }
 
 impl RoughWire {

@@ -425,7 +425,7 @@ fn file_on_loopback(options: &TestOptions) -> TierFile {
 
 /// UDP ports that nothing uses. They are below those that Linux gives to sockets which name none:
 /// a client of another test would take such a port while a node restarts.
-fn free_ports() -> impl Iterator<Item = SocketAddr> {
+pub(super) fn free_ports() -> impl Iterator<Item = SocketAddr> {
     const FIRST: u32 = 12_000;
     const COUNT: u32 = 20_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -26,7 +26,7 @@ use super::systems::{DISK_THREADS, Store, System, curtail, data_of};
 use crate::bench::bounded_processes::MemoryGroup;
 use crate::bench::middle;
 use crate::server::free_port;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, cargo_command};
 
 /// What one round measured, in keys a second.
 struct Round {
@@ -57,7 +57,7 @@ const CONNECTIONS: usize = 32;
 
 /// Makes the program that reads without a server, and says where it is.
 pub(super) fn build(workspace: &Workspace) -> Result<PathBuf> {
-    let output = Command::new(cargo())
+    let output = cargo_command()
         .args(["bench", "--quiet", "--package", "curtail-storage"])
         .args(["--bench", "uncached_reads", "--no-run"])
         .args(["--message-format", "json"])

@@ -113,6 +113,29 @@ fn changes_are_sent_to_the_node_that_writes_until_the_view_changes() {
     assert_eq!(forwarded(&outputs), []);
 }
 
+/// After the view store had been out of reach for some leases, a primary had a follower taken out
+/// that it did not reach. Then, as the higher one of the two, it was removed itself, and the slice
+/// was lost. Method: the follower does not answer heartbeats, then it does.
+#[test]
+fn a_node_that_does_not_answer_is_not_taken_out_of_rows() {
+    let mut desk = three(2);
+    desk.run_among(&[0, 1], &[], LEASE);
+    let slices = desk.record.slices().unwrap();
+    let is_shared = |row: &SliceRow| row.primary == NodeId(2) && row.in_sync.contains(NodeId(1));
+    let (slice, _) = slices.rows().find(|(_, row)| is_shared(row)).unwrap();
+    let exit = RowChange {
+        slice,
+        view: desk.record.number,
+        step: RowStep::Exit(NodeId(1)),
+    };
+    desk.run_among(&[0], &[1], LEASE * 6 / 10);
+    let mut outputs = desk.propose(NodeId(2), exit);
+    outputs.append(&mut desk.run_among(&[0], &[1], 100 * MS));
+    assert_eq!(forwarded(&outputs), []);
+    let outputs = desk.run_among(&[0, 1], &[], 200 * MS);
+    assert!(forwarded(&outputs).contains(&(0, 1)));
+}
+
 /// Goal: what a node wants of a view that this one has not seen is not forgotten. Method: the
 /// change comes before the view does.
 #[test]

@@ -138,7 +138,7 @@ impl HotKeys {
         let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
         self.ask_entered(host);
         let now = self.view;
-        self.rounds.retain(|&(key, version), round| {
+        self.rounds.retain(|&of, round| {
             let is_late = round.view < now;
             if is_late && is_over(round.since) {
                 host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
@@ -148,15 +148,9 @@ impl HotKeys {
                 true => round.missing.intersection(NodeSet::only(round.primary)),
                 false => round.missing,
             };
-            let message = ReplicaMessage::Copy(CopyMessage {
-                view: round.view,
-                key,
-                version,
-                kind: CopyKind::Invalidate,
-                copies: 0,
-            });
+            let message = CopyMessage::new(round.view, of, CopyKind::Invalidate);
             if !to.is_empty() {
-                host.send_write(to, &message, round.request.ticket);
+                host.send_write(to, &ReplicaMessage::Copy(message), round.request.ticket);
             }
             true
         });
@@ -164,14 +158,7 @@ impl HotKeys {
         let view = self.view;
         for (&key, owned) in &mut self.owned {
             if let OwnedStage::Dropping(left, version) = owned.stage {
-                let kind = CopyKind::Drop;
-                let message = CopyMessage {
-                    view,
-                    key,
-                    version,
-                    kind,
-                    copies: 0,
-                };
+                let message = CopyMessage::new(view, (key, version), CopyKind::Drop);
                 host.send(left, &ReplicaMessage::Copy(message));
             }
             if let Some(round) = &mut owned.round {

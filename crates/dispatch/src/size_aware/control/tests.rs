@@ -434,3 +434,49 @@ fn balance_is_that_of_the_routes() {
         }
     }
 }
+
+/// Goal: each large core's range begins with the smallest size that is sent to it. Method: costs of
+/// a few classes, so that cuts fall on the edges of classes too; every class at both ends of the
+/// hashes.
+#[test]
+fn ranges_begin_where_sizes_are_sent() {
+    let classes = SizeClasses::LogLinear;
+    let mut on_an_edge = 0;
+    for large in 1..5_u16 {
+        for mask in 1..64_u32 {
+            for split in [true, false] {
+                let mut measured = SizeHistogram::new(classes);
+                let threshold = 1_024;
+                let first = classes.class(threshold);
+                for part in (0..6).filter(|part| mask >> part & 1 == 1) {
+                    measured.counts[first + part] = 1;
+                    measured.costs[first + part] = 120 * (1 + part as u64 % 2);
+                }
+                let plan = SizePlan::new(1, threshold, (8, 8 - large), &measured, split);
+                let sizes = first..first + 6;
+                let sent = |core: u16| {
+                    let mut to_it = sizes.clone().filter(|class| {
+                        let bytes = classes.upper_edge(class - 1);
+                        let ends = [0, u64::MAX].map(|hash| plan.large_number(bytes, hash));
+                        let holds_costs = measured.costs[*class] > 0;
+                        holds_costs && ends[0] <= Some(core) && ends[1] >= Some(core)
+                    });
+                    to_it.next().map(|class| classes.upper_edge(class - 1))
+                };
+                for (core, from) in (0..large).zip(plan.ranges()) {
+                    let Some(expected) = sent(core) else {
+                        continue;
+                    };
+                    // Sizes of which nothing was measured may go to the core before or after.
+                    let unmeasured = classes.class(from)..classes.class(expected);
+                    assert!(
+                        from <= expected && unmeasured.clone().all(|c| measured.costs[c] == 0),
+                        "core {core} of {large}, {mask:b}, split {split}: {from} not {expected}"
+                    );
+                    on_an_edge += u32::from(from == expected);
+                }
+            }
+        }
+    }
+    assert!(on_an_edge > 100, "{on_an_edge}");
+}

@@ -28,7 +28,7 @@ pub(super) fn put(document: &Document, page: &mut Page) {
         .map(|step| format!("{}/s", count(step.report.load())))
         .collect();
     let why = if has_curve {
-        "The highest load that all kept up with, if there is one. "
+        "The highest load that every target kept up with, if there is one. "
     } else {
         ""
     };

@@ -40,7 +40,7 @@ fn strips(rows: &[Second]) -> [Chart; 5] {
         },
         y: y.clone(),
         series: lines.iter().map(|line| series(line, rows)).collect(),
-        nothing: "the server does not tell".into(),
+        nothing: "no values".into(),
         is_strip: true,
         ..Chart::default()
     };
@@ -61,7 +61,7 @@ fn strips(rows: &[Second]) -> [Chart; 5] {
             &[("p99", 1, "large_p99_us"), ("p50", 0, "large_p50_us")],
         ),
         strip(
-            "Workers by role (with 0 for large values, one stands by)",
+            "Workers by role (if 0 serve large values, one is on standby)",
             &number,
             &[("small", 2, "small_cores"), ("large", 3, "large_cores")],
         ),
@@ -105,7 +105,7 @@ mod tests {
         let known = known.iter().filter(|line| line.points.len() == 5);
         assert_eq!(known.count(), 4, "two of small requests, two of cores");
         let drawn = strips(&rows).map(|strip| strip.svg()).concat();
-        assert_eq!(drawn.matches("the server does not tell").count(), 3);
+        assert_eq!(drawn.matches("no values").count(), 3);
         let mut holes = rows.clone();
         holes[3].numbers.remove("small_p99_us");
         let line = &lines(&holes)[1];

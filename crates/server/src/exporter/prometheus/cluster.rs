@@ -64,7 +64,8 @@ pub(super) const TABLE: &[Family] = families! {
          none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
-        "Nodes of the view, by state: live, placed (it holds slices).":
+        "Members of the cluster, by state: live (all members, silent ones too), placed (those that \
+         hold slices).":
         {state="live"} number("cluster_nodes_live"),
         {state="placed"} number("cluster_nodes_placed");
     Gauge curtail_cluster_slices
@@ -102,8 +103,8 @@ pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_cluster_cost_seconds in Nanoseconds
         "Processor time that this node measured, summed over the nodes involved: of a request \
          that is answered where it arrives (local), of one that another node answers \
-         (forwarded), of a message of the replication protocol (message). 0: not known. It \
-         decides which keys are hot.":
+         (forwarded), of a message of the replication protocol (message). 0: not known. These \
+         times decide which keys are hot.":
         {of="local"} number("cluster_cost_local_ns"),
         {of="forwarded"} number("cluster_cost_forwarded_ns"),
         {of="message"} number("cluster_cost_message_ns");
@@ -122,7 +123,7 @@ pub(super) const TABLE: &[Family] = families! {
         number("cluster_view_slow");
     Counter curtail_cluster_hot_reads_total "Reads of hot keys answered by this node.":
         of(ClusterHot);
-    Counter curtail_cluster_relayed_total "Client requests relayed to the node that holds the key.":
+    Counter curtail_cluster_relayed_total "Client requests relayed to the primary of their key.":
         of(ClusterRelayed);
     Counter curtail_cluster_answered_total
         "Requests relayed by other nodes and answered by this one.":

@@ -28,7 +28,7 @@ impl NativeLook {
     }
 }
 
-const fn of(count: NativeCount) -> Row {
+pub(super) const fn of(count: NativeCount) -> Row {
     (count.name(), Source::NativeCount(count))
 }
 
@@ -59,7 +59,8 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that may still be acknowledged before execution, by queue; \
-         absent if the early limit alone keeps such writes below an eighth of -m.":
+         absent if -m is so large that -o native_backlog of the longest writes in every queue take \
+         at most an eighth of it.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after an accepted write was found damaged (from then on no write is acknowledged \

@@ -320,12 +320,12 @@ impl Line {
             return;
         };
         set.exptime = at_arrival(set.exptime, store_cx.now.unix_ns);
-        if native.is_on_node {
-            // Only its value is kept here, for whoever has the key.
-            set = Set::default();
-        }
         let bytes = head.value_bytes as usize;
-        let room = store_cx.reserve(key, hash, &set, bytes);
+        let room = match native.is_on_node {
+            // Only its value is kept here, for whoever has the key.
+            true => store_cx.reserve_only(key, hash, &Set::default(), bytes),
+            false => store_cx.reserve(key, hash, &set, bytes),
+        };
         let mut checksum = head.start_checksum();
         checksum.update(key.bytes());
         match room {
@@ -526,6 +526,7 @@ impl Line {
                 push(&mut self.output, Some(&error(native, &head, code)));
             }
             Refusal::Result(head, name, done) => {
+                executor.state().note_refusal(&done);
                 self.result_without_effect(native, &head, name, done);
             }
             Refusal::Again(head, name, hash) => {

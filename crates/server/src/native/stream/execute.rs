@@ -151,6 +151,7 @@ impl Line {
                 }
             },
         };
+        executor.state().note_refusal(&done);
         native.answers.keep(name, head.slot, head.sequence, done);
         if let Some(ticket) = ticket {
             native.sessions().commit(ticket, 0, false);
@@ -248,14 +249,14 @@ impl Line {
         }
         let number = native.queue_number(hash.0);
         let kept = native.answers.find(name, head.slot, head.sequence);
-        let is_queued = accepted || !native.is_on_node;
-        if is_queued && kept.is_none() && !accepted && !native.has_reached(number, pos + 1) {
+        let is_over = accepted || native.is_on_node || native.has_reached(number, pos + 1);
+        if kept.is_none() && !is_over {
             // Its executor answers, by datagram.
             return counts.add(NativeCount::DroppedStale, 1);
         }
         counts.add(NativeCount::Replayed, 1);
         let done = kept.unwrap_or(Done::of(Status::Executed));
-        let place = match is_queued {
+        let place = match accepted {
             true => Place {
                 pos,
                 ..native.queue_place(number)
@@ -333,12 +334,10 @@ impl Line {
 }
 
 impl Native {
-    /// What a reply says that its request did not go through a queue.
+    /// What a reply says whose request did not go through a queue: so it has no position that
+    /// anybody could wait for, and was executed.
     fn place_of(&self, done: &Done) -> Place {
-        match self.is_on_node {
-            true => self.node_place(done.copies, NATIVE_UNDER_WAY_MAX as u32),
-            false => self.queue_place(0),
-        }
+        self.node_place(done.copies, NATIVE_UNDER_WAY_MAX as u32)
     }
 
     /// What a reply says of a queue.

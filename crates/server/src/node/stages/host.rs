@@ -84,12 +84,17 @@ impl<'a> StageHost<'a, '_, '_> {
         }
         let ended = outcome.ok_or(Failure::OutOfMemory);
         waiting.end = End::of(ended);
-        waiting.shown = version;
-        match change {
+        let result = match change {
             ItemChange::Stored(bytes) => RunResult::Stored(bytes),
             ItemChange::Removed => RunResult::Removed,
             _ => RunResult::Unchanged,
-        }
+        };
+        // What changed nothing shows the key as a read does: no copy ever gets this version.
+        waiting.shown = match result {
+            RunResult::Unchanged => store_cx.version_of(request.key, hash).unwrap_or_default(),
+            _ => version,
+        };
+        result
     }
 
     fn read(&mut self, ticket: Ticket) {
@@ -190,12 +195,12 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             && let Some((outcome, removes)) = without_room(&request.operation)
         {
             waiting.end = End::Done(Some(outcome));
+            self.stage_cx.cx.counts.add(Count::StoreNoMemory, 1);
             if removes {
                 let refused = self.stage_cx.removal_of(request, outcome, &waiting);
                 self.state.again.push(refused);
                 return self.stage_cx.spare.give(waiting.bytes);
             }
-            self.stage_cx.cx.counts.add(Count::StoreNoMemory, 1);
             return self.complete(waiting);
         }
         if refusal == ReplicaRefusal::Elsewhere
@@ -279,6 +284,12 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     fn clear(&mut self, slice: SliceId, before: Option<Cas>) {
         self.stage_cx.cx.store_cx.clear_slice(slice.0, before);
         self.saw(before.unwrap_or_default());
+    }
+
+    /// A worker gives its writes of a turn versions of its own, which run ahead of the time.
+    fn flush(&mut self, slice: SliceId, version: Cas) {
+        self.stage_cx.cx.store_cx.clear_slice(slice.0, None);
+        self.saw(version);
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {

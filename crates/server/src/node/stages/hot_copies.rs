@@ -78,6 +78,13 @@ impl CopyTable {
         })
     }
 
+    /// Whether there is one of a stale item that no reader was told to store again.
+    pub(in crate::node) fn may_be_won(&self, key: RouteHash) -> bool {
+        let copies = lock(&self.0);
+        let image = copies.get(&key).and_then(|copy| copy.image.as_ref()?.image);
+        image.is_some_and(|image| image.stale && !image.won)
+    }
+
     /// Whether there is one, or the key is hot and its item is the copy.
     pub(super) fn has(&self, key: RouteHash) -> bool {
         lock(&self.0).contains_key(&key)
@@ -176,5 +183,23 @@ mod tests {
         assert_eq!(shown(&copies, 10).unwrap().0, Outcome::Missing);
         copies.show(KEY, (Cas(3), CopyState::Absent), None);
         assert_eq!((shown(&copies, 5), copies.len()), (None, 0));
+    }
+
+    /// Goal: the right to store a stale item again is asked for until a reader has it. Method: a
+    /// copy of an item that is fresh, stale, and stale with a reader; and none.
+    #[test]
+    fn a_copy_may_be_won_while_it_is_stale() {
+        let copies = CopyTable::default();
+        for (stale, won) in [(false, false), (true, false), (true, true)] {
+            let image = Image {
+                stale,
+                won,
+                ..Image::default()
+            };
+            copies.show(KEY, (Cas(1), CopyState::Valid), Some((Some(image), b"v")));
+            assert_eq!(copies.may_be_won(KEY), stale && !won);
+        }
+        copies.show(KEY, (Cas(2), CopyState::Absent), None);
+        assert!(!copies.may_be_won(KEY));
     }
 }

@@ -169,9 +169,7 @@ impl Stage {
     /// When there will be something to do.
     pub(super) fn due(&self, now: Instant, retry_ns: u64) -> Option<Instant> {
         let waits = !self.state.closing.is_empty() || !self.state.unsent.is_empty();
-        let soon = waits.then_some(Instant {
-            ns: now.ns + retry_ns,
-        });
+        let soon = waits.then_some(now.later(retry_ns));
         [self.machine.deadline(), soon].into_iter().flatten().min()
     }
 

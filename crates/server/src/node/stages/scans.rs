@@ -29,7 +29,7 @@ pub(in crate::node) struct SliceScans {
 }
 
 /// How long a walk rests after a step, in times of the step.
-const REST: u64 = 19;
+const REST: u64 = 24;
 
 #[derive(Debug)]
 struct ScanMember {
@@ -180,14 +180,14 @@ mod tests {
         scans.ask(SliceId(1), true);
         assert!(scans.is_ready(0) && !scans.waits());
         scans.rest(1_000, 10);
-        assert!(!scans.is_ready(1_189) && scans.is_ready(1_190));
-        assert_eq!((scans.waits(), scans.due_ns()), (false, Some(1_190)));
+        assert!(!scans.is_ready(1_239) && scans.is_ready(1_240));
+        assert_eq!((scans.waits(), scans.due_ns()), (false, Some(1_240)));
         scans.cursor = Some(ScanCursor::default());
         scans.members = [SliceId(1), SliceId(2)].map(ScanMember::new).into();
         scans.members[0].is_ready = false;
         assert!(scans.waits());
         scans.ask(SliceId(1), false);
-        assert!(scans.is_ready(1_190));
+        assert!(scans.is_ready(1_240));
         scans.ask(SliceId(2), true);
         assert_eq!((scans.members.len(), scans.next.len()), (1, 2));
     }

@@ -405,6 +405,7 @@ impl ReplicaHost for CopyHost<'_> {
     fn scan(&mut self, _: SliceId, _: bool) {}
 
     fn clear(&mut self, _: SliceId, _: Option<Cas>) {}
+    fn flush(&mut self, _: SliceId, _: Cas) {}
 
     fn propose(&mut self, _: RowChange) {}
 }

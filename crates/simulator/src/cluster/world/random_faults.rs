@@ -2,7 +2,7 @@
 
 use clap::ValueEnum as _;
 use curtail_consistency::{
-    replica::{ReplicaEvent, Ticket},
+    replica::{ReplicaEvent, ReplicaRefusal, Ticket},
     slice_view::SliceId,
 };
 use curtail_types::{NodeId, NodeSet};
@@ -111,7 +111,7 @@ impl World<'_> {
             if let Some((asked, at)) = self.sessions[session].asked
                 && at == me
             {
-                let unknown = Err(curtail_consistency::replica::ReplicaRefusal::Unknown);
+                let unknown = Err(ReplicaRefusal::Unknown);
                 self.env.reply(asked.demand.number, unknown);
             }
         }
@@ -159,7 +159,6 @@ impl World<'_> {
         }
     }
 
-    /// A primary makes a key hot, or cold.
     /// Nothing goes wrong any more. But hot keys are not evicted, and would fill the few bytes that
     /// stores have here for good: they cease to be hot.
     fn end_chance(&mut self, fault: Fault) {
@@ -169,6 +168,7 @@ impl World<'_> {
         }
     }
 
+    /// A primary makes a key hot, or cold.
     fn churn(&mut self) {
         let key = self.env.random.below(self.env.run.keys as u64) as usize;
         let is_hot = !self.healed && self.env.random.one_in(2);

@@ -9,7 +9,7 @@ use crate::{
 
 pub(in crate::figures) const FIG11: Figure = Figure {
     name: "juneberry-fig11",
-    title: "Juneberry, Fig. 11: throughput by size of values, half of the requests put",
+    title: "Juneberry, Fig. 11: throughput by size of values, with 50 % writes",
     x: "bytes of a value",
     about: "PMemKV, 8-byte keys, uniform (the paper does not say), 1.5 times what RawRPC's \
             workers carry is offered and what is executed counted; clients give up what would \

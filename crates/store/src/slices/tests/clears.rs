@@ -210,3 +210,28 @@ fn clears_hold_across_a_restart() {
     };
     assert!(Store::restore(&path, alone, node.now).is_err());
 }
+
+/// Goal: what was restored is cleared like what was written since. The story: a node that was
+/// restarted warm kept items of slices that its cluster had it clear, as nothing had been written.
+/// Method: save, restore, clear every other slice.
+#[test]
+fn what_was_restored_is_cleared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("saved");
+    let mut node = Node::new(4 * MIB, true);
+    for number in 0..500 {
+        node.set(number, &[1; 100]);
+    }
+    node.store.save(&path, node.now).unwrap();
+    let restored = Store::restore(&path, node.store.config().clone(), node.now).unwrap();
+    restored.set_slices(SLICES, STAGES);
+    node.writer = restored.writer(WriterId(5));
+    node.store = Arc::new(restored);
+    for slice in (0..SLICES).step_by(2) {
+        node.clear(slice, None);
+    }
+    for number in 0..500 {
+        let is_left = !node.slice(number).is_multiple_of(2);
+        assert_eq!(node.item(number).is_some(), is_left, "{number}");
+    }
+}

@@ -111,6 +111,9 @@ impl Node {
         if let ItemChange::Stored(bytes) = ran.1 {
             assert!(bytes <= room, "{operation:?}: {bytes} of {room}");
             assert_eq!(self.item(number), Some((version, bytes)), "{operation:?}");
+            if let Outcome::Found(status) = ran.0 {
+                assert_eq!(status.cas, version, "{operation:?}");
+            }
         }
         ran
     }

@@ -23,7 +23,7 @@ fn runs_say_what_they_change() {
         let touch = (random.below(2) == 0).then_some(exptime);
         let (operation, value): (_, &[u8]) = match random.below(4) {
             0 => {
-                let vivify = (random.below(4) == 0).then_some(exptime);
+                let vivify = (random.below(4) == 0).then_some(Exptime(random.below(300) as i64));
                 let recache = (random.below(4) == 0).then_some(Exptime(200));
                 let get = Get {
                     touch,
@@ -146,4 +146,35 @@ fn an_outgrown_append_does_not_run() {
     node.set(1, &[1; 300]);
     assert!(matches!(run(&mut node), ItemChange::Stored(_)));
     assert_eq!(node.value(1).unwrap().1.len(), 400);
+}
+
+/// Goal: a value from a node with a higher limit of values is taken out whole, and what changes it
+/// says how much room that takes. Method: such a value, touched and marked; the check is in
+/// [`Node::run`].
+#[test]
+fn a_value_longer_than_this_node_writes_is_kept_whole() {
+    let mut node = Node::new(16 * MIB, true);
+    let length = node.store.config().item_bytes_max * 3 / 2;
+    let value: Vec<u8> = (0..length).map(|i| i as u8).collect();
+    let room = Store::item_bytes(name(1).len(), length);
+    assert!(node.store.promise(ACCOUNT, 0, u64::from(room)) >= u64::from(room));
+    let image = Image {
+        cas: Cas(5),
+        ..Image::default()
+    };
+    assert!(node.put(1, &image, &value, room));
+    assert!(node.value(1).unwrap() == (image, value.clone()));
+    let touch = Get {
+        touch: Some(Exptime(100)),
+        ..Get::default()
+    };
+    let mark = Delete {
+        invalidate: true,
+        ..Delete::default()
+    };
+    for operation in [Operation::Get(touch), Operation::Delete(mark)] {
+        let (_, change) = node.run(1, &operation, &[]);
+        assert_eq!(change, ItemChange::Stored(room));
+    }
+    assert!(node.value(1).unwrap().1 == value);
 }

@@ -1,9 +1,10 @@
 //! The process, its connections, what clients asked for, and how long that took.
 
 use crate::{
-    exporter::prometheus::{Family, by, each, found, of, sources, stage},
+    exporter::prometheus::{Family, by, each, found, native::of as of_native, of, sources, stage},
     log,
     metrics::{counters::Count::*, stage_histograms::StageName::*},
+    native::NativeCount,
     sync::Relaxed,
 };
 
@@ -101,7 +102,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
                                           -I), no_memory (the store is full, and -M is given or \
                                           nothing could be evicted).":
         {reason="too_large"} of(StoreTooLarge),
-        {reason="no_memory"} of(StoreNoMemory);
+        {reason="no_memory"} of(StoreNoMemory),
+        {reason="no_memory", protocol="native"} of_native(NativeCount::NoMemory);
     Counter curtail_reads_refused_total
         "Reads of large values that were refused because too many are being sent.":
         of(ReplyNoMemory);
@@ -122,8 +124,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time of requests in each stage (queue: until execution, execute, reply: until the \
-         kernel has the reply), by stage and size. Small requests are measured in one turn of \
-         64, large ones always.":
+         kernel has the reply), by stage and size. All requests that a large worker serves are \
+         measured, of the others those of one turn in 64: each has the times of its turn.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),
@@ -150,8 +152,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes of values that a worker received and sent after its last poll for requests and \
-         before the execution of a request, by the size of that request, in whole KiB; measured \
+        "Bytes of values, in whole KiB, that a worker received and sent after its last poll for \
+         requests and before the execution of a request, by the size of that request; measured \
          in one turn of 64.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);

@@ -49,13 +49,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_size_threshold_bytes in Bytes
         "Value size from which the active plan treats a request as large.":
         by("threshold", |look| u64::from(look.snapshot.plan.threshold));
-    Gauge curtail_plan_cores "Cores that the active plan reserves, by role: for small and for \
+    Gauge curtail_plan_cores "Cores that the active plan counts on, by role: for small and for \
                               large requests.":
         {role="small"} by("small_cores", |look| u64::from(look.snapshot.plan.small)),
         {role="large"} by("large_cores", |look| {
             u64::from(look.snapshot.plan.cores - look.snapshot.plan.small)
         });
-    Gauge curtail_plan_standby "1 if the active plan reserves no core for large requests.":
+    Gauge curtail_plan_standby "1 if the active plan counts on no core for large requests.":
         by("standby", |look| u64::from(look.snapshot.plan.standby().is_some()));
     Gauge curtail_plan_large_from_bytes in Bytes
         "Value size from which each large worker serves requests under the active plan.":
@@ -90,8 +90,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         of(LargeRefused);
     Counter curtail_small_behind_large_total
         "Small requests that waited while their worker served a large value of another \
-         connection. A connection that had to wait for the next turn because a turn with a large \
-         value was full counts as one request.":
+         connection. A connection for which a turn with a large value had no room counts as one \
+         request.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes acknowledged by the network card's program, beside a worker's, between two network
+# Compares acknowledgement of writes by the XDP program with that by a worker, between two network
 # namespaces that are joined by a veth (docs/guide/nic.md):
 #
 #   nic.sh serve   makes the namespaces and runs two servers there until Ctrl-C, then removes all
@@ -15,8 +15,8 @@ curtail=${CURTAIL:-$(dirname "$0")/../../target/release/curtail}
 command -v "$curtail" >/dev/null || curtail=curtail
 servers=curtail-nic-servers driver=curtail-nic-driver
 
-# Becomes a command in a network namespace, if that is there. Not `ip netns exec`, which hides
-# /sys/fs/bpf.
+# Executes a command in a network namespace, if the namespace exists, in place of this shell. Not `ip
+# netns exec`, which hides /sys/fs/bpf.
 inside() {
     namespace=/run/netns/$1
     shift
@@ -53,7 +53,7 @@ serve() {
     else
         echo "Not root, or no ip command: over loopback; the first server says who acknowledges."
     fi
-    # A worker takes 10 us for each request, so that there is something to wait for.
+    # A request takes a worker 10 us more, so that there is something to wait for.
     inside $servers "$curtail" serve -l "$(address)" --open-to-network -p 11211 --native 11311 \
         --native-interface $interface -o native_service_us=10 &
     running=$!
@@ -63,7 +63,7 @@ serve() {
     wait
 }
 
-# They take the program from the interface themselves.
+# Stops the servers, which remove the XDP program from the interface themselves.
 end_servers() {
     [ -z "$running" ] || kill $running 2>/dev/null || true
     wait || true
@@ -75,14 +75,14 @@ remove_link() {
     done
 }
 
-# A number or word of `stats curtail` of the first server: what it says itself of what runs.
+# Prints the value of the row native:$1 of the first server's `stats curtail`.
 told() {
     printf 'stats curtail\r\nquit\r\n' | (inside $driver nc -w 5 "$(address)" 11211) |
         tr -d '\r' | sed -n "s/^STAT native:$1 //p"
 }
 
-# The driver stays awake (--spin): it would measure its own waking up otherwise. The picture names
-# who acknowledged, by the server's own words, and only if that is what it did.
+# The driver polls (--spin), so that it does not measure its own wake-up. The page names who
+# acknowledged: the mode that the server reports, checked by its count of accepted writes.
 draw() {
     command -v nc >/dev/null || { echo "$0: nc (netcat) is needed to ask the server" >&2; exit 1; }
     mode=$(told mode)

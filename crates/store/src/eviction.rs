@@ -72,6 +72,9 @@ const SMALL_SHARE_MAX: u64 = 90;
 /// After so many main segments that together gained no free one, less is kept of the next.
 const SCANS_MAX: u32 = 8;
 
+/// After so many, also of the items that were read most.
+const SCANS_MAX_OF_READ: u32 = 32;
+
 /// The state of the policy.
 #[derive(Debug)]
 pub(crate) struct Eviction {
@@ -245,9 +248,13 @@ pub(crate) struct Scans {
 }
 
 impl Scans {
-    /// Whether main segments must give at least half of what they hold.
-    pub(crate) fn must_give(&self) -> bool {
-        self.segments >= SCANS_MAX
+    /// The mark below which main segments must give at least half of what they hold.
+    pub(crate) fn must_give_below(&self) -> u8 {
+        match self.segments {
+            0..SCANS_MAX => 0,
+            SCANS_MAX..SCANS_MAX_OF_READ => MARK_ENOUGH,
+            SCANS_MAX_OF_READ.. => u8::MAX,
+        }
     }
 
     /// A main segment was evicted, of which so many words were kept.
@@ -385,12 +392,16 @@ mod tests {
     fn main_must_give_after_eight_segments_without_a_gain() {
         let mut scans = Scans::default();
         for _ in 0..8 {
-            assert!(!scans.must_give());
+            assert_eq!(scans.must_give_below(), 0);
             scans.note(1000, 900);
         }
-        assert!(scans.must_give());
+        for _ in 8..32 {
+            assert_eq!(scans.must_give_below(), MARK_ENOUGH);
+            scans.note(1000, 1000);
+        }
+        assert_eq!(scans.must_give_below(), u8::MAX);
         scans.note(1000, 500);
-        assert!(!scans.must_give());
+        assert_eq!(scans.must_give_below(), 0);
         assert!(may_keep(3, 100, 40) && !may_keep(3, 100, 50));
         assert!(may_keep(1, 100, 20) && !may_keep(1, 100, 25));
     }

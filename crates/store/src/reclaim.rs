@@ -108,8 +108,8 @@ pub(crate) struct Drain {
     end: usize,
     /// Words of items that were moved elsewhere.
     kept_words: usize,
-    /// Whether at least half must go, whatever was read.
-    must_give: bool,
+    /// The mark below which at least half must go.
+    must_give_below: u8,
     /// Whether items stay in it that wait for the machines of their slices.
     is_left: bool,
 }
@@ -117,7 +117,8 @@ pub(crate) struct Drain {
 impl Drain {
     /// What becomes of a live item with this mark at the drain's offset.
     fn fate(&self, mark: u8) -> Fate {
-        let must_go = self.must_give && !eviction::may_keep(mark, self.offset, self.kept_words);
+        let must_go =
+            mark < self.must_give_below && !eviction::may_keep(mark, self.offset, self.kept_words);
         match self.purpose {
             Purpose::Evict if must_go => Fate::Drop,
             Purpose::Evict => eviction::fate(self.queue, mark),
@@ -447,7 +448,9 @@ impl Store {
         let (_, clock) = self.segments().opened(id);
         policy.evicting(drain.queue, clock, self.ledger.items_now());
         self.follow_budget();
-        drain.must_give = drain.queue == Queue::Main && lock(&self.reclaim.scans).must_give();
+        if drain.queue == Queue::Main {
+            drain.must_give_below = lock(&self.reclaim.scans).must_give_below();
+        }
         NextDrain::Found(drain)
     }
 
@@ -472,7 +475,7 @@ impl Store {
             offset: 0,
             end: self.segments().filled_words(id),
             kept_words: 0,
-            must_give: false,
+            must_give_below: 0,
             is_left: false,
         }
     }

@@ -117,6 +117,7 @@ impl SliceSetup {
             retransmit_ns: 0,
             suspicion_ns: if self.suspects { 0 } else { u64::MAX },
             patience_ns: u64::MAX / 2,
+            learning_ns: 0,
             waiting_max: 4,
             window_max: 4,
             room_ask: u64::from(self.is_accounted()),

@@ -36,6 +36,8 @@ pub struct ReplicaConfig {
     pub suspicion_ns: u64,
     /// How long a request may wait; then it is refused.
     pub patience_ns: u64,
+    /// How long the primary of a slice spares it from eviction at first: it has seen no reads yet.
+    pub learning_ns: u64,
     /// Requests that may wait at a time; beyond, they are refused.
     pub waiting_max: usize,
     /// Changes of a slice that a follower may not have acknowledged; further writes wait.

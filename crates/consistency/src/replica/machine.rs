@@ -282,7 +282,7 @@ impl Replica {
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
-    /// well, if it is given.
+    /// well, if it is given. Slices whose reads it does not know yet are spared if there are others.
     fn evict(
         &mut self,
         cx: &Context,
@@ -291,13 +291,18 @@ impl Replica {
         with: Option<NodeId>,
     ) {
         let slices = &self.slices;
-        let mut may_evict = |slice: SliceId| match slices.get(&slice) {
-            Some(Role::Primary(primary)) => {
+        let decides = |role: &Role| match role {
+            Role::Primary(primary) => {
                 let is_shared = with.is_none_or(|with| primary.row.holders.contains(with));
                 let decides = matches!(primary.phase, Phase::Serving | Phase::Repairing(_));
-                is_shared && decides
+                (is_shared && decides).then_some(primary.learns_until <= cx.now)
             }
-            _ => false,
+            Role::Follower(_) => None,
+        };
+        let knows_some = slices.values().any(|role| decides(role) == Some(true));
+        let mut may_evict = |slice: SliceId| {
+            let knows = slices.get(&slice).and_then(decides);
+            knows.is_some_and(|knows| knows || !knows_some)
         };
         let mut keys: Vec<(SliceId, RouteHash)> = Vec::new();
         host.evict(bytes, &mut may_evict, &mut |slice, key| {

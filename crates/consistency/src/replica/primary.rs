@@ -44,6 +44,8 @@ pub(super) struct Primary {
     pub(super) catch_up: Option<CatchUp>,
     /// A node that found no room, or was silent, begins to catch up again then.
     pub(super) rests_until: Instant,
+    /// Until then it has seen too few reads to judge what may be evicted.
+    pub(super) learns_until: Instant,
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
     pub(super) gate: Gate,
@@ -104,6 +106,7 @@ impl Primary {
             view,
             row,
             rests_until: Instant::default(),
+            learns_until: Instant::default(),
             phase: Phase::Collecting(missing, keys),
             streams: Streams::default(),
             pending: VecDeque::new(),
@@ -149,6 +152,7 @@ impl Primary {
         for node in self.row.in_sync.without(self.row.primary) {
             self.streams.add(node, true, cx.now);
         }
+        self.learns_until.ns = cx.now.ns + cx.config.learning_ns;
         self.phase = Phase::Repairing(keys);
         self.repair(cx, host, credits);
     }

@@ -120,6 +120,7 @@ fn machine(me: u8) -> Replica {
         retransmit_ns: 1_000,
         suspicion_ns: 1_000_000,
         patience_ns: 1_000_000,
+        learning_ns: 0,
         waiting_max: 10,
         window_max: 100,
         room_ask: 0,

@@ -173,6 +173,7 @@ impl Cluster {
             // it had been alone with a slice by then, the slice would be lost.
             suspicion_ns: 4 * lease_ms * MS_NS,
             patience_ns: 5000 * MS_NS,
+            learning_ns: 1000 * MS_NS,
             waiting_max: STAGE_WAITING_MAX,
             window_max: 256,
             room_ask: ROOM_ASK,

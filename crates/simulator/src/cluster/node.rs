@@ -162,6 +162,7 @@ impl Node {
                 retransmit_ns: RETRANSMIT_NS,
                 suspicion_ns: FOLLOWER_SUSPICION_NS,
                 patience_ns: PATIENCE_NS,
+                learning_ns: LEARNING_NS,
                 waiting_max: 64,
                 window_max: 8,
                 room_ask,
@@ -336,5 +337,8 @@ pub(super) const RETRANSMIT_NS: u64 = 1_000_000;
 const FOLLOWER_SUSPICION_NS: u64 = 8_000_000;
 /// How long a request may wait.
 pub(super) const PATIENCE_NS: u64 = 150_000_000;
+
+/// How long a new primary spares its slice from eviction.
+const LEARNING_NS: u64 = 2_000_000;
 /// Room that a primary asks for at a time.
 const ROOM_ASK: u64 = 3;

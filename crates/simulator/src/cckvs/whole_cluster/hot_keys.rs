@@ -238,6 +238,7 @@ impl Machine {
                 retransmit_ns: NEVER_NS,
                 suspicion_ns: NEVER_NS,
                 patience_ns: NEVER_NS,
+                learning_ns: 0,
                 waiting_max: WAITING_MAX,
                 window_max: WAITING_MAX,
                 room_ask: 0,

@@ -72,7 +72,8 @@ const SMALL_SHARE_MAX: u64 = 90;
 /// After so many main segments that together gained no free one, less is kept of the next.
 const SCANS_MAX: u32 = 8;
 
-/// After so many, also of the items that were read most.
+/// After so many on a node of a cluster, also of the items that were read most: there many have a
+/// mark although nobody read them, since others see the reads.
 const SCANS_MAX_OF_READ: u32 = 32;
 
 /// The state of the policy.
@@ -249,11 +250,11 @@ pub(crate) struct Scans {
 
 impl Scans {
     /// The mark below which main segments must give at least half of what they hold.
-    pub(crate) fn must_give_below(&self) -> u8 {
+    pub(crate) fn must_give_below(&self, is_node: bool) -> u8 {
         match self.segments {
             0..SCANS_MAX => 0,
-            SCANS_MAX..SCANS_MAX_OF_READ => MARK_ENOUGH,
-            SCANS_MAX_OF_READ.. => u8::MAX,
+            SCANS_MAX..SCANS_MAX_OF_READ if is_node => MARK_ENOUGH,
+            _ => u8::MAX,
         }
     }
 
@@ -392,16 +393,17 @@ mod tests {
     fn main_must_give_after_eight_segments_without_a_gain() {
         let mut scans = Scans::default();
         for _ in 0..8 {
-            assert_eq!(scans.must_give_below(), 0);
+            assert_eq!(scans.must_give_below(true), 0);
             scans.note(1000, 900);
         }
+        assert_eq!(scans.must_give_below(false), u8::MAX);
         for _ in 8..32 {
-            assert_eq!(scans.must_give_below(), MARK_ENOUGH);
+            assert_eq!(scans.must_give_below(true), MARK_ENOUGH);
             scans.note(1000, 1000);
         }
-        assert_eq!(scans.must_give_below(), u8::MAX);
+        assert_eq!(scans.must_give_below(true), u8::MAX);
         scans.note(1000, 500);
-        assert_eq!(scans.must_give_below(), 0);
+        assert_eq!(scans.must_give_below(true), 0);
         assert!(may_keep(3, 100, 40) && !may_keep(3, 100, 50));
         assert!(may_keep(1, 100, 20) && !may_keep(1, 100, 25));
     }

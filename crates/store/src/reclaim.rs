@@ -449,7 +449,8 @@ impl Store {
         policy.evicting(drain.queue, clock, self.ledger.items_now());
         self.follow_budget();
         if drain.queue == Queue::Main {
-            drain.must_give_below = lock(&self.reclaim.scans).must_give_below();
+            let is_node = self.slices.get().is_some();
+            drain.must_give_below = lock(&self.reclaim.scans).must_give_below(is_node);
         }
         NextDrain::Found(drain)
     }

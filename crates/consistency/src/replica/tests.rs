@@ -21,6 +21,8 @@ struct Notes {
     shown: Vec<(RouteHash, CopyState)>,
     /// Up to which versions slices were cleared.
     cleared: Vec<Option<Cas>>,
+    /// The slices that might be evicted from, the last time.
+    evictable: Vec<SliceId>,
 }
 
 impl Notes {
@@ -74,9 +76,13 @@ impl ReplicaHost for Notes {
     fn evict(
         &mut self,
         _: u64,
-        _: &mut dyn FnMut(SliceId) -> bool,
+        may_evict: &mut dyn FnMut(SliceId) -> bool,
         _: &mut dyn FnMut(SliceId, RouteHash),
     ) {
+        self.evictable = (0..2)
+            .map(SliceId)
+            .filter(|&slice| may_evict(slice))
+            .collect();
     }
     fn scan(&mut self, _: SliceId, _: bool) {}
     fn clear(&mut self, _: SliceId, before: Option<Cas>) {
@@ -120,7 +126,7 @@ fn machine(me: u8) -> Replica {
         retransmit_ns: 1_000,
         suspicion_ns: 1_000_000,
         patience_ns: 1_000_000,
-        learning_ns: 0,
+        learning_ns: 1_000,
         waiting_max: 10,
         window_max: 100,
         room_ask: 0,
@@ -873,4 +879,29 @@ fn copies_hear_of_a_key_that_is_written_without_pause() {
         |(_, message)| matches!(message, ReplicaMessage::Copy(one) if one.kind == CopyKind::Update),
     );
     assert!(updates.count() >= 10);
+}
+
+/// Goal: a primary that has taken a slice over does not evict what it has seen no reads of, unless
+/// it knows no other slice. Method: one of two nodes dies; evictions are asked for before and after
+/// its slice has been read for long enough.
+#[test]
+fn a_new_primary_spares_its_slice_until_it_has_seen_reads() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 2, 1);
+    let own = view.rows().find(|(_, row)| row.primary == NodeId(0));
+    let own = own.unwrap().0;
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    let evictable = |replica: &mut Replica, notes: &mut Notes, now: u64| {
+        notes.now = now;
+        let asked = ReplicaMessage::Evict(1);
+        replica.step(ReplicaEvent::Message(NodeId(0), &asked), notes);
+        notes.evictable.clone()
+    };
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    assert_eq!(evictable(&mut replica, &mut notes, 1), [own]);
+    notes.now = 10_000;
+    let view = after(&view, &[], nodes(0b10));
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    assert_eq!(evictable(&mut replica, &mut notes, 10_500), [own]);
+    let both = [SliceId(0), SliceId(1)];
+    assert_eq!(evictable(&mut replica, &mut notes, 20_000), both);
 }

@@ -67,6 +67,12 @@ pub(super) const fn removal_ns() -> u64 {
     slow + 1_000_000
 }
 
+/// The same if most members were silent together: who hears less than half of them waits six times
+/// as long before it suspects them (`consistency::members`).
+pub(super) const fn removal_by_few_ns() -> u64 {
+    removal_ns() + 5 * (SUSPICION_NS + SUSPICION_NS / 4)
+}
+
 const START_UNIX_NS: u64 = 1_800_000_000_000_000_000;
 
 #[cfg(test)]

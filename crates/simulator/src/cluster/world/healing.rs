@@ -22,7 +22,7 @@ impl World<'_> {
         self.env.refuses = false;
         self.leaving = NodeSet::NONE;
         let quiet_at = self.env.network.heal().max(self.env.now);
-        self.note_trouble(quiet_at);
+        self.note_trouble(quiet_at, NodeSet::NONE);
         for node in 0..self.nodes.len() {
             let local = &mut self.nodes[node].local;
             local.store_cut_until = 0;

@@ -37,7 +37,7 @@ impl World<'_> {
             Fault::Partition => self.part(node, until),
             Fault::Slow => {
                 let other = self.env.random.below(nodes) as u8;
-                self.note_trouble(until);
+                self.note_trouble(until, NodeSet::NONE);
                 self.env
                     .network
                     .slow([NodeId(node as u8), NodeId(other)], until);
@@ -97,7 +97,8 @@ impl World<'_> {
         }
         self.env.outcome.crashes += 1;
         self.env.trace(|| format!("node {node} stops"));
-        self.note_trouble(self.env.now);
+        let missed = NodeSet::only(NodeId(node as u8));
+        self.note_trouble(self.env.now, missed);
         self.nodes[node].local.is_up = false;
         self.env.views[node] = None;
         self.miss(node);
@@ -126,7 +127,7 @@ impl World<'_> {
         if !local.is_up || is_long && !self.may_lose(NodeSet::only(local.me)) {
             return;
         }
-        self.note_trouble(until);
+        self.note_trouble(until, NodeSet::only(local.me));
         self.env
             .trace(|| format!("node {node} pauses until {until}"));
         let local = &mut self.nodes[node].local;
@@ -142,7 +143,7 @@ impl World<'_> {
         if !self.may_lose(NodeSet::only(NodeId(node as u8))) {
             return;
         }
-        self.note_trouble(until);
+        self.note_trouble(until, NodeSet::only(NodeId(node as u8)));
         for other in 0..self.nodes.len() {
             if other != node && (all || self.env.random.one_in(2)) {
                 let pair = [NodeId(node as u8), NodeId(other as u8)];

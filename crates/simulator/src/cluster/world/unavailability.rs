@@ -4,23 +4,49 @@
 //! without it: a lease, a round of the store of views, and until what it left behind is finished. A
 //! wait is counted from when it begins or from the last such trouble, whichever is later.
 
+use std::collections::BTreeMap;
+
 use curtail_consistency::replica::ReplicaRefusal;
-use curtail_types::{Access, NodeId};
+use curtail_types::{Access, NodeId, NodeSet};
 
 use super::{Answer, Asked, World};
-use crate::cluster::{MemoryFull, clock::removal_ns, node::RETRANSMIT_NS};
+use crate::cluster::{
+    MemoryFull,
+    clock::{removal_by_few_ns, removal_ns},
+    node::RETRANSMIT_NS,
+};
 
 /// What was seen of it.
 #[derive(Debug, Default)]
 pub(super) struct Troubles {
     /// When the last trouble ends.
     until: u64,
+    /// When the last trouble ends of each node that was to be missed.
+    of: BTreeMap<NodeId, u64>,
 }
 
 impl World<'_> {
-    /// A node or a link is in trouble, until then.
-    pub(super) fn note_trouble(&mut self, until: u64) {
+    /// A node or a link is in trouble, until then; `missed` may be silent meanwhile.
+    pub(super) fn note_trouble(&mut self, until: u64, missed: NodeSet) {
         self.troubles.until = self.troubles.until.max(until);
+        for node in missed {
+            let of = self.troubles.of.entry(node).or_default();
+            *of = until.max(*of);
+        }
+    }
+
+    /// The longest that a request may wait after the last trouble: until nobody waits for the node
+    /// in trouble, and what is lost meanwhile of the messages that it takes to finish what that
+    /// node left behind. Members that are few may be those that are cut off: they take longer.
+    fn wait_ns_max(&self) -> u64 {
+        let Troubles { until, of } = &self.troubles;
+        let is_recent = |end: &&u64| **end + removal_ns() > *until;
+        let missed = of.values().filter(is_recent).count();
+        let removal = match 2 * missed > self.nodes.len() {
+            true => removal_by_few_ns(),
+            false => removal_ns(),
+        };
+        removal + LOSSES_MAX * RETRANSMIT_NS
     }
 
     /// A request was answered that was asked of this node.
@@ -48,7 +74,7 @@ impl World<'_> {
             outcome.waits += u64::from(asked.invoked < calm_since);
             outcome.longest_wait_ns = outcome.longest_wait_ns.max(waited);
         }
-        if waited > wait_ns_max() {
+        if waited > self.wait_ns_max() {
             let ms = waited as f64 / 1e6;
             self.env.fail(format!(
                 "a key was away for too long: {asked:?} of {node:?} ended {ms:.1} ms after the \
@@ -56,12 +82,6 @@ impl World<'_> {
             ));
         }
     }
-}
-
-/// The longest that a request may wait: until nobody waits for the node in trouble, and what is
-/// lost meanwhile of the messages that it takes to finish what that node left behind.
-const fn wait_ns_max() -> u64 {
-    removal_ns() + LOSSES_MAX * RETRANSMIT_NS
 }
 
 /// Of the messages that one request takes, those that are lost one after the other.

@@ -282,7 +282,7 @@ impl Replica {
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
-    /// well, if it is given. Slices whose reads it does not know yet are spared if there are others.
+    /// well, if it is given. Slices whose reads it does not know yet are spared if it has others.
     fn evict(
         &mut self,
         cx: &Context,

@@ -206,6 +206,10 @@ pub trait ReplicaHost {
     /// [`ReplicaEvent::Closed`] when none does any more.
     fn gate(&mut self, slice: SliceId, gate: Gate);
 
+    /// Whether the store may evict from a slice whose gate is open whenever it needs room, without
+    /// being asked. A store that only evicts when it is asked may ignore that.
+    fn free(&mut self, _slice: SliceId, _is_free: bool) {}
+
     /// A change of the view, until a new view is in force.
     fn propose(&mut self, change: RowChange);
 

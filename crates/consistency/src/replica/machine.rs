@@ -295,7 +295,7 @@ impl Replica {
             Role::Primary(primary) => {
                 let is_shared = with.is_none_or(|with| primary.row.holders.contains(with));
                 let decides = matches!(primary.phase, Phase::Serving | Phase::Repairing(_));
-                (is_shared && decides).then_some(primary.learns_until <= cx.now)
+                (is_shared && decides).then_some(primary.learns_until.is_none())
             }
             Role::Follower(_) => None,
         };
@@ -649,6 +649,7 @@ impl Replica {
                 continue;
             };
             primary.send_again(cx, host, &mut self.credits);
+            primary.end_learning(cx, host);
             if let Phase::Collecting(missing, _) = &primary.phase {
                 let term = primary.row.term;
                 host.send(*missing, &ReplicaMessage::TailWanted { slice, term });

@@ -44,8 +44,8 @@ pub(super) struct Primary {
     pub(super) catch_up: Option<CatchUp>,
     /// A node that found no room, or was silent, begins to catch up again then.
     pub(super) rests_until: Instant,
-    /// Until then it has seen too few reads to judge what may be evicted.
-    pub(super) learns_until: Instant,
+    /// Until then it has seen too few reads of what it took over to judge what may be evicted.
+    pub(super) learns_until: Option<Instant>,
     /// Changes of the row that it wants.
     pub(super) wishes: BTreeSet<RowStep>,
     pub(super) gate: Gate,
@@ -106,7 +106,7 @@ impl Primary {
             view,
             row,
             rests_until: Instant::default(),
-            learns_until: Instant::default(),
+            learns_until: None,
             phase: Phase::Collecting(missing, keys),
             streams: Streams::default(),
             pending: VecDeque::new(),
@@ -127,7 +127,7 @@ impl Primary {
     pub(super) fn waits(&self) -> bool {
         let is_behind = !self.row.catching_up().is_empty() || self.catch_up.is_some();
         let is_serving = self.phase == Phase::Serving && self.queue.is_empty();
-        is_behind || !is_serving || self.streams.waits()
+        is_behind || !is_serving || self.streams.waits() || self.learns_until.is_some()
     }
 
     // ---- becoming one ----
@@ -152,7 +152,10 @@ impl Primary {
         for node in self.row.in_sync.without(self.row.primary) {
             self.streams.add(node, true, cx.now);
         }
-        self.learns_until.ns = cx.now.ns + cx.config.learning_ns;
+        if self.row.born < self.row.term && cx.config.learning_ns > 0 {
+            let ns = cx.now.ns + cx.config.learning_ns;
+            self.learns_until = Some(Instant { ns });
+        }
         self.phase = Phase::Repairing(keys);
         self.repair(cx, host, credits);
     }
@@ -549,6 +552,20 @@ impl Primary {
             self.is_closing |= self.gate == Gate::Open;
             self.gate = gate;
             host.gate(self.slice, gate);
+            self.free(host);
+        }
+    }
+
+    fn free(&self, host: &mut impl ReplicaHost) {
+        let is_free = self.gate == Gate::Open && self.learns_until.is_none();
+        host.free(self.slice, is_free);
+    }
+
+    /// Judges what may be evicted once it has seen reads.
+    pub(super) fn end_learning(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+        if self.learns_until.is_some_and(|until| until <= cx.now) {
+            self.learns_until = None;
+            self.free(host);
         }
     }
 
@@ -628,6 +645,7 @@ impl Primary {
         self.streams.keep(credits, NodeSet::NONE);
         if self.gate != Gate::Closed {
             host.gate(self.slice, Gate::Closed);
+            host.free(self.slice, false);
         }
         // Requests beside the machine had versions, too.
         self.seen = host.next_version();

@@ -1,6 +1,6 @@
 //! One machine and a host that only notes what it asks for.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, vec::Vec};
 
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
@@ -23,6 +23,8 @@ struct Notes {
     cleared: Vec<Option<Cas>>,
     /// The slices that might be evicted from, the last time.
     evictable: Vec<SliceId>,
+    /// The slices that the store may evict from without being asked.
+    free: BTreeSet<SliceId>,
 }
 
 impl Notes {
@@ -92,6 +94,12 @@ impl ReplicaHost for Notes {
         self.cleared.push(None);
     }
     fn gate(&mut self, _: SliceId, _: Gate) {}
+    fn free(&mut self, slice: SliceId, is_free: bool) {
+        match is_free {
+            true => self.free.insert(slice),
+            false => self.free.remove(&slice),
+        };
+    }
     fn propose(&mut self, change: RowChange) {
         self.proposed.push(change);
     }
@@ -882,26 +890,29 @@ fn copies_hear_of_a_key_that_is_written_without_pause() {
 }
 
 /// Goal: a primary that has taken a slice over does not evict what it has seen no reads of, unless
-/// it knows no other slice. Method: one of two nodes dies; evictions are asked for before and after
-/// its slice has been read for long enough.
+/// it knows no other slice, and the store does not either. Method: one of two nodes dies; evictions
+/// are asked for before and after its slice has been read for long enough.
 #[test]
 fn a_new_primary_spares_its_slice_until_it_has_seen_reads() {
-    let view = SliceView::first(ViewNumber(1), nodes(0b11), 2, 1);
-    let own = view.rows().find(|(_, row)| row.primary == NodeId(0));
-    let own = own.unwrap().0;
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 2, 2);
+    assert_eq!(view.row(SLICE).unwrap().primary, NodeId(0));
     let (mut replica, mut notes) = (machine(0), Notes::default());
     let evictable = |replica: &mut Replica, notes: &mut Notes, now: u64| {
         notes.now = now;
+        replica.step(ReplicaEvent::Tick, notes);
         let asked = ReplicaMessage::Evict(1);
         replica.step(ReplicaEvent::Message(NodeId(0), &asked), notes);
         notes.evictable.clone()
     };
     replica.step(ReplicaEvent::View(&view), &mut notes);
-    assert_eq!(evictable(&mut replica, &mut notes, 1), [own]);
+    replica.step(ReplicaEvent::Message(NodeId(1), &tail(1)), &mut notes);
+    assert_eq!(evictable(&mut replica, &mut notes, 1), [SLICE]);
     notes.now = 10_000;
     let view = after(&view, &[], nodes(0b10));
     replica.step(ReplicaEvent::View(&view), &mut notes);
-    assert_eq!(evictable(&mut replica, &mut notes, 10_500), [own]);
-    let both = [SliceId(0), SliceId(1)];
+    assert_eq!(evictable(&mut replica, &mut notes, 10_500), [SLICE]);
+    assert_eq!(notes.free, [SLICE].into());
+    let both = [SLICE, SliceId(1)];
     assert_eq!(evictable(&mut replica, &mut notes, 20_000), both);
+    assert_eq!(notes.free, both.into());
 }

@@ -25,7 +25,7 @@ fn cluster(replicas: usize, evict: bool) -> Processes {
         replicas,
         evict,
         // A busy machine must not remove a node that lives.
-        lease_ms: 4000,
+        lease_ms: 6000,
         memory_bytes: 16 << 20,
         ..Shape::DEFAULT
     };

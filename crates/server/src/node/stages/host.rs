@@ -293,8 +293,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
-        let (cluster, store) = (self.stage_cx.cluster, &self.stage_cx.cx.store_cx.store);
-        store.set_free(slice.0, gate == Gate::Open);
+        let cluster = self.stage_cx.cluster;
         let host = self.stage_cx.cx.host;
         let was_open = cluster.gates.set(slice, gate) == Gate::Open;
         if was_open != (gate == Gate::Open) {
@@ -308,6 +307,10 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             });
             host.wake_all();
         }
+    }
+
+    fn free(&mut self, slice: SliceId, is_free: bool) {
+        self.stage_cx.cx.store_cx.store.set_free(slice.0, is_free);
     }
 
     fn propose(&mut self, change: RowChange) {

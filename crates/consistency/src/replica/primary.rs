@@ -551,8 +551,9 @@ impl Primary {
             // Writes beside the machine may still be on their way.
             self.is_closing |= self.gate == Gate::Open;
             self.gate = gate;
-            host.gate(self.slice, gate);
+            // First: once the gate is closed nothing may go that nobody is told of.
             self.free(host);
+            host.gate(self.slice, gate);
         }
     }
 
@@ -644,8 +645,8 @@ impl Primary {
         }
         self.streams.keep(credits, NodeSet::NONE);
         if self.gate != Gate::Closed {
-            host.gate(self.slice, Gate::Closed);
             host.free(self.slice, false);
+            host.gate(self.slice, Gate::Closed);
         }
         // Requests beside the machine had versions, too.
         self.seen = host.next_version();

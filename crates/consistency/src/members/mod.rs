@@ -95,6 +95,9 @@ pub struct MemberMachine {
     stepped: Instant,
 }
 
+/// Where outputs go.
+type Emit<'a> = &'a mut dyn FnMut(MemberOutput);
+
 /// What a node tries to become.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum Aim {
@@ -211,7 +214,7 @@ impl MemberMachine {
         input: MemberInput<'_>,
         mut emit: impl FnMut(MemberOutput),
     ) {
-        let emit = &mut emit;
+        let emit: Emit = &mut emit;
         let numbers = |machine: &Self| (machine.known.number, machine.adopted.number);
         let before = numbers(self);
         self.fence(now, emit);
@@ -248,7 +251,7 @@ impl MemberMachine {
     }
 
     /// Stops serving at the end of the leases.
-    fn fence(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn fence(&mut self, now: Instant, emit: Emit) {
         if self.serving && now >= self.serve_end() {
             self.stop(emit);
             self.fenced = true;
@@ -256,7 +259,7 @@ impl MemberMachine {
         }
     }
 
-    fn stop(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn stop(&mut self, emit: Emit) {
         if self.serving {
             self.serving = false;
             emit(MemberOutput::StopServing);
@@ -310,7 +313,7 @@ impl MemberMachine {
         started: Instant,
         revision: u64,
         record: &ClusterRecord,
-        emit: &mut impl FnMut(MemberOutput),
+        emit: Emit,
     ) {
         self.reading = false;
         self.read_at = started.later(self.config.lease_ns / READS_PER_LEASE);
@@ -337,7 +340,7 @@ impl MemberMachine {
     }
 
     /// Processes a view that was read in the store.
-    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: Emit) {
         let before = core::mem::replace(&mut self.known, record.clone());
         if record.number == before.number {
             return;
@@ -413,7 +416,7 @@ impl MemberMachine {
     }
 
     /// This life of the node is no longer a member.
-    fn taken_out(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn taken_out(&mut self, emit: Emit) {
         self.stop(emit);
         self.pairs = Pairs::NONE;
         self.adopt_at = None;
@@ -431,7 +434,7 @@ impl MemberMachine {
         emit(MemberOutput::Event(event));
     }
 
-    fn won(&mut self, now: Instant, revision: u64, emit: &mut impl FnMut(MemberOutput)) {
+    fn won(&mut self, now: Instant, revision: u64, emit: Emit) {
         let Some(change) = self.proposed.take() else {
             return;
         };
@@ -448,20 +451,14 @@ impl MemberMachine {
         }
     }
 
-    fn lost(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn lost(&mut self, now: Instant, emit: Emit) {
         if let Some(change) = self.proposed.take() {
             emit(MemberOutput::Event(MemberNotice::Beaten(change)));
             self.read_at = now;
         }
     }
 
-    fn heard(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        heartbeat: &Heartbeat,
-        emit: &mut impl FnMut(MemberOutput),
-    ) {
+    fn heard(&mut self, now: Instant, from: NodeId, heartbeat: &Heartbeat, emit: Emit) {
         if from == self.config.me {
             self.own_silent_ns = Some(0);
             return;
@@ -512,7 +509,7 @@ impl MemberMachine {
         };
     }
 
-    fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn adopt(&mut self, now: Instant, emit: Emit) {
         // Another node follows this removal already, so the leases of removed members have ended.
         let is_over = self.known.removal <= self.pairs.adopted;
         if self.adopt_at.is_some_and(|at| now >= at || is_over) {
@@ -525,7 +522,7 @@ impl MemberMachine {
 
     /// Emits which slices of removed nodes this node took over, and which are lost, since the view
     /// that it followed before, or since it joined.
-    fn tell_of_heirs(&self, before: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+    fn tell_of_heirs(&self, before: &ClusterRecord, emit: Emit) {
         let Some(now) = self.adopted.slices() else {
             return;
         };
@@ -560,7 +557,7 @@ impl MemberMachine {
 
     /// Serves while this node is live in the newest view and in the view that it follows, and has
     /// its leases.
-    fn serve(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn serve(&mut self, now: Instant, emit: Emit) {
         let me = self.config.me;
         let live = self.adopted.serving().contains(me)
             && self.known.serving().contains(me)
@@ -586,7 +583,7 @@ impl MemberMachine {
         }
     }
 
-    fn suspect(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn suspect(&mut self, emit: Emit) {
         let silent = self.silent_for(self.config.suspicion_ns);
         for node in silent.difference(self.suspected) {
             emit(MemberOutput::Event(MemberNotice::Suspected(node)));
@@ -594,7 +591,7 @@ impl MemberMachine {
         self.suspected = silent;
     }
 
-    fn propose(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn propose(&mut self, now: Instant, emit: Emit) {
         if !self.may_propose(now) {
             return;
         }
@@ -624,7 +621,7 @@ impl MemberMachine {
         idle && self.read_since_proposal && now < self.lease_end
     }
 
-    fn ask(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn ask(&mut self, now: Instant, emit: Emit) {
         if !self.reading && now >= self.read_at {
             self.reading = true;
             emit(MemberOutput::Read);
@@ -632,7 +629,7 @@ impl MemberMachine {
     }
 
     /// A node whose lease has ended sends no heartbeats, so that the others remove it.
-    fn beat(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn beat(&mut self, now: Instant, emit: Emit) {
         if now < self.heartbeat_at {
             return;
         }

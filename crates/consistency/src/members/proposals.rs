@@ -13,7 +13,7 @@ use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
-use super::{MemberMachine, MemberOutput, RecordChange};
+use super::{Emit, MemberMachine, MemberOutput, RecordChange};
 use crate::{
     byte_reader::ByteReader,
     slice_view::{RowChange, RowStep, SliceId, SliceRow},
@@ -112,7 +112,7 @@ impl MemberMachine {
     }
 
     /// Sends this node's changes on.
-    pub(super) fn forward(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    pub(super) fn forward(&mut self, now: Instant, emit: Emit) {
         if self.proposals.forward_at().is_none_or(|at| now < at) {
             return;
         }

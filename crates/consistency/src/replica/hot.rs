@@ -22,8 +22,8 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
-    machine::Context,
+    CopyState, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
+    machine::{Context, Waiting},
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
 use crate::slice_view::SliceId;
@@ -38,7 +38,7 @@ pub(super) struct HotKeys {
     /// Of keys of this primary: what becomes of their copies.
     owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
-    rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
+    rounds: BTreeMap<Write, WriterRound>,
     /// Slices of this primary of which members may still show keys as of an earlier view.
     guarded: BTreeSet<SliceId>,
     /// Of keys of this primary that are hot, or were in an earlier view: the last write that it
@@ -49,7 +49,7 @@ pub(super) struct HotKeys {
     /// Members that have not entered that view or a later one.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
-    waiting: VecDeque<(ReplicaRequest, Instant)>,
+    waiting: VecDeque<Waiting>,
     /// No copy is made of an installation that is not later than this.
     floor: Cas,
     /// Answers of the primary that wait until the copy here shows as much (SC).
@@ -126,6 +126,9 @@ struct WriterRound {
     copies: u8,
 }
 
+/// A write of a key: its version.
+pub(super) type Write = (RouteHash, Cas);
+
 /// What is to become of a request for a hot key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HotWay {
@@ -138,23 +141,6 @@ pub(super) enum HotWay {
 }
 
 impl HotKeys {
-    pub(super) const fn new() -> Self {
-        Self {
-            view: ViewNumber(0),
-            members: NodeSet::NONE,
-            copies: BTreeMap::new(),
-            owned: BTreeMap::new(),
-            rounds: BTreeMap::new(),
-            guarded: BTreeSet::new(),
-            settled: BTreeMap::new(),
-            guarded_since: ViewNumber(0),
-            missing: NodeSet::NONE,
-            waiting: VecDeque::new(),
-            floor: Cas(0),
-            answers: Vec::new(),
-        }
-    }
-
     fn others(&self, cx: &Context) -> NodeSet {
         self.members.without(cx.config.me)
     }
@@ -163,14 +149,9 @@ impl HotKeys {
         ReplicaMessage::Copy(CopyMessage::new(self.view, (key, version), kind))
     }
 
-    fn tell(
-        &self,
-        host: &mut impl ReplicaHost,
-        to: NodeId,
-        (key, version): (RouteHash, Cas),
-        kind: CopyKind,
-    ) {
-        host.send(NodeSet::only(to), &self.message(key, version, kind));
+    fn tell(&self, cx: &mut Context, to: NodeId, (key, version): Write, kind: CopyKind) {
+        cx.host
+            .send(NodeSet::only(to), &self.message(key, version, kind));
     }
 
     /// Whether something is left to do when time has passed.
@@ -189,16 +170,16 @@ impl HotKeys {
     /// What becomes of a request of a slice that has this primary.
     pub(super) fn request(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (request, since): (&ReplicaRequest, Instant),
+        cx: &mut Context,
+        waiting: Waiting,
         (slice, primary): (SliceId, NodeId),
     ) -> HotWay {
+        let (request, since) = (&waiting.0, waiting.1);
         let key = request.key;
         if primary == cx.config.me {
             let waits = self.guards(slice) || self.holds_back(cx, key, request.access);
             return match (waits, self.owned.get(&key)) {
-                (true, _) => self.wait(cx, host, *request, since),
+                (true, _) => self.wait(cx, waiting),
                 (false, Some(owned)) => HotWay::Round(owned.last),
                 (false, None) => HotWay::Ordinary,
             };
@@ -211,18 +192,18 @@ impl HotKeys {
         match (request.access, copy.state) {
             _ if request.is_forwarded => HotWay::Ordinary,
             (Access::Read, CopyState::Valid) => {
-                host.read_copy(request);
-                host.respond(request.ticket, 0);
+                cx.host.read_copy(request);
+                cx.host.respond(request.ticket, 0);
                 HotWay::Taken
             }
-            (Access::Read, _) => self.wait(cx, host, *request, since),
+            (Access::Read, _) => self.wait(cx, waiting),
             (Access::Replace, CopyState::Valid) if cx.is_lin() && !has_round => {
-                let version = host.next_version();
-                if !host.write_copy(request, version) {
+                let version = cx.host.next_version();
+                if !cx.host.write_copy(request, version) {
                     return HotWay::Ordinary;
                 }
                 (copy.version, copy.state) = (version, CopyState::Invalid);
-                host.show(key, version, CopyState::Invalid, false);
+                cx.host.show(key, version, CopyState::Invalid, false);
                 let missing = self.others(cx);
                 let round = WriterRound {
                     request: *request,
@@ -234,7 +215,7 @@ impl HotKeys {
                 };
                 self.rounds.insert((key, version), round);
                 let message = self.message(key, version, CopyKind::Invalidate);
-                host.send_write(missing, &message, request.ticket);
+                cx.host.send_write(missing, &message, request.ticket);
                 HotWay::Taken
             }
             _ => HotWay::Ordinary,
@@ -268,15 +249,9 @@ impl HotKeys {
         }
     }
 
-    fn wait(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        request: ReplicaRequest,
-        since: Instant,
-    ) -> HotWay {
+    fn wait(&mut self, cx: &mut Context, (request, since): Waiting) -> HotWay {
         if self.waiting.len() >= cx.config.waiting_max {
-            host.refuse(request.ticket, ReplicaRefusal::Busy);
+            cx.host.refuse(request.ticket, ReplicaRefusal::Busy);
         } else {
             self.waiting.push_back((request, since));
         }
@@ -284,7 +259,7 @@ impl HotKeys {
     }
 
     /// Requests that may have nothing to wait for any more.
-    pub(super) fn take_waiting(&mut self) -> VecDeque<(ReplicaRequest, Instant)> {
+    pub(super) fn take_waiting(&mut self) -> VecDeque<Waiting> {
         core::mem::take(&mut self.waiting)
     }
 
@@ -300,12 +275,12 @@ impl HotKeys {
         !is_behind
     }
 
-    fn answer_shown(&mut self, host: &mut impl ReplicaHost) {
+    fn answer_shown(&mut self, cx: &mut Context) {
         let copies = &self.copies;
         self.answers.retain(|&(ticket, key, version)| {
             let is_behind = copies.get(&key).is_some_and(|copy| copy.version < version);
             if !is_behind {
-                host.respond(ticket, 0);
+                cx.host.respond(ticket, 0);
             }
             is_behind
         });
@@ -314,31 +289,25 @@ impl HotKeys {
     // ---- copies of other primaries ----
 
     /// A message about a copy for which it does not matter who is the primary.
-    pub(super) fn receive(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        message: &CopyMessage,
-    ) {
+    pub(super) fn receive(&mut self, cx: &mut Context, from: NodeId, message: &CopyMessage) {
         let &CopyMessage {
             key, version, kind, ..
         } = message;
         match kind {
             CopyKind::Install if version <= self.floor && !self.copies.contains_key(&key) => {
                 // It may be of before the key was dropped.
-                self.tell(host, from, (key, self.floor), CopyKind::Reject);
+                self.tell(cx, from, (key, self.floor), CopyKind::Reject);
             }
             CopyKind::Install | CopyKind::Invalidate | CopyKind::Update => {
-                host.saw(version);
-                self.take_write(host, key, version, kind);
-                self.tell(host, from, (key, version), CopyKind::Ack);
+                cx.host.saw(version);
+                self.take_write(cx, key, version, kind);
+                self.tell(cx, from, (key, version), CopyKind::Ack);
             }
-            CopyKind::Validate => self.validate(host, key, version),
+            CopyKind::Validate => self.validate(cx, key, version),
             CopyKind::ValidateWanted => {
                 let copy = self.copies.get(&key).copied().unwrap_or_default();
                 if copy.complete >= version {
-                    self.tell(host, from, (key, copy.complete), CopyKind::Validate);
+                    self.tell(cx, from, (key, copy.complete), CopyKind::Validate);
                 }
             }
             CopyKind::Drop => {
@@ -349,26 +318,20 @@ impl HotKeys {
                     .is_some_and(|copy| copy.installed < version)
                 {
                     self.copies.remove(&key);
-                    host.show(key, version, CopyState::Absent, false);
+                    cx.host.show(key, version, CopyState::Absent, false);
                 }
                 // The primary forgets then which writes it has taken: one of an earlier view must
                 // not come to it after that.
                 if !self.has_round(key) || cx.has(ReplicaMutant::DroppedBesideRound) {
-                    self.tell(host, from, (key, version), CopyKind::Dropped);
+                    self.tell(cx, from, (key, version), CopyKind::Dropped);
                 }
-                self.answer_shown(host);
+                self.answer_shown(cx);
             }
             CopyKind::Ack | CopyKind::Reject | CopyKind::Dropped => {}
         }
     }
 
-    fn take_write(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        version: Cas,
-        kind: CopyKind,
-    ) {
+    fn take_write(&mut self, cx: &mut Context, key: RouteHash, version: Cas, kind: CopyKind) {
         let state = match kind {
             CopyKind::Update => CopyState::Valid,
             _ => CopyState::Invalid,
@@ -387,32 +350,26 @@ impl HotKeys {
             if state == CopyState::Valid {
                 copy.complete = version;
             }
-            host.show(key, version, state, true);
+            cx.host.show(key, version, state, true);
         }
-        self.answer_shown(host);
+        self.answer_shown(cx);
     }
 
     /// A write is complete: who has it may show it. Where a later one is on its way it is
     /// remembered all the same: others may have no later one, and ask.
-    pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
+    pub(super) fn validate(&mut self, cx: &mut Context, key: RouteHash, version: Cas) {
         let Some(copy) = self.copies.get_mut(&key) else {
             return;
         };
         copy.complete = copy.complete.max(version);
         if copy.version == version {
             copy.state = CopyState::Valid;
-            host.show(key, version, CopyState::Valid, false);
+            cx.host.show(key, version, CopyState::Valid, false);
         }
     }
 
     /// A member has a write of this node.
-    pub(super) fn note_ack(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (from, copies): (NodeId, u8),
-        of: (RouteHash, Cas),
-    ) {
+    pub(super) fn note_ack(&mut self, cx: &mut Context, (from, copies): (NodeId, u8), of: Write) {
         let Some(round) = self.rounds.get_mut(&of) else {
             return;
         };
@@ -421,29 +378,25 @@ impl HotKeys {
         }
         round.missing = round.missing.without(from);
         if round.missing.is_empty() {
-            self.end_round(cx, host, of);
+            self.end_round(cx, of);
         }
     }
 
     /// Everybody has a write of this node. No copy waits for one that was begun in an earlier view.
-    fn end_round(&mut self, cx: &Context, host: &mut impl ReplicaHost, of: (RouteHash, Cas)) {
+    fn end_round(&mut self, cx: &mut Context, of: Write) {
         let Some(round) = self.rounds.remove(&of) else {
             return;
         };
         if round.view == self.view {
-            self.validate(host, of.0, of.1);
+            self.validate(cx, of.0, of.1);
             let message = self.message(of.0, of.1, CopyKind::Validate);
-            host.send(self.others(cx), &message);
+            cx.host.send(self.others(cx), &message);
         }
-        host.respond(round.request.ticket, round.copies);
+        cx.host.respond(round.request.ticket, round.copies);
     }
 
     /// The primary does not take a write of this node: it is to be sent there as a request.
-    pub(super) fn take_rejected(
-        &mut self,
-        from: NodeId,
-        of: (RouteHash, Cas),
-    ) -> Option<(ReplicaRequest, Instant)> {
+    pub(super) fn take_rejected(&mut self, from: NodeId, of: Write) -> Option<Waiting> {
         // One that has acknowledged it has taken it: this may be about a copy of the message.
         self.rounds
             .get(&of)
@@ -470,23 +423,18 @@ impl HotKeys {
     }
 
     /// A key shall be hot no more.
-    pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+    pub(super) fn cool(&mut self, cx: &mut Context, key: RouteHash) {
         let Some(owned) = self.owned.get_mut(&key) else {
             return;
         };
         if owned.stage == OwnedStage::Hot {
             owned.stage = OwnedStage::Cooling;
         }
-        self.drop_copies(cx, host, key);
+        self.drop_copies(cx, key);
     }
 
     /// Has the copies of a key go that is to cool, if no write of it is under way.
-    pub(super) fn drop_copies(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-    ) {
+    pub(super) fn drop_copies(&mut self, cx: &mut Context, key: RouteHash) {
         let is_done = |one: &OwnedKey| one.stage == OwnedStage::Cooling && one.round.is_none();
         let is_invalid = |copy: &HotCopy| copy.state == CopyState::Invalid;
         if !self.owned.get(&key).is_some_and(is_done)
@@ -494,24 +442,20 @@ impl HotKeys {
         {
             return;
         }
-        let (others, stamp) = (self.others(cx), host.next_version());
-        host.saw(stamp);
+        let (others, stamp) = (self.others(cx), cx.host.next_version());
+        cx.host.saw(stamp);
         if let Some(owned) = self.owned.get_mut(&key) {
             owned.stage = OwnedStage::Dropping(others, stamp);
         }
-        host.send(others, &self.message(key, stamp, CopyKind::Drop));
+        cx.host
+            .send(others, &self.message(key, stamp, CopyKind::Drop));
         if others.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
-            self.note_dropped(host, key, (others, stamp));
+            self.note_dropped(cx, (key, stamp), others);
         }
     }
 
     /// Members have no copy of the key any more.
-    pub(super) fn note_dropped(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        (nodes, stamp): (NodeSet, Cas),
-    ) {
+    pub(super) fn note_dropped(&mut self, cx: &mut Context, (key, stamp): Write, nodes: NodeSet) {
         if let Some(owned) = self.owned.get_mut(&key)
             && let OwnedStage::Dropping(left, of) = &mut owned.stage
             && *of == stamp
@@ -523,7 +467,7 @@ impl HotKeys {
                 // No write of a copy is under way, of this view or an earlier one: its writer would
                 // not have said that it dropped the copy.
                 self.settled.retain(|&(of, _), _| of != key);
-                host.show(key, stamp, CopyState::Absent, false);
+                cx.host.show(key, stamp, CopyState::Absent, false);
             }
         }
     }
@@ -531,8 +475,7 @@ impl HotKeys {
     /// This primary wrote a hot key, or installs it: the copies are to follow.
     pub(super) fn begin_round(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         key: RouteHash,
         (seq, version, ticket): (u64, Cas, Option<Ticket>),
     ) {
@@ -553,29 +496,22 @@ impl HotKeys {
             });
         }
         if cx.is_lin() || installs {
-            self.set_own(host, key, version, CopyState::Invalid);
+            self.set_own(cx, key, version, CopyState::Invalid);
         }
     }
 
     /// A member wants a later stamp for its installation.
-    pub(super) fn restart(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+    pub(super) fn restart(&mut self, cx: &mut Context, key: RouteHash) {
         let owned = self.owned.get(&key);
         if owned.is_some_and(|owned| owned.stage == OwnedStage::Installing) {
-            let stamp = host.next_version();
-            host.saw(stamp);
-            self.begin_round(cx, host, key, (0, stamp, None));
+            let stamp = cx.stamp();
+            self.begin_round(cx, key, (0, stamp, None));
         }
     }
 
     /// Goes on with a round. It is `committed`, at so many nodes, if all nodes in sync have its
     /// change, and nothing later of its key is unfinished.
-    pub(super) fn go_on(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        committed: Option<u8>,
-    ) {
+    pub(super) fn go_on(&mut self, cx: &mut Context, key: RouteHash, committed: Option<u8>) {
         let (view, is_committed) = (self.view, committed.is_some());
         let message =
             |version, kind| ReplicaMessage::Copy(CopyMessage::new(view, (key, version), kind));
@@ -591,20 +527,20 @@ impl HotKeys {
             false => CopyKind::Update,
         };
         // Requests beside the machine may have written since it was stamped.
-        let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
+        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
         if installs && is_committed && stored > round.version {
-            round.version = host.next_version();
-            host.saw(round.version);
+            round.version = cx.host.next_version();
+            cx.host.saw(round.version);
         }
         if !round.is_sent && (is_committed || kind == CopyKind::Install && !installs) {
             round.is_sent = true;
-            host.send(round.missing, &message(round.version, kind));
+            cx.host.send(round.missing, &message(round.version, kind));
         }
         if kind == CopyKind::Update
             && let Some(copies) = committed
             && let Some(ticket) = round.ticket.take()
         {
-            host.respond(ticket, copies);
+            cx.host.respond(ticket, copies);
         }
         let is_acknowledged = round.missing.is_empty() || cx.has(ReplicaMutant::ValidatesEarly);
         if !round.is_sent || !is_committed || !is_acknowledged {
@@ -616,11 +552,12 @@ impl HotKeys {
             owned.stage = OwnedStage::Hot;
         }
         if kind == CopyKind::Install {
-            self.set_own(host, key, version, CopyState::Valid);
-            host.send(self.others(cx), &message(version, CopyKind::Validate));
+            self.set_own(cx, key, version, CopyState::Valid);
+            cx.host
+                .send(self.others(cx), &message(version, CopyKind::Validate));
         }
         if let Some(ticket) = ticket {
-            host.respond(ticket, committed.unwrap_or(0));
+            cx.host.respond(ticket, committed.unwrap_or(0));
         }
     }
 
@@ -635,7 +572,7 @@ impl HotKeys {
 
     /// Whether this primary takes a write of another node: it is later than what is here, and
     /// nothing else is under way.
-    pub(super) fn takes(&self, cx: &Context, of: (RouteHash, Cas), stored: Cas) -> bool {
+    pub(super) fn takes(&self, cx: &Context, of: Write, stored: Cas) -> bool {
         let (key, version) = of;
         let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
         let is_idle = self.owned.contains_key(&key) && !self.holds_back(cx, key, Access::Update);
@@ -704,30 +641,29 @@ impl HotKeys {
     }
 
     /// It took one.
-    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): (RouteHash, Cas)) {
+    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): Write) {
         self.settled.insert((key, writer), version);
     }
 
     /// Stores a write of another node. Readers beside the machine see nothing of the key before it
     /// is stored, and until all copies have it; if it is not stored they see what they saw.
-    pub(super) fn while_hidden<H: ReplicaHost>(
+    pub(super) fn while_hidden(
         &mut self,
-        cx: &Context,
-        host: &mut H,
-        (key, version): (RouteHash, Cas),
-        store: impl FnOnce(&mut H) -> Option<u64>,
+        cx: &mut Context,
+        (key, version): Write,
+        store: impl FnOnce(&mut Context) -> Option<u64>,
     ) -> Option<u64> {
         let before = self.copies.get(&key).copied();
         let is_late = cx.has(ReplicaMutant::HiddenLate);
         if !is_late {
-            self.set_own(host, key, version, CopyState::Invalid);
+            self.set_own(cx, key, version, CopyState::Invalid);
         }
-        let seq = store(host);
+        let seq = store(cx);
         match (seq, before) {
-            (Some(_), _) if is_late => self.set_own(host, key, version, CopyState::Invalid),
+            (Some(_), _) if is_late => self.set_own(cx, key, version, CopyState::Invalid),
             (None, Some(before)) if !is_late => {
                 self.copies.insert(key, before);
-                host.show(key, before.version, before.state, false);
+                cx.host.show(key, before.version, before.state, false);
             }
             _ => {}
         }
@@ -735,18 +671,12 @@ impl HotKeys {
     }
 
     /// What readers at the primary may see.
-    fn set_own(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        version: Cas,
-        state: CopyState,
-    ) {
+    fn set_own(&mut self, cx: &mut Context, key: RouteHash, version: Cas, state: CopyState) {
         let copy = self.copies.entry(key).or_default();
         (copy.version, copy.state) = (version, state);
         if state == CopyState::Valid {
             copy.complete = version;
         }
-        host.show(key, version, state, false);
+        cx.host.show(key, version, state, false);
     }
 }

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The controller.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct RuleController {
     caches_max: usize,
     mutant: Option<RuleMutant>,
@@ -76,33 +76,18 @@ pub struct RuleCounts {
 
 impl RuleController {
     /// One for so many cache nodes; `lives` is above every life that another one named.
-    pub const fn new(caches_max: usize, lives: u64) -> Self {
+    pub fn new(caches_max: usize, lives: u64) -> Self {
         Self {
             caches_max,
-            mutant: None,
-            found: BTreeMap::new(),
-            caches: BTreeMap::new(),
             lives,
-            sharing: CacheSet::EMPTY,
-            spread: CacheSet::EMPTY,
-            counts: RuleCounts {
-                installed: 0,
-                deleted: 0,
-                silences: 0,
-                restarts: 0,
-                failed: 0,
-                switch_restarts: 0,
-                kept: 0,
-                stale: 0,
-            },
+            ..Self::default()
         }
     }
 
-    /// The same with an error planted.
-    #[cfg(any(test, feature = "mutants"))]
+    /// The same with an error planted, if one is given and this build can plant it.
     #[must_use]
-    pub fn with_mutant(mut self, mutant: RuleMutant) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: impl Into<Option<RuleMutant>>) -> Self {
+        self.mutant = mutant.into();
         self
     }
 

@@ -137,12 +137,7 @@ pub const RULE_MODELS: &[RuleSetup] = &[
 
 impl RuleSetup {
     fn controller(&self, incarnation: u64) -> RuleController {
-        let controller = RuleController::new(1, incarnation << 8);
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(mutant) = self.mutant {
-            return controller.with_mutant(mutant);
-        }
-        controller
+        RuleController::new(1, incarnation << 8).with_mutant(self.mutant)
     }
 
     /// Whether the cache node shares: one that begins again does not.

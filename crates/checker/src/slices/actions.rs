@@ -1,7 +1,7 @@
 //! What may happen in a cluster of slices, and what comes of it.
 
 use curtail_consistency::replica::Ticket;
-use curtail_consistency::replica::{Gate, Replica, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
+use curtail_consistency::replica::{Gate, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
@@ -303,15 +303,4 @@ fn shown(item: Option<StoredItem>) -> (Cas, Written) {
     item.map_or((Cas(0), Written::NOTHING), |item| {
         (item.version, item.value)
     })
-}
-
-impl SliceSetup {
-    pub(super) fn machine(&self, me: NodeId) -> Replica {
-        let machine = Replica::new(self.config(me));
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(mutant) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
-    }
 }

@@ -13,7 +13,7 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 
 use curtail_consistency::replica::Model as Agreement;
-use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant};
+use curtail_consistency::replica::{CopyState, Gate, Replica, ReplicaConfig, ReplicaMutant};
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
@@ -110,8 +110,8 @@ witnesses! {
 }
 
 impl SliceSetup {
-    fn config(&self, me: NodeId) -> ReplicaConfig {
-        ReplicaConfig {
+    fn machine(&self, me: NodeId) -> Replica {
+        let config = ReplicaConfig {
             me,
             model: self.model,
             retransmit_ns: 0,
@@ -123,7 +123,8 @@ impl SliceSetup {
             room_ask: u64::from(self.is_accounted()),
             catch_ups_max: 2,
             stage: (0, 1),
-        }
+        };
+        Replica::new(config).with_mutant(self.mutant)
     }
 
     /// The ticket of a flush of the first slice; those of others follow.

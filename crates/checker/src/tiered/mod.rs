@@ -129,6 +129,13 @@ impl TierSetup {
         self.mutant == Some(TierModelMutant::Driver(mutant))
     }
 
+    fn machine_mutant(&self) -> Option<TierMutant> {
+        match self.mutant? {
+            TierModelMutant::Machine(mutant) => Some(mutant),
+            TierModelMutant::Driver(_) => None,
+        }
+    }
+
     fn back_end(&self, incarnation: u64, now: Instant) -> TierBackEnd {
         let config = BackEndConfig {
             terms: self.terms,
@@ -138,25 +145,16 @@ impl TierSetup {
             retransmit_ns: 0,
             patience_ns: 1,
         };
-        let machine = TierBackEnd::new(config, now, incarnation > 0);
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
+        TierBackEnd::new(config, now, incarnation > 0).with_mutant(self.machine_mutant())
     }
 
     fn cache(&self, incarnation: u64) -> TierCache {
-        let machine = TierCache::new(CacheConfig {
+        let config = CacheConfig {
             terms: self.terms,
             incarnation,
             renew_ns: 1,
-        });
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
+        };
+        TierCache::new(config).with_mutant(self.machine_mutant())
     }
 
     fn ids(&self) -> impl Iterator<Item = CacheId> + use<> {

@@ -26,6 +26,14 @@ impl Mutant {
             .chain(machines)
     }
 
+    /// The error that the machine makes.
+    pub(super) const fn of_machine(self) -> Option<ReplicaMutant> {
+        match self {
+            Self::Replica(mutant) => Some(mutant),
+            Self::Unfenced | Self::ClosedEarly => None,
+        }
+    }
+
     /// What it is called on the command line.
     pub fn name(self) -> String {
         let name = match self {

@@ -169,7 +169,7 @@ impl Node {
                 catch_ups_max: 2,
                 stage: (stage, STAGES),
             };
-            made(Replica::new(config), run.mutant)
+            Replica::new(config).with_mutant(run.mutant.and_then(Mutant::of_machine))
         };
         let slices = usize::from(run.slices);
         // No life of a node gives a version that another gave, whatever its clock shows.
@@ -216,19 +216,6 @@ impl Node {
 pub(super) struct Made {
     pub(super) clock: Clock,
     pub(super) capacity: Option<u64>,
-}
-
-#[cfg(any(test, feature = "mutants"))]
-fn made(machine: Replica, mutant: Option<Mutant>) -> Replica {
-    match mutant {
-        Some(Mutant::Replica(mutant)) => machine.with_mutant(mutant),
-        _ => machine,
-    }
-}
-
-#[cfg(not(any(test, feature = "mutants")))]
-fn made(machine: Replica, _: Option<Mutant>) -> Replica {
-    machine
 }
 
 impl Local {

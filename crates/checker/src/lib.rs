@@ -20,6 +20,7 @@ mod planted;
 mod requests;
 mod rules;
 mod search;
+mod setters;
 mod slices;
 mod step_description;
 mod tiered;

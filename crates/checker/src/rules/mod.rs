@@ -21,6 +21,7 @@ use self::world::{CACHE, ModelTable, RuleCache, address};
 use crate::fault_counts::fault_counts;
 use crate::planted::planted;
 use crate::search::{Model, Outcome};
+use crate::setters::setters;
 use crate::witnesses::witnesses;
 
 /// A bounded model of rules.
@@ -97,42 +98,44 @@ witnesses! {
     MARKED = 16, "a rule that is there is spread, or not any more";
 }
 
-/// A model in which two keys are admitted and one is evicted.
-const fn model(name: &'static str, keys: u64, sees: u32) -> RuleSetup {
+setters! {
+    RuleSetup {
+        faults: RuleFaults,
+        sees: u32,
+    }
+}
+
+const fn model(name: &'static str, keys: u64) -> RuleSetup {
     RuleSetup {
         name,
         keys,
-        faults: CHANGES,
-        sees,
+        faults: RuleFaults::NOTHING,
+        sees: 0,
         mutant: None,
     }
 }
 
+/// Two keys are admitted and one is evicted.
 const CHANGES: RuleFaults = RuleFaults::NOTHING.admissions(2).evictions(1);
 const SPREADS: RuleFaults = RuleFaults::NOTHING.controllers(1);
 
 /// All of them.
 pub const RULE_MODELS: &[RuleSetup] = &[
-    RuleSetup {
-        faults: CHANGES.controllers(1),
-        ..model("rules-controller", 3, KEPT | STALE | RENAMED)
-    },
-    RuleSetup {
-        faults: CHANGES.losses(1).duplicates(1).forgets(1),
-        ..model("rules-forgotten", 2, RENAMED)
-    },
-    RuleSetup {
-        faults: CHANGES.losses(1).controllers(1).caches(1),
-        ..model("rules-restarts", 2, STALE | RENAMED)
-    },
-    RuleSetup {
-        faults: SPREADS.losses(1).forgets(1).marks(2),
-        ..model("rules-spread", 1, RENAMED | SPREAD_KEPT | MARKED)
-    },
-    RuleSetup {
-        faults: SPREADS.admissions(1).evictions(1).caches(1).marks(1),
-        ..model("rules-spread-restarts", 2, RENAMED | SPREAD_KEPT | MARKED)
-    },
+    model("rules-controller", 3)
+        .faults(CHANGES.controllers(1))
+        .sees(KEPT | STALE | RENAMED),
+    model("rules-forgotten", 2)
+        .faults(CHANGES.losses(1).duplicates(1).forgets(1))
+        .sees(RENAMED),
+    model("rules-restarts", 2)
+        .faults(CHANGES.losses(1).controllers(1).caches(1))
+        .sees(STALE | RENAMED),
+    model("rules-spread", 1)
+        .faults(SPREADS.losses(1).forgets(1).marks(2))
+        .sees(RENAMED | SPREAD_KEPT | MARKED),
+    model("rules-spread-restarts", 2)
+        .faults(SPREADS.admissions(1).evictions(1).caches(1).marks(1))
+        .sees(RENAMED | SPREAD_KEPT | MARKED),
 ];
 
 impl RuleSetup {

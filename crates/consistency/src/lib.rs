@@ -15,7 +15,6 @@
 
 extern crate alloc;
 
-mod byte_reader;
 pub mod cluster_clock;
 pub mod hot_list;
 pub mod lease;
@@ -24,3 +23,4 @@ pub mod replica;
 pub mod slice_placement;
 pub mod slice_view;
 pub mod tiered;
+mod wire;

@@ -44,7 +44,7 @@ pub struct HotListConfig {
 }
 
 /// What a node has measured, each of it the time that processors take.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct HotCosts {
     /// A request that is answered where it arrives, in nanoseconds.
     pub local_ns: u32,

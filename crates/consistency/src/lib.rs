@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod by_node;
 pub mod cluster_clock;
 pub mod hot_list;
 pub mod lease;

@@ -15,6 +15,8 @@ use alloc::{boxed::Box, vec::Vec};
 
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
+use crate::by_node::ByNode;
+
 /// One of the fixed number of parts that the keys are divided into.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SliceId(pub u16);
@@ -307,7 +309,11 @@ impl SliceView {
         if self.members.is_empty() {
             return;
         }
-        let mut load = self.loads();
+        // How many slices each node is the primary of.
+        let mut load = ByNode::default();
+        for row in &self.rows {
+            load.change(row.primary, |count: u16| count + 1);
+        }
         for row in &mut self.rows {
             if staying.contains_all(row.holders) {
                 continue;
@@ -319,29 +325,16 @@ impl SliceView {
             }
             let lost = row.in_sync.is_empty();
             let heirs = if lost { self.members } else { row.in_sync };
-            let least = |node: &NodeId| (load.get(node.0 as usize).copied(), *node);
+            let least = |node: &NodeId| (load.get(*node), *node);
             let Some(heir) = heirs.into_iter().min_by_key(least) else {
                 continue;
             };
-            if let Some(count) = load.get_mut(heir.0 as usize) {
-                *count += 1;
-            }
+            load.change(heir, |count| count + 1);
             match lost {
                 true => *row = SliceRow::empty(heir, self.number),
                 false => (row.primary, row.term) = (heir, self.number),
             }
         }
-    }
-
-    /// How many slices each node is the primary of.
-    fn loads(&self) -> [u16; NodeSet::NODES_MAX] {
-        let mut loads = [0; NodeSet::NODES_MAX];
-        for row in &self.rows {
-            if let Some(count) = loads.get_mut(row.primary.0 as usize) {
-                *count += 1;
-            }
-        }
-        loads
     }
 }
 

@@ -37,14 +37,14 @@ use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 use pair_leases::Pairs;
 use proposals::Proposals;
 
-use crate::slice_view::SliceRow;
+use crate::{by_node::ByNode, slice_view::SliceRow};
 
 pub use interface::{Heartbeat, MemberConfig, MemberInput, MemberNotice, MemberOutput};
 pub use proposals::{CHANGES_MAX, decode_changes, encode_changes};
 pub use record::{ClusterRecord, Incarnation, RecordChange, SlicePlan};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct MemberMachine {
     config: MemberConfig,
     aim: Aim,
@@ -82,12 +82,12 @@ pub struct MemberMachine {
     proposed: Option<RecordChange>,
     proposals: Proposals,
     heartbeat_at: Instant,
-    silent_ns: [u64; NodeSet::NODES_MAX],
+    silent_ns: ByNode<u64>,
     /// Time since this node received its own heartbeat, if it ever received one.
     own_silent_ns: Option<u64>,
     suspected: NodeSet,
     /// The nodes from which each node receives heartbeats, by its own heartbeats.
-    heard_by: [NodeSet; NodeSet::NODES_MAX],
+    heard_by: ByNode<NodeSet>,
     /// The last heartbeats of members that the known view does not have yet.
     early: Vec<(NodeId, Heartbeat)>,
     /// For how long nodes have waited until the first view with slices is written.
@@ -99,9 +99,10 @@ pub struct MemberMachine {
 type Emit<'a> = &'a mut dyn FnMut(MemberOutput);
 
 /// What a node tries to become.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 enum Aim {
     /// Not a member.
+    #[default]
     Outside,
     /// A member.
     Inside,
@@ -116,36 +117,7 @@ impl MemberMachine {
     pub fn new(config: MemberConfig) -> Self {
         Self {
             config,
-            aim: Aim::Outside,
-            incarnation: Incarnation(0),
-            parted: 0,
-            steady_ns: 0,
-            join_at: Instant { ns: 0 },
-            known: ClusterRecord::NOBODY,
-            revision: 0,
-            read_since_proposal: false,
-            keepers: NodeSet::NONE,
-            adopted: ClusterRecord::NOBODY,
-            empty_since: None,
-            adopt_at: None,
-            lease_end: Instant { ns: 0 },
-            pairs: Pairs::NONE,
-            serving: false,
-            told_until: Instant { ns: 0 },
-            fenced: false,
-            reading: false,
-            overtaken: false,
-            read_at: Instant { ns: 0 },
-            proposed: None,
-            proposals: Proposals::default(),
-            heartbeat_at: Instant { ns: 0 },
-            silent_ns: [0; NodeSet::NODES_MAX],
-            own_silent_ns: None,
-            suspected: NodeSet::NONE,
-            heard_by: [NodeSet::NONE; NodeSet::NODES_MAX],
-            early: Vec::new(),
-            unformed_ns: 0,
-            stepped: Instant { ns: 0 },
+            ..Self::default()
         }
     }
 
@@ -285,7 +257,7 @@ impl MemberMachine {
             self.parted = 0;
         }
         if now >= self.lease_end {
-            self.silent_ns.fill(0);
+            self.silent_ns = ByNode::default();
             self.own_silent_ns = self.own_silent_ns.and(Some(0));
             self.unformed_ns = 0;
             return;
@@ -297,9 +269,7 @@ impl MemberMachine {
             }
         }
         for node in self.others() {
-            if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
-                *silent = silent.saturating_add(passed);
-            }
+            self.silent_ns.change(node, |ns| ns.saturating_add(passed));
         }
         self.unformed_ns = match self.known.slices().is_none() {
             true => self.unformed_ns.saturating_add(passed),
@@ -363,8 +333,7 @@ impl MemberMachine {
     fn stay_away(&mut self, now: Instant, before: &ClusterRecord) {
         let me = self.config.me;
         let others = before.members().without(me);
-        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
-        let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
+        let is_heard = |node: &NodeId| self.silent_ns.get(*node) <= self.config.suspicion_ns / 2;
         let heard = others.into_iter().filter(is_heard).count();
         let was_well = self.parted == 0 && !before.detached.contains(me);
         self.parted = (self.parted + 1).min(PARTED_MAX);
@@ -418,7 +387,7 @@ impl MemberMachine {
     /// This life of the node is no longer a member.
     fn taken_out(&mut self, emit: Emit) {
         self.stop(emit);
-        self.pairs = Pairs::NONE;
+        self.pairs = Pairs::default();
         self.adopt_at = None;
         self.proposals = Proposals::default();
         let number = self.adopted.number;
@@ -480,16 +449,12 @@ impl MemberMachine {
 
     fn take_in(&mut self, now: Instant, from: NodeId, heartbeat: &Heartbeat) {
         self.hear(from);
-        if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
-            *heard = heartbeat.hears;
-        }
+        self.heard_by.set(from, heartbeat.hears);
         self.pairs.receive(now, from, heartbeat, self.incarnation);
     }
 
     fn hear(&mut self, node: NodeId) {
-        if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
-            *silent = 0;
-        }
+        self.silent_ns.set(node, 0);
     }
 
     fn join(&mut self, incarnation: Incarnation) {
@@ -498,7 +463,7 @@ impl MemberMachine {
             self.incarnation = incarnation;
             // The other nodes may remove a silent node that joins sooner than it may remove them.
             // So if links are broken, the nodes that serve continue.
-            self.silent_ns.fill(0);
+            self.silent_ns = ByNode::default();
         }
     }
 
@@ -651,10 +616,9 @@ impl MemberMachine {
 
     /// The other members that have been silent for longer than `ns`.
     fn silent_for(&self, ns: u64) -> NodeSet {
-        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
-        self.others()
-            .into_iter()
-            .filter(|node| silence(node).is_some_and(|silent| silent > ns))
+        let others = self.others().into_iter();
+        others
+            .filter(|node| self.silent_ns.get(*node) > ns)
             .collect()
     }
 }

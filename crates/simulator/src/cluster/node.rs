@@ -28,7 +28,7 @@ pub(super) struct Node {
 }
 
 /// What a node has beside its machines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Local {
     pub(super) me: NodeId,
     pub(super) is_up: bool,
@@ -71,7 +71,7 @@ pub(super) struct Local {
 }
 
 /// Who may run beside the machine of a slice, and who does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SliceGate {
     pub(super) gate: Gate,
     /// How often it was closed: what a reader copied before does not count.
@@ -150,10 +150,9 @@ fn seen(item: Option<&Item>) -> Effect {
 
 impl Node {
     pub(super) fn new(run: &ClusterRun, full: MemoryFull, me: NodeId, life: u32, of: Made) -> Self {
-        let room_ask = if full == MemoryFull::Ample {
-            0
-        } else {
-            ROOM_ASK
+        let room_ask = match full {
+            MemoryFull::Ample => 0,
+            MemoryFull::Evict | MemoryFull::Refuse => ROOM_ASK,
         };
         let machine = |stage| {
             let config = ReplicaConfig {
@@ -174,12 +173,6 @@ impl Node {
         let slices = usize::from(run.slices);
         // No life of a node gives a version that another gave, whatever its clock shows.
         let writer = WriterId::of(me, life as u16);
-        let gate = SliceGate {
-            gate: Gate::Closed,
-            closes: 0,
-            beside: 0,
-            closing: false,
-        };
         Self {
             machines: (0..STAGES).map(machine).collect(),
             local: Local {
@@ -189,23 +182,11 @@ impl Node {
                 writer,
                 hybrid: HybridClock::new(writer, Default::default()),
                 store: Store::new(run.keys, of.capacity),
-                gates: vec![gate; slices],
+                gates: vec![SliceGate::default(); slices],
                 scans: vec![ScanAt::default(); slices],
                 shown: vec![Shown::default(); run.keys],
-                writes: Vec::new(),
-                results: Vec::new(),
-                open: Vec::new(),
-                proposals: Vec::new(),
-                is_proposing: false,
-                up_since: 0,
-                joined: None,
-                serve_until: 0,
-                granted_until: 0,
-                paused_until: 0,
-                store_cut_until: 0,
                 wake_at: u64::MAX,
-                reserved_until: 0,
-                lack: 0,
+                ..Local::default()
             },
         }
     }
@@ -274,13 +255,10 @@ impl Local {
     pub(super) fn beside(&mut self, env: &RunState, demand: &Demand) -> Option<BesideKind> {
         let slice = env.keys.slice(demand.key);
         let reads = demand.access() == Access::Read;
-        let view = env.views[usize::from(self.me.0)].as_ref();
-        let row = view.and_then(|view| view.row(slice));
+        let row = env.row(self.me, slice);
         let is_primary = row.is_some_and(|row| row.primary == self.me);
-        let (shown, gate) = (
-            &self.shown[demand.key],
-            &mut self.gates[usize::from(slice.0)],
-        );
+        let shown = &self.shown[demand.key];
+        let gate = &mut self.gates[usize::from(slice.0)];
         let copied = |effect, closes| {
             let changes = shown.changes;
             BesideKind::Copied {

@@ -6,7 +6,7 @@ use curtail_types::{Cas, NodeId};
 use super::packet::{Command, Demand, Done, Effect, Item, Stamp, bytes_of};
 
 /// Items by their keys, and room.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     items: Vec<Option<Item>>,
     used: u64,
@@ -22,10 +22,8 @@ impl Store {
     pub(super) fn new(keys: usize, capacity: Option<u64>) -> Self {
         Self {
             items: vec![None; keys],
-            used: 0,
-            reserved: 0,
-            promised: Vec::new(),
             capacity,
+            ..Self::default()
         }
     }
 

@@ -114,9 +114,8 @@ impl<'a> World<'a> {
             self.plan_life(node);
         }
         for session in 0..self.sessions.len() {
-            self.env
-                .events
-                .plan(FORMED_NS + session as u64, Event::Next(session));
+            let at = FORMED_NS + session as u64;
+            self.env.events.plan(at, Event::Next(session));
         }
         self.plan_chances();
         self.safety();
@@ -136,10 +135,8 @@ impl<'a> World<'a> {
 
     /// What a node does again and again as long as it lives.
     fn plan_life(&mut self, node: usize) {
-        let (read, place) = (
-            self.env.random.below(10_000),
-            self.env.random.below(PLACING_NS),
-        );
+        let read = self.env.random.below(10_000);
+        let place = self.env.random.below(PLACING_NS);
         self.env.plan_for(node, read, What::Read(true));
         self.env.plan_for(node, place, What::Place);
     }
@@ -320,12 +317,8 @@ impl<'a> World<'a> {
                 }
                 let answer = answer.map(version);
                 let stage = self.stage_of_key(demand.key);
-                self.step(
-                    node,
-                    stage,
-                    ReplicaEvent::Answered(from, ticket, answer),
-                    None,
-                );
+                let event = ReplicaEvent::Answered(from, ticket, answer);
+                self.step(node, stage, event, None);
             }
         }
     }
@@ -448,11 +441,8 @@ impl<'a> World<'a> {
         let Node { local, .. } = &mut self.nodes[node];
         let version = local.hybrid.next(local.clock.now(self.env.now));
         let stage = stage_of(self.env.keys.slice(demand.key));
-        let open: Vec<bool> = local
-            .gates
-            .iter()
-            .map(|gate| gate.gate == Gate::Open)
-            .collect();
+        let gates = local.gates.iter();
+        let open: Vec<bool> = gates.map(|gate| gate.gate == Gate::Open).collect();
         let mut host = SimHost {
             local,
             env: &mut self.env,
@@ -477,8 +467,7 @@ impl<'a> World<'a> {
             return;
         }
         let Some(node) = self.choose_node(session) else {
-            let at = self.env.now + IDLE_NS;
-            return self.env.events.plan(at, Event::Next(session));
+            return self.env.plan_in(IDLE_NS, Event::Next(session));
         };
         self.begun += 1;
         let number = self.begun * self.sessions.len() as u64 + session as u64;
@@ -506,12 +495,8 @@ impl<'a> World<'a> {
         {
             return Some(node);
         }
-        let up: NodeSet = self
-            .nodes
-            .iter()
-            .filter(|node| is_up(node))
-            .map(|node| node.local.me)
-            .collect();
+        let up = self.nodes.iter().filter(|node| is_up(node));
+        let up: NodeSet = up.map(|node| node.local.me).collect();
         let chosen = self.env.random.below(up.len() as u64) as usize;
         let node = up.into_iter().nth(chosen)?;
         if self.env.run.model == Model::Sc {
@@ -557,9 +542,7 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.env
-            .events
-            .plan(self.env.now + pause, Event::Next(session));
+        self.env.plan_in(pause, Event::Next(session));
     }
 
     /// A session ends, and its client begins another.

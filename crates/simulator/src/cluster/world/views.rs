@@ -216,8 +216,8 @@ impl World<'_> {
     pub(super) fn miss(&mut self, node: usize) {
         let jitter = self.env.random.below(SUSPICION_NS / 4);
         let life = self.env.lives[node];
-        let at = self.env.now + SUSPICION_NS + jitter;
-        self.env.events.plan(at, Event::Suspect(node, life));
+        self.env
+            .plan_in(SUSPICION_NS + jitter, Event::Suspect(node, life));
     }
 
     // ---- placement ----

@@ -78,13 +78,12 @@ impl Follower {
             // Only what is sent to it no more, though it does not know yet, finds no room.
             self.apply(cx, from, append);
         }
+        let committed = append.committed;
         while self
             .recent
-            .front()
-            .is_some_and(|&(seq, _)| seq <= append.committed)
-        {
-            self.recent.pop_front();
-        }
+            .pop_front_if(|&mut (seq, _)| seq <= committed)
+            .is_some()
+        {}
         let message = ReplicaMessage::Applied {
             slice: append.slice,
             term: self.term,

@@ -141,6 +141,11 @@ pub(super) enum HotWay {
 }
 
 impl HotKeys {
+    /// The copy of a key here; one that is absent if there is none.
+    fn copy(&self, key: RouteHash) -> HotCopy {
+        self.copies.get(&key).copied().unwrap_or_default()
+    }
+
     fn others(&self, cx: &Context) -> NodeSet {
         self.members.without(cx.config.me)
     }
@@ -233,17 +238,14 @@ impl HotKeys {
         let Some(owned) = self.owned.get(&key) else {
             return false;
         };
-        let is_invalid = self
-            .copies
-            .get(&key)
-            .is_some_and(|copy| copy.state == CopyState::Invalid);
+        let is_invalid = self.copy(key).state == CopyState::Invalid;
         match (owned.stage, access) {
             (OwnedStage::Hot | OwnedStage::Cooling, Access::Read) => is_invalid,
             (OwnedStage::Hot, _) if cx.is_lin() => is_invalid || owned.round.is_some(),
-            (OwnedStage::Hot, _) => owned
-                .round
-                .as_ref()
-                .is_some_and(|round| !round.is_sent && round.replaced >= REPLACED_MAX),
+            (OwnedStage::Hot, _) => {
+                let is_last = |one: &PrimaryRound| !one.is_sent && one.replaced >= REPLACED_MAX;
+                owned.round.as_ref().is_some_and(is_last)
+            }
             (_, Access::Read) => false,
             _ => true,
         }
@@ -305,18 +307,14 @@ impl HotKeys {
             }
             CopyKind::Validate => self.validate(cx, key, version),
             CopyKind::ValidateWanted => {
-                let copy = self.copies.get(&key).copied().unwrap_or_default();
+                let copy = self.copy(key);
                 if copy.complete >= version {
                     self.tell(cx, from, (key, copy.complete), CopyKind::Validate);
                 }
             }
             CopyKind::Drop => {
                 self.floor = self.floor.max(version);
-                if self
-                    .copies
-                    .get(&key)
-                    .is_some_and(|copy| copy.installed < version)
-                {
+                if self.copies.contains_key(&key) && self.copy(key).installed < version {
                     self.copies.remove(&key);
                     cx.host.show(key, version, CopyState::Absent, false);
                 }
@@ -398,10 +396,9 @@ impl HotKeys {
     /// The primary does not take a write of this node: it is to be sent there as a request.
     pub(super) fn take_rejected(&mut self, from: NodeId, of: Write) -> Option<Waiting> {
         // One that has acknowledged it has taken it: this may be about a copy of the message.
-        self.rounds
-            .get(&of)
-            .filter(|round| round.missing.contains(from))?;
-        let round = self.rounds.remove(&of)?;
+        let round = self.rounds.get(&of).copied();
+        let round = round.filter(|round| round.missing.contains(from))?;
+        self.rounds.remove(&of);
         Some((round.request, round.since))
     }
 
@@ -436,10 +433,8 @@ impl HotKeys {
     /// Has the copies of a key go that is to cool, if no write of it is under way.
     pub(super) fn drop_copies(&mut self, cx: &mut Context, key: RouteHash) {
         let is_done = |one: &OwnedKey| one.stage == OwnedStage::Cooling && one.round.is_none();
-        let is_invalid = |copy: &HotCopy| copy.state == CopyState::Invalid;
-        if !self.owned.get(&key).is_some_and(is_done)
-            || self.copies.get(&key).is_some_and(is_invalid)
-        {
+        let is_invalid = self.copy(key).state == CopyState::Invalid;
+        if is_invalid || !self.owned.get(&key).is_some_and(is_done) {
             return;
         }
         let (others, stamp) = (self.others(cx), cx.host.next_version());
@@ -574,14 +569,14 @@ impl HotKeys {
     /// nothing else is under way.
     pub(super) fn takes(&self, cx: &Context, of: Write, stored: Cas) -> bool {
         let (key, version) = of;
-        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        let last = self.copy(key).version;
         let is_idle = self.owned.contains_key(&key) && !self.holds_back(cx, key, Access::Update);
         is_idle && version > last.max(stored)
     }
 
     /// It does not: copies that know of the write wait for a later one.
     pub(super) fn note_rejected(&mut self, key: RouteHash, version: Cas) {
-        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        let last = self.copy(key).version;
         if let Some(owned) = self.owned.get_mut(&key) {
             owned.is_stale |= version > last;
         }
@@ -590,11 +585,8 @@ impl HotKeys {
     /// Whether all copies are to be written again, which this notes as done.
     pub(super) fn takes_refresh(&mut self, cx: &Context, key: RouteHash) -> bool {
         let is_idle = !self.holds_back(cx, key, Access::Update);
-        let stale = self
-            .owned
-            .get_mut(&key)
-            .filter(|owned| owned.is_stale && is_idle);
-        stale.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
+        let owned = self.owned.get_mut(&key).filter(|_| is_idle);
+        owned.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
     }
 
     /// Keys of this primary that are hot.
@@ -622,10 +614,8 @@ impl HotKeys {
 
     /// The last write of a key that this primary took of another node.
     pub(super) fn settled(&self, key: RouteHash, writer: NodeId) -> Cas {
-        self.settled
-            .get(&(key, writer))
-            .copied()
-            .unwrap_or_default()
+        let settled = self.settled.get(&(key, writer));
+        settled.copied().unwrap_or_default()
     }
 
     /// The change that a round waits for.
@@ -635,9 +625,7 @@ impl HotKeys {
 
     /// Whether this primary has taken this write.
     pub(super) fn has(&self, key: RouteHash, version: Cas) -> bool {
-        self.copies
-            .get(&key)
-            .is_some_and(|copy| copy.version == version)
+        self.copies.contains_key(&key) && self.copy(key).version == version
     }
 
     /// It took one.

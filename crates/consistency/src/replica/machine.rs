@@ -164,8 +164,7 @@ impl Replica {
         }
         self.go_on_hot(cx);
         if !matches!(event, ReplicaEvent::Tick) {
-            let soon = cx.now.ns + self.config.retransmit_ns;
-            let soon = Instant { ns: soon };
+            let soon = cx.now.later(self.config.retransmit_ns);
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
         self.credits = credits;
@@ -195,13 +194,9 @@ impl Replica {
         if !primary.queue.is_empty() && request.access != Access::Read {
             return enqueue(primary, cx, waiting);
         }
-        match self.run(cx, slice, waiting) {
-            Stay::Waits | Stay::NeedsRoom => {
-                if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    enqueue(primary, cx, waiting);
-                }
-            }
-            _ => {}
+        let stays = matches!(self.run(cx, slice, waiting), Stay::Waits | Stay::NeedsRoom);
+        if let Some(primary) = primary_of(&mut self.slices, slice).filter(|_| stays) {
+            enqueue(primary, cx, waiting);
         }
     }
 
@@ -434,9 +429,8 @@ impl Replica {
     }
 
     fn is_member(&self, node: NodeId) -> bool {
-        self.view
-            .as_ref()
-            .is_some_and(|view| view.members.contains(node))
+        let view = self.view.as_ref();
+        view.is_some_and(|view| view.members.contains(node))
     }
 
     fn take_applied(
@@ -491,11 +485,7 @@ impl Replica {
     // ---- views ----
 
     fn enter_view(&mut self, cx: &mut Context, next: &SliceView) {
-        if self
-            .view
-            .as_ref()
-            .is_some_and(|now| now.number >= next.number)
-        {
+        if self.view().map(|now| now.number) >= Some(next.number) {
             return;
         }
         let next = Arc::new(next.clone());
@@ -554,14 +544,11 @@ impl Replica {
             return;
         }
         let follower = match role {
-            Some(Role::Follower(follower)) => Some(follower),
-            _ => None,
+            Some(Role::Follower(follower)) => follower,
+            _ if row.holders.contains(me) => Follower::default(),
+            _ => return,
         };
-        let is_holder = row.holders.contains(me);
-        if let (None, false) = (&follower, is_holder) {
-            return;
-        }
-        self.take_role(cx, slice, (view, row), follower.unwrap_or_default());
+        self.take_role(cx, slice, (view, row), follower);
     }
 
     /// What was a follower, or has had nothing of the slice, becomes what the row says.
@@ -588,10 +575,8 @@ impl Replica {
             (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
             for node in missing {
                 let term = row.term;
-                cx.host.send(
-                    NodeSet::only(node),
-                    &ReplicaMessage::TailWanted { slice, term },
-                );
+                let wanted = ReplicaMessage::TailWanted { slice, term };
+                cx.host.send(NodeSet::only(node), &wanted);
             }
             primary.begin(cx);
             primary.commit(cx);
@@ -639,9 +624,8 @@ impl Replica {
         for waiting in self.forwarding.tick(cx) {
             self.request(cx, waiting);
         }
-        let next = cx.now.ns + self.config.retransmit_ns;
         let waits = cx.credits.waits() || self.waits();
-        self.due = waits.then_some(Instant { ns: next });
+        self.due = waits.then_some(cx.now.later(self.config.retransmit_ns));
     }
 
     /// Whether something is left to do when time has passed.
@@ -656,9 +640,8 @@ impl Replica {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
-        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
         while let Some(&(request, since)) = primary.queue.front()
-            && is_over(since)
+            && cx.now.ns - since.ns >= cx.config.patience_ns
         {
             primary.queue.pop_front();
             cx.host.refuse(request.ticket, ReplicaRefusal::Late);

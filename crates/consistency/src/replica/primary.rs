@@ -441,11 +441,9 @@ impl Primary {
         let committed = self.streams.committed();
         while self
             .pending
-            .front()
-            .is_some_and(|&(seq, _)| seq <= committed)
-        {
-            self.pending.pop_front();
-        }
+            .pop_front_if(|&mut (seq, _)| seq <= committed)
+            .is_some()
+        {}
         while let Some(&(seq, ticket)) = self.withheld.front()
             && seq <= committed
         {

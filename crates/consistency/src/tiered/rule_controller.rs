@@ -134,7 +134,7 @@ impl RuleController {
     /// that has begun again since.
     pub fn take(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         id: CacheId,
         message: &RulesMessage<'_>,
         now: Instant,
@@ -186,7 +186,7 @@ impl RuleController {
 
     /// Tells the switch who shares, if that has changed. When nobody does any more, the rules of
     /// whoever did are gone, and nothing is to be told.
-    fn tell_sharing(&mut self, table: &mut (impl RuleTable + ?Sized)) {
+    fn tell_sharing(&mut self, table: &mut dyn RuleTable) {
         if self.spread == self.sharing || self.sharing.is_empty() {
             return;
         }
@@ -207,7 +207,7 @@ impl RuleController {
     /// The cache node has no rules from now on, and is told so.
     fn begin_again(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         id: CacheId,
         (generation, now): (u32, Instant),
     ) {
@@ -225,7 +225,7 @@ impl RuleController {
     }
 
     /// Rules that stay cost detours.
-    fn delete_rules_of(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    fn delete_rules_of(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         let deleted = table.delete_cache(id);
         self.counts.failed += u64::from(deleted.is_err());
         self.found.retain(|_, cookie| cookie.cache != id);
@@ -237,7 +237,7 @@ impl RuleController {
 
     fn apply(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         cookie: RuleCookie,
         changes: &[RuleChange],
         is_named: bool,
@@ -309,7 +309,7 @@ impl RuleController {
     }
 
     /// Deletes what was found of a cache's rules and the cache does not want.
-    fn delete_unnamed(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    fn delete_unnamed(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         if self.has(RuleMutant::UnnamedKept) {
             return;
         }
@@ -318,7 +318,7 @@ impl RuleController {
         self.delete_stale(table, &unnamed);
     }
 
-    fn delete_stale(&mut self, table: &mut (impl RuleTable + ?Sized), keys: &[KeyAddress]) {
+    fn delete_stale(&mut self, table: &mut dyn RuleTable, keys: &[KeyAddress]) {
         if keys.is_empty() {
             return;
         }
@@ -334,7 +334,7 @@ impl RuleController {
 
     /// Deletes the rules of cache nodes from which nothing is heard, and sees to it that the switch
     /// knows who shares.
-    pub fn watch_silence(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+    pub fn watch_silence(&mut self, table: &mut dyn RuleTable, now: Instant) {
         let is_late = |known: &RulesOfCache| now.ns.saturating_sub(known.heard.ns) >= SILENCE_NS;
         let caches = self.caches.iter();
         let late = caches.filter(|(_, known)| !known.is_silent && is_late(known));
@@ -346,7 +346,7 @@ impl RuleController {
     }
 
     /// A cache node is silent, or its link is down.
-    pub fn silence(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    pub fn silence(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         self.counts.silences += 1;
         self.delete_rules_of(table, id);
         if let Some(known) = self.caches.get_mut(&id) {
@@ -355,7 +355,7 @@ impl RuleController {
     }
 
     /// The switch has been found, or has come back: nothing is known of its rules but what it says.
-    pub fn reconcile(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+    pub fn reconcile(&mut self, table: &mut dyn RuleTable, now: Instant) {
         self.counts.switch_restarts += 1;
         if !self.has(RuleMutant::SharingKept) {
             self.spread = CacheSet::EMPTY;
@@ -406,7 +406,7 @@ impl RuleController {
 }
 
 fn change(
-    table: &mut (impl RuleTable + ?Sized),
+    table: &mut dyn RuleTable,
     installs: &BTreeMap<KeyAddress, RuleCookie>,
     deletes: &BTreeSet<KeyAddress>,
 ) -> Result<(), RuleError> {

@@ -62,7 +62,7 @@ impl Stepper<'_> {
             SliceAction::Deliver(index, again) => self.deliver(index, again),
             SliceAction::Lose(index) => {
                 self.world.left.losses -= 1;
-                self.world.parcels.remove(index);
+                self.world.parcels.edit().remove(index);
             }
             SliceAction::Tick(node) => self.step(node, ReplicaEvent::Tick, None),
             SliceAction::Want(index) => self.want(index),
@@ -144,7 +144,7 @@ impl Stepper<'_> {
 
     fn send_to_machine(&mut self, label: Label, node: NodeId) {
         let request = self.request(label);
-        self.world.operations[usize::from(label.0)] = Stage::Asked(node);
+        self.world.operations.edit()[usize::from(label.0)] = Stage::Asked(node);
         self.world.edit(node).own.insert(request.ticket);
         self.step(node, ReplicaEvent::Request(request), None);
     }
@@ -163,7 +163,7 @@ impl Stepper<'_> {
                 Stage::Copied(node, shown(item), false)
             }
         };
-        self.world.operations[usize::from(label.0)] = stage;
+        self.world.operations.edit()[usize::from(label.0)] = stage;
     }
 
     fn end(&mut self, label: Label) {
@@ -191,7 +191,7 @@ impl Stepper<'_> {
                 self.world.left.duplicates -= 1;
                 self.world.parcels[index].clone()
             }
-            false => self.world.parcels.remove(index),
+            false => self.world.parcels.edit().remove(index),
         };
         let (from, to) = (parcel.from, parcel.to);
         match parcel.load {
@@ -273,10 +273,10 @@ impl Stepper<'_> {
     fn crash(&mut self, id: NodeId) {
         self.world.left.crashes -= 1;
         for label in std::mem::take(&mut self.world.edit(id).accepted) {
-            self.world.operations[usize::from(label.0)] = Stage::Answered;
+            self.world.operations.edit()[usize::from(label.0)] = Stage::Answered;
         }
         self.world.edit(id).stop();
-        self.world.parcels.retain(|parcel| parcel.to != id);
+        self.world.parcels.edit().retain(|parcel| parcel.to != id);
         for label in 0..self.setup.operations.len() {
             let key = self.setup.operations[label].1;
             if let Stage::Asked(at) | Stage::Beside(at) | Stage::Copied(at, ..) =
@@ -291,7 +291,7 @@ impl Stepper<'_> {
 
     fn restart(&mut self, id: NodeId) {
         self.world.left.restarts -= 1;
-        self.world.parcels.retain(|parcel| parcel.from != id);
+        self.world.parcels.edit().retain(|parcel| parcel.from != id);
         let machine = self.setup.machine(id);
         self.world.edit(id).machine = Some(machine);
         self.change_view(&[], NodeSet::only(id), NodeSet::NONE);

@@ -5,7 +5,6 @@ mod actions;
 mod host;
 mod in_words;
 mod models;
-mod packed;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -20,8 +19,7 @@ use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 pub use accepted::AcceptMutant;
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
-pub use packed::{PackedSlices, SlicePool};
-pub use world::SliceWorld;
+pub use world::{SlicePool, SliceWorld};
 
 use self::accepted::AcceptedWrites;
 use self::actions::Stepper;
@@ -219,7 +217,7 @@ impl SliceSetup {
             }
             // Of requests that are alike the first is asked first.
             let before = &self.operations[..usize::from(label)];
-            let mut alike = before.iter().zip(&world.operations);
+            let mut alike = before.iter().zip(&*world.operations);
             let waits = alike.any(|(one, at)| *one == (kind, key) && *at == Stage::Unasked);
             if stage != Stage::Unasked || waits {
                 continue;
@@ -402,7 +400,7 @@ impl SliceSetup {
 
 impl Model for SliceSetup {
     type State = SliceWorld;
-    type Packed = PackedSlices;
+    type Packed = SliceWorld;
     type Pool = SlicePool;
     type Action = SliceAction;
 
@@ -418,8 +416,8 @@ impl Model for SliceSetup {
                 .ids()
                 .map(|id| Shared::new(self.first_node(id)))
                 .collect(),
-            parcels: Vec::new(),
-            operations: vec![Stage::Unasked; self.operations.len()],
+            parcels: Shared::new(Vec::new()),
+            operations: Shared::new(vec![Stage::Unasked; self.operations.len()]),
             executed: 0,
             left: self.faults,
             judges: Shared::new(judges.collect()),
@@ -477,12 +475,12 @@ impl Model for SliceSetup {
         self.step_in_words(before, action)
     }
 
-    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> PackedSlices {
-        PackedSlices::new(world, pool)
+    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> SliceWorld {
+        world.interned(pool)
     }
 
-    fn unpack(&self, packed: &PackedSlices) -> SliceWorld {
-        packed.world()
+    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
+        packed.clone()
     }
 
     fn sweep(&self, pool: &SlicePool) {

@@ -9,7 +9,7 @@ mod models;
 mod tests;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use curtail_consistency::replica::Model as Agreement;
 use curtail_consistency::replica::{CopyState, Gate, Replica, ReplicaConfig, ReplicaMutant};
@@ -21,7 +21,6 @@ pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
 pub use world::{SlicePool, SliceWorld};
 
-use self::accepted::AcceptedWrites;
 use self::actions::Stepper;
 use self::world::{HeldCopy, Load, SliceNode, Stage};
 use crate::fault_counts::fault_counts;
@@ -185,17 +184,8 @@ impl SliceSetup {
     fn first_node(&self, id: NodeId) -> SliceNode {
         SliceNode {
             machine: Some(self.machine(id)),
-            items: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            writes: BTreeMap::new(),
-            promised: BTreeMap::new(),
-            clock: 0,
             gates: vec![Gate::Closed; usize::from(self.slices)],
-            accepted: AcceptedWrites::new(),
-            scans: BTreeMap::new(),
-            results: BTreeMap::new(),
-            own: BTreeSet::new(),
-            proposals: BTreeSet::new(),
+            ..SliceNode::default()
         }
     }
 
@@ -246,27 +236,23 @@ impl SliceSetup {
                     let has_image = copy.image.is_some() || gate != Gate::Closed;
                     kind == Kind::Get && copy.state == CopyState::Valid && has_image
                 };
-                match (gate, kind) {
-                    _ if copy.is_some_and(|copy| !shows(copy)) => {
-                        actions.push(SliceAction::Ask(label, node));
-                    }
-                    (Gate::Closed, _) if copy.is_some() => {
-                        actions.push(SliceAction::Begin(label, node));
-                    }
-                    (Gate::Open, _) | (Gate::Reads, Kind::Get) => {
-                        actions.push(SliceAction::Begin(label, node));
-                    }
-                    _ => actions.push(SliceAction::Ask(label, node)),
-                }
+                let begins = match (gate, kind) {
+                    _ if copy.is_some_and(|copy| !shows(copy)) => false,
+                    (Gate::Closed, _) => copy.is_some(),
+                    (Gate::Open, _) | (Gate::Reads, Kind::Get) => true,
+                    (Gate::Reads, _) => false,
+                };
+                actions.push(match begins {
+                    true => SliceAction::Begin(label, node),
+                    false => SliceAction::Ask(label, node),
+                });
             }
         }
         if world.left.flushes > 0 {
-            let slices = world.view.rows();
-            let serving = slices.filter(|(slice, row)| {
-                let machine = world.node(row.primary).machine.as_ref();
-                let waits = self.has_accepted(world, row.primary, *slice)
-                    && !self.errs(AcceptMutant::FlushOvertakes);
-                machine.is_some_and(|machine| machine.serves(*slice)) && !waits
+            let overtakes = self.errs(AcceptMutant::FlushOvertakes);
+            let serving = world.view.rows().filter(|(slice, row)| {
+                let waits = self.has_accepted(world, row.primary, *slice) && !overtakes;
+                world.serves(*slice) && !waits
             });
             actions.extend(serving.map(|(slice, _)| SliceAction::Flush(slice)));
         }
@@ -312,10 +298,7 @@ impl SliceSetup {
     }
 
     fn hot_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
-        let slice = slice_of(self.keys[0], self.slices);
-        let row = world.view.row(slice);
-        let primary = row.and_then(|row| world.node(row.primary).machine.as_ref());
-        if !primary.is_some_and(|machine| machine.serves(slice)) {
+        if !world.serves(slice_of(self.keys[0], self.slices)) {
             return;
         }
         if world.left.heats > 0 {
@@ -407,20 +390,15 @@ impl Model for SliceSetup {
     fn start(&self) -> SliceWorld {
         let all: NodeSet = self.ids().collect();
         let view = SliceView::first(ViewNumber(1), all, self.slices, self.replicas.into());
-        let judges = self
-            .keys
-            .iter()
-            .map(|_| Linearizable::new(Written::NOTHING));
+        let judges = vec![Linearizable::new(Written::NOTHING); self.keys.len()];
+        let nodes = self.ids().map(|id| Shared::new(self.first_node(id)));
         let mut world = SliceWorld {
-            nodes: self
-                .ids()
-                .map(|id| Shared::new(self.first_node(id)))
-                .collect(),
+            nodes: nodes.collect(),
             parcels: Shared::new(Vec::new()),
             operations: Shared::new(vec![Stage::Unasked; self.operations.len()]),
             executed: 0,
             left: self.faults,
-            judges: Shared::new(judges.collect()),
+            judges: Shared::new(judges),
             sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
@@ -496,17 +474,14 @@ impl SliceSetup {
             seen |= ANSWERED;
         }
         for ((_, old), (_, new)) in before.view.rows().zip(world.view.rows()) {
-            let (came, went) = (
-                new.in_sync.difference(old.in_sync),
-                old.in_sync.difference(new.in_sync),
-            );
-            seen |= if came.is_empty() { 0 } else { ENTERED };
+            let went = old.in_sync.difference(new.in_sync);
+            if !old.in_sync.contains_all(new.in_sync) {
+                seen |= ENTERED;
+            }
             let lives = |id: NodeId| world.node(id).machine.is_some();
-            seen |= if went.into_iter().any(lives) {
-                EXITED
-            } else {
-                0
-            };
+            if went.into_iter().any(lives) {
+                seen |= EXITED;
+            }
             if old.primary != new.primary && new.born == old.born {
                 seen |= TOOK_OVER;
             }

@@ -44,7 +44,7 @@ pub struct SliceWorld {
 }
 
 /// A node and its store.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct SliceNode {
     /// `None` while it is down.
     pub(super) machine: Option<Replica>,
@@ -149,16 +149,11 @@ impl SlicePool {
 impl SliceNode {
     /// It dies, and what it had.
     pub(super) fn stop(&mut self) {
-        self.machine = None;
-        self.items.clear();
-        self.copies.clear();
-        self.writes.clear();
-        self.promised.clear();
-        self.scans.clear();
-        self.results.clear();
-        self.own.clear();
-        self.proposals.clear();
-        self.gates.fill(Gate::Closed);
+        *self = Self {
+            gates: vec![Gate::Closed; self.gates.len()],
+            clock: self.clock,
+            ..Self::default()
+        };
     }
 
     pub(super) fn room_taken(&self) -> u64 {
@@ -169,6 +164,13 @@ impl SliceNode {
 impl SliceWorld {
     pub(super) fn node(&self, id: NodeId) -> &SliceNode {
         &self.nodes[usize::from(id.0)]
+    }
+
+    /// Whether the primary of a slice lives and answers for it.
+    pub(super) fn serves(&self, slice: SliceId) -> bool {
+        let row = self.view.row(slice);
+        let primary = row.and_then(|row| self.node(row.primary).machine.as_ref());
+        primary.is_some_and(|machine| machine.serves(slice))
     }
 
     pub(super) fn edit(&mut self, id: NodeId) -> &mut SliceNode {

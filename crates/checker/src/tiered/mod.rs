@@ -237,9 +237,6 @@ impl TierSetup {
     }
 
     fn cache_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
-        let now = |node: usize| Instant {
-            ns: world.clocks[node],
-        };
         for id in self.ids() {
             let Some(machine) = &world.cache(id).machine else {
                 actions.push(TierAction::RestartCache(id));
@@ -255,7 +252,7 @@ impl TierSetup {
                 }
             }
             let node = 1 + usize::from(id.0);
-            if machine.deadline().is_some_and(|at| now(node) >= at) {
+            if machine.deadline().is_some_and(|at| world.now(node) >= at) {
                 actions.push(TierAction::TickCache(id));
             }
             if world.left.cache_crashes > 0 {
@@ -280,9 +277,7 @@ impl TierSetup {
         if world.left.flushes > 0 {
             actions.push(TierAction::Flush);
         }
-        let now = Instant {
-            ns: world.clocks[0],
-        };
+        let now = world.now(0);
         let is_due = match machine.lease_end() {
             Some(_) => {
                 let waits = machine.waiting().1 > 0 && world.parcels.is_empty();
@@ -331,9 +326,7 @@ impl TierSetup {
         }
         for id in self.ids() {
             let cache = world.cache(id).machine.as_ref()?;
-            let now = Instant {
-                ns: world.clocks[1 + usize::from(id.0)],
-            };
+            let now = world.now(1 + usize::from(id.0));
             for key in cache.copies(BACK_END) {
                 let session = cache.look(BACK_END, key)?;
                 let shown = world.cache(id).copies.get(&key);
@@ -354,7 +347,6 @@ impl Model for TierSetup {
 
     fn start(&self) -> TierWorld {
         let start = Instant { ns: 0 };
-        let judges = self.keys.iter().map(|_| Linearizable::new(FIRST));
         let cache = |_| {
             Shared::new(CacheNode {
                 machine: Some(self.cache(1)),
@@ -374,7 +366,7 @@ impl Model for TierSetup {
             caches: self.ids().map(cache).collect(),
             parcels: Vec::new(),
             operations: vec![Stage::Unasked; self.operations.len()],
-            judges: Shared::new(judges.collect()),
+            judges: Shared::new(vec![Linearizable::new(FIRST); self.keys.len()]),
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
             seen: StepWitnesses::default(),

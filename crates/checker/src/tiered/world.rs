@@ -6,7 +6,7 @@ use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     CacheId, CacheSession, TierBackEnd, TierCache, TierMessage, TierRefusal,
 };
-use curtail_types::RouteHash;
+use curtail_types::{Instant, RouteHash};
 
 use super::in_words::refusal_in_words;
 use super::{ANSWERED, DROPPED, ENDED, FLUSHED, REFUSED, TierFaults, WAITED};
@@ -108,6 +108,12 @@ impl TierWorld {
 
     pub(super) fn edit_cache(&mut self, id: CacheId) -> &mut CacheNode {
         self.caches[usize::from(id.0)].edit()
+    }
+
+    /// What the clock of the back end shows, or that of a cache.
+    pub(super) fn now(&self, node: usize) -> Instant {
+        let ns = self.clocks[node];
+        Instant { ns }
     }
 
     pub(super) fn post(&mut self, parcel: TierParcel) {

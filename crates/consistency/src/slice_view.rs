@@ -22,7 +22,7 @@ use crate::by_node::ByNode;
 pub struct SliceId(pub u16);
 
 /// Who has a slice.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SliceRow {
     /// The node that orders its changes; one of `in_sync`.
     pub primary: NodeId,

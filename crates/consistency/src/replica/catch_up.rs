@@ -7,7 +7,7 @@
 
 use alloc::collections::VecDeque;
 
-use curtail_types::{Cas, NodeId, RouteHash};
+use curtail_types::{NodeId, RouteHash};
 
 use super::{
     Gate, ReplicaMutant,
@@ -98,7 +98,8 @@ impl Primary {
             // Later than all that was removed before, of which the node will not hear.
             let version = cx.host.next_version();
             self.seen = self.seen.max(version);
-            catch_up.scanned = self.append(cx, begin(version), Some(node));
+            let begin = SliceChange::new(ChangeKind::Begin, WHOLE, version, 0);
+            catch_up.scanned = self.append(cx, begin, Some(node));
             cx.host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
@@ -113,12 +114,7 @@ impl Primary {
             catch_up.keys.pop_front();
             if let Some((version, room)) = cx.host.item(key) {
                 let room = room.min(bytes);
-                let change = SliceChange {
-                    key,
-                    kind: ChangeKind::Store,
-                    version,
-                    room,
-                };
+                let change = SliceChange::new(ChangeKind::Store, key, version, room);
                 catch_up.scanned = self.append(cx, change, Some(node));
             }
         }
@@ -163,14 +159,5 @@ impl Primary {
             cx.credits.doubt(catch_up.node);
             self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
         }
-    }
-}
-
-const fn begin(version: Cas) -> SliceChange {
-    SliceChange {
-        key: WHOLE,
-        kind: ChangeKind::Begin,
-        version,
-        room: 0,
     }
 }

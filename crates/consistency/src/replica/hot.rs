@@ -31,25 +31,25 @@ use crate::slice_view::SliceId;
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct HotKeys {
-    view: ViewNumber,
+    pub(super) view: ViewNumber,
     members: NodeSet,
     /// Keys of which this node has a copy, or is the primary while others have.
-    copies: BTreeMap<RouteHash, HotCopy>,
+    pub(super) copies: BTreeMap<RouteHash, HotCopy>,
     /// Of keys of this primary: what becomes of their copies.
-    owned: BTreeMap<RouteHash, OwnedKey>,
+    pub(super) owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
     rounds: BTreeMap<Write, WriterRound>,
     /// Slices of this primary of which members may still show keys as of an earlier view.
     guarded: BTreeSet<SliceId>,
     /// Of keys of this primary that are hot, or were in an earlier view: the last write that it
     /// took of each other node.
-    settled: BTreeMap<(RouteHash, NodeId), Cas>,
+    pub(super) settled: BTreeMap<(RouteHash, NodeId), Cas>,
     /// The view in which the last of their guards began.
     guarded_since: ViewNumber,
     /// Members that have not entered that view or a later one.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
-    waiting: VecDeque<Waiting>,
+    pub(super) waiting: VecDeque<Waiting>,
     /// No copy is made of an installation that is not later than this.
     floor: Cas,
     /// Answers of the primary that wait until the copy here shows as much (SC).
@@ -58,7 +58,7 @@ pub(super) struct HotKeys {
 
 /// A copy.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-struct HotCopy {
+pub(super) struct HotCopy {
     /// The installation that made it.
     installed: Cas,
     version: Cas,
@@ -70,10 +70,10 @@ struct HotCopy {
 
 /// A hot key at its primary.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct OwnedKey {
+pub(super) struct OwnedKey {
     stage: OwnedStage,
     /// The round that is under way.
-    round: Option<PrimaryRound>,
+    pub(super) round: Option<PrimaryRound>,
     /// Copies may wait for a write that was not taken.
     is_stale: bool,
     /// The version of the last round.
@@ -95,10 +95,10 @@ enum OwnedStage {
 
 /// A write of the primary, on its way to the copies.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct PrimaryRound {
+pub(super) struct PrimaryRound {
     version: Cas,
     /// Its change.
-    seq: u64,
+    pub(super) seq: u64,
     /// Members that have not acknowledged it.
     missing: NodeSet,
     /// The request, to be answered in the end.
@@ -258,11 +258,6 @@ impl HotKeys {
             self.waiting.push_back((request, since));
         }
         HotWay::Taken
-    }
-
-    /// Requests that may have nothing to wait for any more.
-    pub(super) fn take_waiting(&mut self) -> VecDeque<Waiting> {
-        core::mem::take(&mut self.waiting)
     }
 
     /// The answer of the primary: whether it may go out at once.
@@ -589,12 +584,7 @@ impl HotKeys {
         owned.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
     }
 
-    /// Keys of this primary that are hot.
-    pub(super) fn owned_keys(&self) -> Vec<RouteHash> {
-        self.owned.keys().copied().collect()
-    }
-
-    /// Those of which something is under way, or to be begun.
+    /// Hot keys of this primary of which something is under way, or to be begun.
     pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
         let cools = |one: &OwnedKey| one.stage == OwnedStage::Cooling;
         let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale || cools(one);
@@ -607,30 +597,15 @@ impl HotKeys {
         self.guarded.contains(&slice)
     }
 
-    /// Keys of which this node has a copy.
-    pub(super) fn copied_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
-        self.copies.keys().copied()
-    }
-
     /// The last write of a key that this primary took of another node.
     pub(super) fn settled(&self, key: RouteHash, writer: NodeId) -> Cas {
         let settled = self.settled.get(&(key, writer));
         settled.copied().unwrap_or_default()
     }
 
-    /// The change that a round waits for.
-    pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
-        self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
-    }
-
     /// Whether this primary has taken this write.
     pub(super) fn has(&self, key: RouteHash, version: Cas) -> bool {
         self.copies.contains_key(&key) && self.copy(key).version == version
-    }
-
-    /// It took one.
-    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): Write) {
-        self.settled.insert((key, writer), version);
     }
 
     /// Stores a write of another node. Readers beside the machine see nothing of the key before it

@@ -58,13 +58,19 @@ impl Replica {
 
     /// Has all keys of a slice cease to be hot; whether any still is.
     pub(super) fn cool_slice(&mut self, cx: &mut Context, slice: SliceId) -> bool {
-        for key in self.hot.owned_keys() {
+        let hot: Vec<RouteHash> = self.hot.owned.keys().copied().collect();
+        for key in hot {
             if self.slice_of(key) == slice {
                 self.hot.cool(cx, key);
             }
         }
-        let mut keys = self.hot.owned_keys().into_iter();
-        keys.any(|key| self.slice_of(key) == slice)
+        self.has_hot(slice)
+    }
+
+    /// Whether a key of a slice of this primary is hot.
+    fn has_hot(&self, slice: SliceId) -> bool {
+        let mut keys = self.hot.owned.keys();
+        keys.any(|key| self.slice_of(*key) == slice)
     }
 
     /// Whether writes of the slice are under way between this primary and copies, or members may
@@ -87,8 +93,8 @@ impl Replica {
             let slice = next.slice_of(key);
             last.is_some_and(|last| term(last, slice) == term(next, slice))
         };
-        let copied = self.hot.copied_keys();
-        let mut begins: BTreeSet<SliceId> = copied.map(|key| next.slice_of(key)).collect();
+        let copied = self.hot.copies.keys();
+        let mut begins: BTreeSet<SliceId> = copied.map(|key| next.slice_of(*key)).collect();
         let mut guarded = BTreeSet::new();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
@@ -143,8 +149,8 @@ impl Replica {
 
     /// No member shows anything of an earlier view any more: requests may run beside the machine.
     pub(super) fn note_unguarded(&mut self, cx: &mut Context) {
-        let hot = self.hot.owned_keys();
-        let hot: Vec<SliceId> = hot.into_iter().map(|key| self.slice_of(key)).collect();
+        let hot = self.hot.owned.keys();
+        let hot: Vec<SliceId> = hot.map(|key| self.slice_of(*key)).collect();
         for (slice, role) in &mut self.slices {
             if let Role::Primary(primary) = role {
                 primary.note_hot(cx, (hot.contains(slice), false));
@@ -190,8 +196,9 @@ impl Replica {
             is_committed.then(|| primary.copies())
         };
         for key in hot.busy_keys() {
-            if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
-                hot.go_on(cx, key, committed(primary, key, seq));
+            let round = hot.owned.get(&key).and_then(|one| one.round.as_ref());
+            if let (Some(primary), Some(round)) = (primary(key), round) {
+                hot.go_on(cx, key, committed(primary, key, round.seq));
             }
             hot.drop_copies(cx, key);
             if hot.takes_refresh(cx, key) {
@@ -202,7 +209,7 @@ impl Replica {
                 hot.go_on(cx, key, committed);
             }
         }
-        for waiting in self.hot.take_waiting() {
+        for waiting in core::mem::take(&mut self.hot.waiting) {
             self.request(cx, waiting);
         }
         self.hand_over(cx);
@@ -230,9 +237,9 @@ impl Replica {
         } = message;
         let slice = self.slice_of(key);
         let is_primary = primary_of(&mut self.slices, slice).is_some();
-        let is_late = message.view < self.hot.view();
+        let is_late = message.view < self.hot.view;
         match kind {
-            _ if message.view > self.hot.view() => {}
+            _ if message.view > self.hot.view => {}
             CopyKind::Ack if !is_primary => {
                 let of = (key, version);
                 self.hot.note_ack(cx, (from, message.copies), of);
@@ -253,8 +260,7 @@ impl Replica {
             CopyKind::Dropped => {
                 self.hot
                     .note_dropped(cx, (key, version), NodeSet::only(from));
-                let mut hot = self.hot.owned_keys().into_iter();
-                let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                let is_hot = self.has_hot(slice);
                 let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.note_hot(cx, (is_hot, guards));
@@ -282,8 +288,8 @@ impl Replica {
                 && primary.may_take_copy(cx)
                 && let Some(seq) = hot.while_hidden(cx, of, |cx| primary.take_copy(cx, of))
             {
-                hot.note_taken(from, of);
-                let asker = Asker::Writer(from, self.hot.view());
+                hot.settled.insert((key, from), version);
+                let asker = Asker::Writer(from, self.hot.view);
                 return self.taken.push(Taken { asker, of, seq });
             }
             self.hot.note_rejected(key, version);
@@ -293,7 +299,7 @@ impl Replica {
         let primary = primary_of(&mut self.slices, slice);
         let answer = CopyMessage {
             copies: said_copies(kind, primary),
-            ..CopyMessage::new(self.hot.view(), of, kind)
+            ..CopyMessage::new(self.hot.view, of, kind)
         };
         cx.host
             .send(NodeSet::only(from), &ReplicaMessage::Copy(answer));

@@ -394,7 +394,7 @@ impl Replica {
                 }
             }
             ReplicaMessage::EnteredWanted(_) => {
-                let entered = ReplicaMessage::Entered(self.hot.view());
+                let entered = ReplicaMessage::Entered(self.hot.view);
                 cx.host.send(NodeSet::only(from), &entered);
             }
             &ReplicaMessage::Evict(bytes) => {

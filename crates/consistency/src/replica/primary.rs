@@ -27,7 +27,7 @@ use super::{
 use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
 
 /// What a primary knows of its slice.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Primary {
     pub(super) slice: SliceId,
     /// The view that it acts on, and the slice's row in it.
@@ -62,13 +62,14 @@ pub(super) struct Primary {
 }
 
 /// How far a primary is.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) enum Phase {
     /// It waits for what these nodes know to be unfinished.
     Collecting(NodeSet, BTreeSet<RouteHash>),
     /// It sends what may be unfinished to all again.
     Repairing(BTreeSet<RouteHash>),
     /// It answers.
+    #[default]
     Serving,
     /// It finishes what it has begun, to hand over to this node.
     Draining(NodeId),
@@ -105,21 +106,9 @@ impl Primary {
             slice,
             view,
             row,
-            rests_until: Instant::default(),
-            learns_until: Instant::default(),
             phase: Phase::Collecting(missing, keys),
-            streams: Streams::default(),
-            pending: VecDeque::new(),
-            withheld: VecDeque::new(),
-            queue: VecDeque::new(),
-            catch_up: None,
-            wishes: BTreeSet::new(),
-            gate: Gate::Closed,
-            has_hot: false,
             is_guarded: guards,
-            is_closing: false,
-            seen: Cas(0),
-            flushed: Cas(0),
+            ..Self::default()
         }
     }
 
@@ -185,8 +174,8 @@ impl Primary {
                 _ => cx.host.item(key).unwrap_or_default(),
             };
             let change = match key {
-                WHOLE => flush(version),
-                _ => self.change(key, version, room),
+                WHOLE => SliceChange::new(ChangeKind::Flush, key, version, 0),
+                _ => SliceChange::new(ChangeKind::Store, key, version, room),
             };
             if !self.has_room(cx, room) {
                 for node in self.streams.counted() {
@@ -244,6 +233,7 @@ impl Primary {
         if writes && self.gate != Gate::Open {
             self.set_gate(cx, Gate::Closed);
         }
+        let store = |room| SliceChange::new(ChangeKind::Store, request.key, version, room);
         let change = match cx.host.run(request, version) {
             RunResult::NoRoom if cx.host.evicts() => return Stay::NeedsRoom,
             RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
@@ -255,8 +245,8 @@ impl Primary {
                 self.commit(cx);
                 return Stay::Ran;
             }
-            RunResult::Stored(room) => self.change(request.key, version, room),
-            RunResult::Removed => self.change(request.key, version, 0),
+            RunResult::Stored(room) => store(room),
+            RunResult::Removed => store(0),
         };
         self.seen = self.seen.max(version);
         let seq = self.append(cx, change, None);
@@ -282,7 +272,7 @@ impl Primary {
             return None;
         };
         self.seen = self.seen.max(version);
-        let change = self.change(key, version, room);
+        let change = SliceChange::new(ChangeKind::Store, key, version, room);
         Some(self.append(cx, change, None))
     }
 
@@ -314,15 +304,6 @@ impl Primary {
     /// Whether a change is committed.
     pub(super) fn has_committed(&self, seq: u64) -> bool {
         seq <= self.streams.committed()
-    }
-
-    fn change(&self, key: RouteHash, version: Cas, room: u32) -> SliceChange {
-        SliceChange {
-            key,
-            kind: ChangeKind::Store,
-            version,
-            room,
-        }
     }
 
     /// Answers a request that wrote change `seq` when it is committed.
@@ -360,7 +341,10 @@ impl Primary {
         (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
-            false => self.append(cx, flush(version), None),
+            false => {
+                let flush = SliceChange::new(ChangeKind::Flush, WHOLE, version, 0);
+                self.append(cx, flush, None)
+            }
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
@@ -426,12 +410,7 @@ impl Primary {
         if self.streams.is_empty() || cx.has(ReplicaMutant::EvictsAlone) {
             return;
         }
-        let change = SliceChange {
-            key,
-            kind: ChangeKind::Evict,
-            version: Cas(0),
-            room: 0,
-        };
+        let change = SliceChange::new(ChangeKind::Evict, key, Cas(0), 0);
         self.set_gate(cx, Gate::Closed);
         self.append(cx, change, None);
     }
@@ -555,15 +534,5 @@ impl Primary {
         };
         let pending = self.pending.drain(..).map(|(_, key)| key);
         unsent.into_iter().chain(pending).collect()
-    }
-}
-
-/// Everything that is older than `version` goes.
-const fn flush(version: Cas) -> SliceChange {
-    SliceChange {
-        key: WHOLE,
-        kind: ChangeKind::Flush,
-        version,
-        room: 0,
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Streams {
 }
 
 /// The stream to one follower.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Stream {
     /// A change is committed only if the follower has it.
     counts: bool,
@@ -53,11 +53,8 @@ impl Streams {
     pub(super) fn add(&mut self, node: NodeId, counts: bool, since: Instant) {
         let stream = Stream {
             counts,
-            last: 0,
-            sent: VecDeque::new(),
-            sent_late: VecDeque::new(),
             since,
-            is_behind: false,
+            ..Stream::default()
         };
         self.of.insert(node, stream);
     }

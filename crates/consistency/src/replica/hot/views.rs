@@ -130,10 +130,6 @@ impl HotKeys {
         ends
     }
 
-    pub(in crate::replica) const fn view(&self) -> ViewNumber {
-        self.view
-    }
-
     /// Sends again what has no answer, and refuses what has waited for too long.
     pub(in crate::replica) fn tick(&mut self, cx: &mut Context) {
         self.ask_entered(cx);

@@ -149,10 +149,8 @@ impl SliceView {
                 0 => order.get(slice % count),
                 _ => order.get((slice + 1 + (slice / count + step - 1) % others) % count),
             };
-            let holders: NodeSet = (0..replicas.clamp(1, count))
-                .filter_map(following)
-                .copied()
-                .collect();
+            let holders = (0..replicas.clamp(1, count)).filter_map(following);
+            let holders: NodeSet = holders.copied().collect();
             let primary = following(0).copied().unwrap_or_default();
             SliceRow {
                 in_sync: holders.with(primary),
@@ -273,12 +271,8 @@ impl SliceView {
                 *of = ViewNumber(0);
             }
         }
-        joined.truncate(
-            members
-                .into_iter()
-                .last()
-                .map_or(0, |node| usize::from(node.0) + 1),
-        );
+        let last = members.into_iter().last();
+        joined.truncate(last.map_or(0, |node| usize::from(node.0) + 1));
         let mut next = Self {
             number,
             members,

@@ -6,7 +6,8 @@ use curtail_consistency::tiered::{
     CacheId, RuleChange, RuleController, RuleLife, RuleQueue, RuleSender, RulesMessage, RulesTaken,
 };
 use curtail_types::{
-    CacheSet, CountedRule, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
+    CacheSet, CountedRule, Instant, KeyAddress, RouteHash, Rule, RuleCookie, RuleError, RuleTable,
+    SwitchEvent,
 };
 
 use super::RuleFaults;
@@ -73,8 +74,8 @@ impl RuleTable for ModelTable {
         if self.1.is_empty() && rules.iter().any(|rule| rule.cookie.is_spread) {
             return Err(RuleError::Refused(String::new()));
         }
-        self.0
-            .extend(rules.iter().map(|rule| (rule.key, rule.cookie)));
+        let rules = rules.iter().map(|rule| (rule.key, rule.cookie));
+        self.0.extend(rules);
         Ok(())
     }
 
@@ -175,9 +176,7 @@ impl RuleWorld {
         let is_marked = cache.marked.contains(&key);
         if cache.wanted.contains(&key) && is_marked != cache.spread.contains(&key) {
             // The queue has room for every key.
-            let _ = cache
-                .queue
-                .install(curtail_types::RouteHash(key), Instant { ns: 0 });
+            let _ = cache.queue.install(RouteHash(key), Instant { ns: 0 });
         }
     }
 

@@ -248,13 +248,9 @@ impl<'a, M: Model> Search<'a, M> {
         let this = &*self;
         let found: Vec<_> = thread::scope(|scope| {
             let threads = 0..self.limits.threads.max(1);
-            let handles: Vec<_> = threads
-                .map(|_| scope.spawn(|| this.expand_some(&next)))
-                .collect();
-            handles
-                .into_iter()
-                .filter_map(|one| one.join().ok())
-                .collect()
+            let spawned = threads.map(|_| scope.spawn(|| this.expand_some(&next)));
+            let handles = spawned.collect::<Vec<_>>().into_iter();
+            handles.filter_map(|one| one.join().ok()).collect()
         });
         for part in found {
             self.take(part);

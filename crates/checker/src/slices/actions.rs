@@ -78,11 +78,10 @@ impl Stepper<'_> {
             SliceAction::Restart(node) => self.restart(node),
             SliceAction::Heat(key, is_hot) => {
                 let left = &mut self.world.left;
-                *(if is_hot {
-                    &mut left.heats
-                } else {
-                    &mut left.cools
-                }) -= 1;
+                match is_hot {
+                    true => left.heats -= 1,
+                    false => left.cools -= 1,
+                }
                 let key = self.setup.keys[key];
                 let row = self.world.view.row(slice_of(key, self.setup.slices));
                 let primary = row.map(|row| row.primary).unwrap_or_default();
@@ -240,9 +239,8 @@ impl Stepper<'_> {
             return;
         };
         for (index, (slice, step)) in self.setup.wants.iter().enumerate() {
-            let is_done = changes
-                .iter()
-                .any(|one| (one.slice, one.step) == (*slice, *step));
+            let mut changes = changes.iter();
+            let is_done = changes.any(|one| (one.slice, one.step) == (*slice, *step));
             let is_dead = dead.contains(step.node());
             if is_done || is_dead {
                 self.world.wants &= !(1 << index);

@@ -39,12 +39,8 @@ impl ModelHost<'_> {
 
     /// Whether primary `from` waits for this node, as far as it knows.
     fn counts_here(&self, from: NodeId) -> bool {
-        let view = self
-            .world
-            .node(from)
-            .machine
-            .as_ref()
-            .and_then(|one| one.view());
+        let primary = self.world.node(from).machine.as_ref();
+        let view = primary.and_then(|one| one.view());
         let mut rows = view.into_iter().flat_map(|view| view.rows());
         rows.any(|(_, row)| row.primary == from && row.in_sync.contains(self.me))
     }
@@ -371,10 +367,8 @@ impl ReplicaHost for ModelHost<'_> {
             }
             return;
         }
-        let mut own = node.writes.values();
-        let own = own
-            .find(|(of, item)| (*of, item.version) == (key, version))
-            .copied();
+        let is_it = |(of, item): &&(RouteHash, StoredItem)| (*of, item.version) == (key, version);
+        let own = node.writes.values().find(is_it).copied();
         let copy = node.copies.entry(key).or_default();
         (copy.state, copy.version) = (state, version);
         if takes_image {

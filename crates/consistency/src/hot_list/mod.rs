@@ -198,12 +198,10 @@ impl Worth {
         let others = nodes.saturating_sub(1);
         let forwarded = ps(costs.forwarded_ns) + value;
         let saved = forwarded.saturating_sub(ps(costs.local_ns));
+        let told = messages * ps(costs.message_ns) + value;
         Self {
             saves: u128::from(reads.0) * others * saved,
-            costs: u128::from(writes.0)
-                * nodes
-                * others
-                * (messages * ps(costs.message_ns) + value),
+            costs: u128::from(writes.0) * nodes * others * told,
         }
     }
 
@@ -290,12 +288,8 @@ impl HotCoordinator {
     /// A key that was not worth it for two epochs leaves; one that has rested may come again.
     fn weigh_known(&mut self, epoch: &Epoch<'_>) {
         let now = self.epoch;
-        let reported: BTreeMap<&KeyName, &KeyLoad> = epoch
-            .merged
-            .keys
-            .iter()
-            .map(|key| (&key.key, key))
-            .collect();
+        let reported = epoch.merged.keys.iter().map(|key| (&key.key, key));
+        let reported: BTreeMap<&KeyName, &KeyLoad> = reported.collect();
         self.known.retain(|key, known| {
             let nothing = KeyLoad::default();
             let found = *reported.get(key).unwrap_or(&&nothing);

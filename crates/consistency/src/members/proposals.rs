@@ -118,9 +118,8 @@ impl MemberMachine {
         }
         self.proposals.own_at = now.later(self.config.heartbeat_ns);
         let changes = self.proposals.own.iter().copied();
-        let changes: Arc<[RowChange]> = changes
-            .filter(|change| !self.precedes_removal(change.step))
-            .collect();
+        let changes = changes.filter(|change| !self.precedes_removal(change.step));
+        let changes: Arc<[RowChange]> = changes.collect();
         if changes.is_empty() {
             return;
         }
@@ -143,10 +142,8 @@ impl MemberMachine {
     /// What this node writes now of what was gathered.
     pub(super) fn changes_of_rows(&self) -> Option<RecordChange> {
         let is_member = self.known.has(self.config.me, self.incarnation);
-        let is_due = self
-            .proposals
-            .write_at()
-            .is_some_and(|at| at <= self.stepped);
+        let write_at = self.proposals.write_at();
+        let is_due = write_at.is_some_and(|at| at <= self.stepped);
         let changes = || self.proposals.gathered.iter().copied().collect();
         (is_member && is_due).then(|| RecordChange::Rows(changes()))
     }

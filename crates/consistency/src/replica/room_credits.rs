@@ -60,9 +60,8 @@ impl RoomCredits {
 
     /// Whether node `to` said that it will never have more.
     pub(super) fn is_refused(&self, to: NodeId) -> bool {
-        self.credits
-            .get(&to)
-            .is_some_and(|credit| credit.is_refused)
+        let credit = self.credits.get(&to);
+        credit.is_some_and(|credit| credit.is_refused)
     }
 
     /// For how long node `to` has not answered a request for room.
@@ -149,9 +148,8 @@ impl RoomCredits {
     /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
     pub(super) fn renumber(&mut self) {
         self.asked = 0;
-        self.credits
-            .values_mut()
-            .for_each(|credit| credit.number = 0);
+        let credits = self.credits.values_mut();
+        credits.for_each(|credit| credit.number = 0);
         self.promised.values_mut().for_each(|number| *number = 0);
     }
 }
@@ -209,10 +207,8 @@ impl Context<'_> {
     /// Asks again what has found no answer.
     pub(super) fn ask_room_again(&mut self) {
         let credits = self.credits.credits.iter();
-        let waiting: NodeSet = credits
-            .filter(|(_, credit)| credit.waits())
-            .map(|(&to, _)| to)
-            .collect();
+        let waiting = credits.filter(|(_, credit)| credit.waits());
+        let waiting: NodeSet = waiting.map(|(&to, _)| to).collect();
         for to in waiting {
             let credit = self.credits.credits.get(&to);
             self.ask_room(to, credit.and_then(|credit| credit.asked).unwrap_or(0));

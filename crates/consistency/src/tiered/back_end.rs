@@ -281,15 +281,14 @@ impl TierBackEnd {
     /// Has all caches but one drop the key, which is in some session, and that one update it.
     fn begin_round(&mut self, cx: &mut Context, key: RouteHash, mut held: Held) {
         let has = |session: &Session| session.entries.contains_key(&key);
-        let mut ids = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| has(session))
-            .map(|(id, _)| *id);
-        let at_home = self
-            .home
-            .filter(|home| self.sessions.get(home).is_some_and(has));
-        let Some(holder) = at_home.or_else(|| ids.next()) else {
+        let mut sessions = self.sessions.iter();
+        let at_home = |home: &CacheId| self.sessions.get(home).is_some_and(has);
+        let first = || {
+            sessions
+                .find(|(_, session)| has(session))
+                .map(|(id, _)| *id)
+        };
+        let Some(holder) = self.home.filter(at_home).or_else(first) else {
             return;
         };
         let mut others = Vec::new();
@@ -374,9 +373,8 @@ impl TierBackEnd {
         };
         let mut held = round.held;
         self.waiting -= held.written.len();
-        held.written
-            .drain(..)
-            .for_each(|ticket| cx.host.respond(ticket));
+        let written = held.written.drain(..);
+        written.for_each(|ticket| cx.host.respond(ticket));
         while let Some(&request) = held.queue.front() {
             let is_read = request.access == Access::Read;
             if is_read && !held.written.is_empty() && self.is_cached(key) {
@@ -560,11 +558,8 @@ impl TierBackEnd {
     fn take_dropped(&mut self, cx: &mut Context, key: RouteHash, (from, number): (CacheId, u64)) {
         let any = cx.has(TierMutant::DroppedAnyNumber);
         if let Some(session) = self.sessions.get_mut(&from) {
-            let is_last = session
-                .entries
-                .get(&key)
-                .is_some_and(|last| number >= *last);
-            if is_last || any {
+            let last = session.entries.get(&key);
+            if last.is_some_and(|last| number >= *last || any) {
                 session.entries.remove(&key);
             }
         }

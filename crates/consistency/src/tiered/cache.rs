@@ -90,10 +90,8 @@ impl TierCache {
     /// The session of the copy of a key, if there is one.
     pub fn look(&self, from: BackEndId, key: RouteHash) -> Option<CacheSession> {
         let session = self.back_ends.get(&from)?;
-        session
-            .copies
-            .contains_key(&key)
-            .then_some(CacheSession(session.number))
+        let has_copy = session.copies.contains_key(&key);
+        has_copy.then_some(CacheSession(session.number))
     }
 
     /// The present session with a back end.

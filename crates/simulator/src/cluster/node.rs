@@ -229,10 +229,8 @@ impl Local {
     }
 
     pub(super) fn close(&mut self, ticket: Ticket) -> Option<Open> {
-        let at = self
-            .open
-            .iter()
-            .position(|open| open.demand.ticket() == ticket)?;
+        let is_it = |open: &Open| open.demand.ticket() == ticket;
+        let at = self.open.iter().position(is_it)?;
         Some(self.open.swap_remove(at))
     }
 

@@ -15,7 +15,6 @@ use curtail_history::Verdict;
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 use curtail_workload::Random;
 
-use self::unavailability::Troubles;
 use super::{
     ClusterOutcome, ClusterRun, Fault, MemoryFull, STAGES,
     clients::Session,
@@ -49,7 +48,8 @@ pub(super) struct World<'a> {
     healed: bool,
     /// Every node may die at any time.
     is_ruthless: bool,
-    troubles: Troubles,
+    /// When the last trouble of a node or a link ends.
+    calm_since: u64,
 }
 
 /// What the placement wants, of which view and with whom leaving.
@@ -59,9 +59,8 @@ impl<'a> World<'a> {
     pub(super) fn new(run: &'a ClusterRun, keys: &'a Keys) -> Self {
         let mut random = Random::new(run.seed);
         let drifts = run.faults.has(Fault::Drift);
-        let full = run
-            .memory_full
-            .unwrap_or_else(|| random.one_of(&MemoryFull::ALL));
+        let drawn = || random.one_of(&MemoryFull::ALL);
+        let full = run.memory_full.unwrap_or_else(drawn);
         let members: NodeSet = (0..run.nodes).map(NodeId).collect();
         let made = |_| {
             let clock = Clock::new(drifts, &mut random);
@@ -88,7 +87,7 @@ impl<'a> World<'a> {
             begun: 0,
             healed: false,
             is_ruthless: random.one_in(8),
-            troubles: Troubles::default(),
+            calm_since: 0,
             env: RunState {
                 run,
                 keys,
@@ -364,9 +363,8 @@ impl<'a> World<'a> {
             Some((route(key), item.bytes))
         });
         let behind = scan.behind;
-        let mut found: Vec<(RouteHash, u32)> = stored
-            .filter(|(route, _)| behind.is_none_or(|behind| *route > behind))
-            .collect();
+        let found = stored.filter(|(route, _)| behind.is_none_or(|behind| *route > behind));
+        let mut found: Vec<(RouteHash, u32)> = found.collect();
         found.sort_unstable();
         let is_done = found.len() < 2;
         found.truncate(1);

@@ -10,22 +10,15 @@ use curtail_types::{Access, NodeId};
 use super::{Answer, Asked, World};
 use crate::cluster::{MemoryFull, clock::removal_ns, node::RETRANSMIT_NS};
 
-/// What was seen of it.
-#[derive(Debug, Default)]
-pub(super) struct Troubles {
-    /// When the last trouble ends.
-    until: u64,
-}
-
 impl World<'_> {
     /// A node or a link is in trouble, until then.
     pub(super) fn note_trouble(&mut self, until: u64) {
-        self.troubles.until = self.troubles.until.max(until);
+        self.calm_since = self.calm_since.max(until);
     }
 
     /// A request was answered that was asked of this node.
     pub(super) fn note_wait(&mut self, asked: &Asked, node: NodeId, answer: &Answer) {
-        let calm_since = self.troubles.until;
+        let calm_since = self.calm_since;
         let local = &self.nodes[usize::from(node.0)].local;
         let since = match answer {
             // A full store is no absence, and a view may come at any time.

@@ -27,7 +27,7 @@ pub struct RuleWorld {
     pub(super) answers: Vec<RulesTaken>,
     pub(super) left: RuleFaults,
     pub(super) seen: u32,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// The cache node.
@@ -159,7 +159,7 @@ impl RuleWorld {
         );
         self.check_kept(&before, message);
         if self.controller.counts().failed > 0 {
-            self.fault = Some("a rule is spread and nobody shares".to_owned());
+            self.fault = Some("a rule is spread and nobody shares");
         }
         if let Some(taken) = taken {
             let at = self.answers.partition_point(|other| *other <= taken);
@@ -194,7 +194,7 @@ impl RuleWorld {
             cookie.generation == message.generation && is_gone(key) && !is_withdrawn(key)
         });
         if lost.next().is_some() {
-            self.fault = Some("a rule is deleted that the cache node has not given up".to_owned());
+            self.fault = Some("a rule is deleted that the cache node has not given up");
         }
     }
 }

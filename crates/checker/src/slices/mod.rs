@@ -437,12 +437,12 @@ impl Model for SliceSetup {
         world
     }
 
-    fn fault(&self, world: &SliceWorld) -> Option<String> {
-        world.fault.clone()
+    fn fault(&self, world: &SliceWorld) -> Option<&'static str> {
+        world.fault
     }
 
-    fn fault_at_end(&self, world: &SliceWorld) -> Option<String> {
-        self.fault_at_rest(world).map(str::to_owned)
+    fn fault_at_end(&self, world: &SliceWorld) -> Option<&'static str> {
+        self.fault_at_rest(world)
     }
 
     fn witnesses(&self, world: &SliceWorld) -> u32 {

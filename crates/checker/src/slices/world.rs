@@ -40,7 +40,7 @@ pub struct SliceWorld {
     /// What was seen in the last step; not part of the state.
     pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// A node and its store.
@@ -217,8 +217,8 @@ impl SliceWorld {
         self
     }
 
-    pub(super) fn fail(&mut self, what: &str) {
-        self.fault.get_or_insert_with(|| what.to_owned());
+    pub(super) fn fail(&mut self, what: &'static str) {
+        self.fault.get_or_insert(what);
     }
 
     /// A primary's store has executed a request, which may happen once.

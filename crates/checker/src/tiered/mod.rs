@@ -408,12 +408,12 @@ impl Model for TierSetup {
         world
     }
 
-    fn fault(&self, world: &TierWorld) -> Option<String> {
-        world.fault.clone()
+    fn fault(&self, world: &TierWorld) -> Option<&'static str> {
+        world.fault
     }
 
-    fn fault_at_end(&self, world: &TierWorld) -> Option<String> {
-        self.fault_at_rest(world).map(str::to_owned)
+    fn fault_at_end(&self, world: &TierWorld) -> Option<&'static str> {
+        self.fault_at_rest(world)
     }
 
     fn witnesses(&self, world: &TierWorld) -> u32 {

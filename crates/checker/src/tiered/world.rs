@@ -33,7 +33,7 @@ pub struct TierWorld {
     /// What was seen in the last step; not part of the state.
     pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// The back end and its store, which outlives it.
@@ -137,8 +137,8 @@ impl TierWorld {
         self
     }
 
-    pub(super) fn fail(&mut self, what: &str) {
-        self.fault.get_or_insert_with(|| what.to_owned());
+    pub(super) fn fail(&mut self, what: &'static str) {
+        self.fault.get_or_insert(what);
     }
 
     /// A request is answered with `value`, which its client reads, or has left there.

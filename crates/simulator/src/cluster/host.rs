@@ -54,7 +54,7 @@ impl SimHost<'_, '_> {
     }
 
     fn demand(&self, ticket: Ticket) -> Option<Demand> {
-        self.local.open_demand(ticket)
+        self.local.open.get(&ticket).map(|open| open.demand)
     }
 
     /// Whether a bounded store refuses just now.
@@ -146,7 +146,7 @@ impl SimHost<'_, '_> {
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Result<Effect, ReplicaRefusal>) {
-        let Some(open) = self.local.close(ticket) else {
+        let Some(open) = self.local.open.remove(&ticket) else {
             return;
         };
         // Nothing may be told that was read, or written, under a lease that has ended.
@@ -189,22 +189,21 @@ impl ReplicaHost for SimHost<'_, '_> {
             self.note_change(was_shown);
         }
         if let (Some(effect), false) = (effect, result == RunResult::NoRoom) {
-            self.local.set_result(request.ticket, effect);
+            self.local.results.insert(request.ticket, effect);
         }
         result
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        let mut results = self.local.results.iter_mut();
-        if let Some((_, effect)) = results.find(|(of, _)| *of == ticket) {
+        if let Some(effect) = self.local.results.get_mut(&ticket) {
             effect.as_of = version;
         }
     }
 
     fn respond(&mut self, ticket: Ticket, copies: u8) {
         self.check_copies(ticket, copies);
-        self.local.writes.retain(|(of, ..)| *of != ticket);
-        let result = self.local.take_result(ticket);
+        self.local.writes.remove(&ticket);
+        let result = self.local.results.remove(&ticket);
         if ticket.0 & FLUSH != 0 {
             let serves = self.local.serves(self.env);
             if serves && !self.env.record.flush_answered(ticket.0, self.env.now) {
@@ -218,8 +217,8 @@ impl ReplicaHost for SimHost<'_, '_> {
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
-        self.local.writes.retain(|(of, ..)| *of != ticket);
-        self.local.take_result(ticket);
+        self.local.writes.remove(&ticket);
+        self.local.results.remove(&ticket);
         self.answer(ticket, Err(refusal));
     }
 
@@ -367,9 +366,9 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
         let key = self.env.keys.index_of(key);
-        let mut own = self.local.writes.iter();
-        let own = own.find(|(_, of, item)| (*of, item.stamp.version) == (key, version));
-        let own = own.map(|(.., item)| *item);
+        let mut own = self.local.writes.values();
+        let own = own.find(|(of, item)| (*of, item.stamp.version) == (key, version));
+        let own = own.map(|(_, item)| *item);
         let was_hidden = !self.shows_item(key);
         let shown = &mut self.local.shown[key];
         shown.changes += 1;
@@ -393,7 +392,7 @@ impl ReplicaHost for SimHost<'_, '_> {
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let key = self.env.keys.index_of(request.key);
         let effect = self.local.shown[key].read();
-        self.local.set_result(request.ticket, effect);
+        self.local.results.insert(request.ticket, effect);
     }
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
@@ -417,15 +416,14 @@ impl ReplicaHost for SimHost<'_, '_> {
             as_of: Cas(0),
         };
         // A write that was not taken may be made again.
-        self.local.writes.retain(|(of, ..)| *of != request.ticket);
-        self.local.writes.push((request.ticket, demand.key, item));
-        self.local.set_result(request.ticket, effect);
+        let write = (demand.key, item);
+        self.local.writes.insert(request.ticket, write);
+        self.local.results.insert(request.ticket, effect);
         true
     }
 
     fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, ticket: Ticket) {
-        let item = self.local.writes.iter().find(|(of, ..)| *of == ticket);
-        let item = item.map(|(.., item)| *item);
+        let item = self.local.writes.get(&ticket).map(|(_, item)| *item);
         self.post(to, message, item);
     }
 

@@ -5,6 +5,8 @@
 //!   node ----Request--------- +-> the machine of the key's stage --> SimHost --> reply
 //! ```
 
+use std::collections::BTreeMap;
+
 use curtail_consistency::{
     replica::{CopyState, Gate, Replica, ReplicaConfig, Ticket},
     slice_view::{RowChange, SliceId},
@@ -43,11 +45,11 @@ pub(super) struct Local {
     /// By key: what readers may see of a hot key.
     pub(super) shown: Vec<Shown>,
     /// What clients here write into copies.
-    pub(super) writes: Vec<(Ticket, usize, Item)>,
+    pub(super) writes: BTreeMap<Ticket, (usize, Item)>,
     /// What requests that ran are answered with.
-    pub(super) results: Vec<(Ticket, Effect)>,
+    pub(super) results: BTreeMap<Ticket, Effect>,
     /// Requests that are not answered.
-    open: Vec<Open>,
+    pub(super) open: BTreeMap<Ticket, Open>,
     /// Changes of the view that it wants, until it follows another.
     pub(super) proposals: Vec<RowChange>,
     pub(super) is_proposing: bool,
@@ -208,45 +210,14 @@ impl Local {
     }
 
     pub(super) fn open(&mut self, demand: Demand, origin: Origin) {
-        self.open.push(Open { demand, origin });
+        self.open.insert(demand.ticket(), Open { demand, origin });
     }
 
-    pub(super) fn open_demand(&self, ticket: Ticket) -> Option<Demand> {
-        let mut open = self.open.iter();
-        let open = open.find(|open| open.demand.ticket() == ticket);
+    /// What a client of this node, or else another node, waits for.
+    pub(super) fn waited_for(&self, ticket: Ticket, by_client: bool) -> Option<Demand> {
+        let open = self.open.get(&ticket);
+        let open = open.filter(|open| by_client == matches!(open.origin, Origin::Client));
         open.map(|open| open.demand)
-    }
-
-    /// Whether another node waits for it.
-    pub(super) fn is_forwarded(&self, ticket: Ticket) -> bool {
-        self.open_demand(ticket).is_some() && !self.is_own(ticket)
-    }
-
-    /// Whether a client of this node waits for it.
-    pub(super) fn is_own(&self, ticket: Ticket) -> bool {
-        let mut open = self.open.iter();
-        open.any(|open| open.demand.ticket() == ticket && matches!(open.origin, Origin::Client))
-    }
-
-    pub(super) fn close(&mut self, ticket: Ticket) -> Option<Open> {
-        let is_it = |open: &Open| open.demand.ticket() == ticket;
-        let at = self.open.iter().position(is_it)?;
-        Some(self.open.swap_remove(at))
-    }
-
-    /// Whether nothing is unanswered.
-    pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    pub(super) fn set_result(&mut self, ticket: Ticket, effect: Effect) {
-        self.take_result(ticket);
-        self.results.push((ticket, effect));
-    }
-
-    pub(super) fn take_result(&mut self, ticket: Ticket) -> Option<Effect> {
-        let at = self.results.iter().position(|(of, _)| *of == ticket)?;
-        Some(self.results.swap_remove(at).1)
     }
 
     /// What a client's request does beside the machine, if it may.

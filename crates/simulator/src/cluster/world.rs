@@ -291,7 +291,7 @@ impl<'a> World<'a> {
                     let me = local.me;
                     return self.env.send(me, from, Packet::Answer { number, answer });
                 }
-                if local.is_forwarded(demand.ticket()) {
+                if local.waited_for(demand.ticket(), false).is_some() {
                     // A reader that was sent again, for an earlier life of this node was removed:
                     // the answer to the first serves it.
                     return;
@@ -303,8 +303,7 @@ impl<'a> World<'a> {
             Packet::Answer { number, answer } => {
                 let ticket = Ticket(number);
                 let local = &mut self.nodes[node].local;
-                let Some(demand) = local.open_demand(ticket).filter(|_| local.is_own(ticket))
-                else {
+                let Some(demand) = local.waited_for(ticket, true) else {
                     return;
                 };
                 let version = |effect: Effect| {
@@ -312,7 +311,7 @@ impl<'a> World<'a> {
                     shown.max(effect.as_of)
                 };
                 if let Ok(effect) = answer {
-                    local.set_result(ticket, effect);
+                    local.results.insert(ticket, effect);
                 }
                 let answer = answer.map(version);
                 let stage = self.stage_of_key(demand.key);
@@ -413,12 +412,12 @@ impl<'a> World<'a> {
                 if !local.counts(slice, demand.key, closes, changes) {
                     return self.ask_machine(node, &demand);
                 }
-                local.close(demand.ticket());
+                local.open.remove(&demand.ticket());
                 let answer = serves.then_some(effect).ok_or(ReplicaRefusal::Elsewhere);
                 self.env.reply(demand.number, answer);
             }
             BesideKind::Runs => {
-                local.close(demand.ticket());
+                local.open.remove(&demand.ticket());
                 let answer = match serves {
                     true => self.run_beside(node, &demand),
                     false => Err(ReplicaRefusal::Elsewhere),

@@ -295,14 +295,18 @@ impl Replica {
             self.hot.note_rejected(key, version);
             kind = CopyKind::Reject;
         }
-        let slice = self.slice_of(key);
+        let answer = CopyMessage::new(self.hot.view, of, kind);
+        self.answer_copy(cx, from, answer);
+    }
+
+    /// Answers a write of a copy; with an acknowledgement a primary says how many nodes have it.
+    fn answer_copy(&mut self, cx: &mut Context, to: NodeId, mut answer: CopyMessage) {
+        let slice = self.slice_of(answer.key);
         let primary = primary_of(&mut self.slices, slice);
-        let answer = CopyMessage {
-            copies: said_copies(kind, primary),
-            ..CopyMessage::new(self.hot.view, of, kind)
-        };
-        cx.host
-            .send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
+        let primary = primary.filter(|_| answer.kind == CopyKind::Ack);
+        answer.copies = primary.map_or(0, |primary| primary.copies());
+        let answer = ReplicaMessage::Copy(answer);
+        cx.host.send(NodeSet::only(to), &answer);
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
@@ -325,8 +329,7 @@ impl Replica {
         }
         let mut kind = CopyKind::Ack;
         cx.host.saw(version);
-        let mut primary = primary_of(&mut self.slices, slice);
-        if primary.is_some() {
+        if primary_of(&mut self.slices, slice).is_some() {
             let of = (key, version);
             let is_awaited = self.taken.iter().any(|one| one.of == of);
             let settled = self.hot.settled(key, from);
@@ -337,18 +340,6 @@ impl Replica {
                 kind = CopyKind::Reject;
             }
         }
-        let answer = CopyMessage {
-            kind,
-            copies: said_copies(kind, primary.take()),
-            ..*message
-        };
-        cx.host
-            .send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
+        self.answer_copy(cx, from, CopyMessage { kind, ..*message });
     }
-}
-
-/// What the acknowledgement of a primary says of its copies.
-fn said_copies(kind: CopyKind, primary: Option<&mut Primary>) -> u8 {
-    let primary = primary.filter(|_| kind == CopyKind::Ack);
-    primary.map_or(0, |primary| primary.copies())
 }

@@ -84,11 +84,11 @@ impl Model for Counting {
     }
 
     fn fault(&self, state: &u8) -> Option<&'static str> {
-        (self.fault == Some(*state)).then(|| "planted")
+        (self.fault == Some(*state)).then_some("planted")
     }
 
     fn fault_at_end(&self, _state: &u8) -> Option<&'static str> {
-        self.wrong_end.then(|| "the wrong end")
+        self.wrong_end.then_some("the wrong end")
     }
 
     fn witnesses(&self, state: &u8) -> u32 {

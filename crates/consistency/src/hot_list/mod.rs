@@ -236,8 +236,13 @@ impl HotCoordinator {
             return;
         }
         self.list = list.clone();
-        let hot = |key: &KeyName| (*key, Known::new_hot(0));
-        self.known = list.keys.iter().map(hot).collect();
+        let hot = Known::Hot {
+            load: Load(0),
+            writes: Load(0),
+            idle: 0,
+            gain: 0,
+        };
+        self.known = list.keys.iter().map(|key| (*key, hot)).collect();
     }
 
     /// The list that it has made last, or taken over.
@@ -357,17 +362,6 @@ impl HotCoordinator {
             };
             self.known.insert(key.key, known);
             count += 1;
-        }
-    }
-}
-
-impl Known {
-    const fn new_hot(idle: u32) -> Self {
-        Self::Hot {
-            load: Load(0),
-            writes: Load(0),
-            idle,
-            gain: 0,
         }
     }
 }

@@ -87,14 +87,11 @@ impl Forwarding {
     }
 
     fn take_unplaced(&mut self) -> Vec<Waiting> {
-        let mut again = Vec::new();
-        self.of.retain(|_, forwarded| {
-            if forwarded.to.is_none() {
-                again.push((forwarded.request, forwarded.since));
-            }
-            forwarded.to.is_some()
-        });
-        again
+        let unplaced = self
+            .of
+            .extract_if(.., |_, forwarded| forwarded.to.is_none());
+        let unplaced = unplaced.map(|(_, forwarded)| (forwarded.request, forwarded.since));
+        unplaced.collect()
     }
 
     /// Ends what has waited for too long; returns what is to be placed again.

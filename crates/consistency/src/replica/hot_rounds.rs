@@ -6,7 +6,7 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaMutant, ReplicaRefusal, Ticket,
+    Gate, ReplicaMutant, ReplicaRefusal, Ticket,
     hot::Write,
     machine::{Context, Replica, Role, primary_of},
     message::{CopyKind, CopyMessage, ReplicaMessage},
@@ -111,11 +111,13 @@ impl Replica {
             }
         }
         guarded.extend(&begins);
-        // Before its copy goes: then readers see what is stored, which others may not have yet.
+        // Members may show keys of the slice as of a view that ends: nothing runs beside the machine
+        // until that is known. Before its copy goes: then readers see what is stored, which others
+        // may not have yet.
         let guards_late = cx.has(ReplicaMutant::GuardedLate);
         for &slice in guarded.iter().filter(|_| !guards_late) {
             if let Some(primary) = primary_of(&mut self.slices, slice) {
-                primary.guard(cx);
+                primary.set_gate(cx, Gate::Closed);
             }
         }
         let is_guarded = |slice: &SliceId| {

@@ -214,14 +214,14 @@ impl Replica {
         };
         let stay = primary.run(cx, (&request, hot));
         match stay {
-            Stay::Wrote(seq, version) if cx.is_lin() => {
-                let of = (seq, version, Some(request.ticket));
-                self.hot.begin_round(cx, request.key, of);
-                primary.commit(cx);
-            }
             Stay::Wrote(seq, version) => {
-                self.hot.begin_round(cx, request.key, (seq, version, None));
-                primary.answer_written(cx, &request, seq);
+                let ticket = cx.is_lin().then_some(request.ticket);
+                self.hot
+                    .begin_round(cx, request.key, (seq, version, ticket));
+                if !cx.is_lin() {
+                    primary.answer(cx, &request, Some(seq));
+                }
+                primary.commit(cx);
             }
             Stay::Refused(refusal) => cx.host.refuse(request.ticket, refusal),
             Stay::NeedsRoom => {
@@ -640,10 +640,9 @@ impl Replica {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
-        while let Some(&(request, since)) = primary.queue.front()
-            && cx.now.ns - since.ns >= cx.config.patience_ns
-        {
-            primary.queue.pop_front();
+        let (now, patience_ns) = (cx.now.ns, cx.config.patience_ns);
+        let is_over = |(_, since): &mut Waiting| now - since.ns >= patience_ns;
+        while let Some((request, _)) = primary.queue.pop_front_if(is_over) {
             cx.host.refuse(request.ticket, ReplicaRefusal::Late);
         }
     }

@@ -290,12 +290,6 @@ impl Primary {
         self.commit(cx);
     }
 
-    /// Members may show keys of the slice as of a view that ends: nothing runs beside the machine
-    /// until that is known.
-    pub(super) fn guard(&mut self, cx: &mut Context) {
-        self.set_gate(cx, Gate::Closed);
-    }
-
     /// How many nodes in sync have every committed change: this one, and its followers.
     pub(super) fn copies(&self) -> u8 {
         1 + self.streams.counted_of(self.row.in_sync)
@@ -306,14 +300,8 @@ impl Primary {
         seq <= self.streams.committed()
     }
 
-    /// Answers a request that wrote change `seq` when it is committed.
-    pub(super) fn answer_written(&mut self, cx: &mut Context, request: &ReplicaRequest, seq: u64) {
-        self.answer(cx, request, Some(seq));
-        self.commit(cx);
-    }
-
     /// Answers a request when change `need` is committed.
-    fn answer(&mut self, cx: &mut Context, request: &ReplicaRequest, need: Option<u64>) {
+    pub(super) fn answer(&mut self, cx: &mut Context, request: &ReplicaRequest, need: Option<u64>) {
         let need = need.filter(|&seq| seq > self.streams.committed());
         let early = match request.access {
             Access::Read => cx.has(ReplicaMutant::ReadsUnfinished),
@@ -423,10 +411,8 @@ impl Primary {
             .pop_front_if(|&mut (seq, _)| seq <= committed)
             .is_some()
         {}
-        while let Some(&(seq, ticket)) = self.withheld.front()
-            && seq <= committed
-        {
-            self.withheld.pop_front();
+        let is_committed = |&mut (seq, _): &mut (u64, _)| seq <= committed;
+        while let Some((_, ticket)) = self.withheld.pop_front_if(is_committed) {
             cx.host.respond(ticket, self.copies());
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();

@@ -158,11 +158,8 @@ impl Streams {
             return;
         };
         let before = stream.sent.len();
-        while let Some(append) = stream.sent.front()
-            && append.seq <= seq
-        {
+        while let Some(append) = stream.sent.pop_front_if(|append| append.seq <= seq) {
             cx.credits.settle(from, append.change.room);
-            stream.sent.pop_front();
             stream.since = cx.now;
         }
         let gone = before - stream.sent.len();

@@ -41,7 +41,7 @@ pub struct RuleController {
 }
 
 /// What is known of a cache node.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct RulesOfCache {
     generation: u32,
     /// The last message that was taken, and what became of it.
@@ -215,11 +215,9 @@ impl RuleController {
         self.delete_rules_of(table, id);
         let cache = RulesOfCache {
             generation,
-            number: 0,
-            status: RulesStatus::Done,
             life: self.next_life(),
             heard: now,
-            is_silent: false,
+            ..RulesOfCache::default()
         };
         self.caches.insert(id, cache);
     }
@@ -377,11 +375,8 @@ impl RuleController {
             // A cache node that says nothing from now on is silent.
             let cache = RulesOfCache {
                 generation: cookie.generation,
-                number: 0,
-                status: RulesStatus::Done,
-                life: RuleLife(0),
                 heard: now,
-                is_silent: false,
+                ..RulesOfCache::default()
             };
             let known = self.caches.entry(cookie.cache).or_insert(cache);
             known.generation = known.generation.max(cookie.generation);

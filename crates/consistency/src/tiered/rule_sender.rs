@@ -43,9 +43,10 @@ pub struct RulesMessage<'a> {
 }
 
 /// What became of a message.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum RulesStatus {
     /// The rules are as the cache wants them.
+    #[default]
     Done,
     /// The table did not take all of them.
     Refused,

@@ -111,9 +111,9 @@ impl Replica {
             }
         }
         guarded.extend(&begins);
-        // Members may show keys of the slice as of a view that ends: nothing runs beside the machine
-        // until that is known. Before its copy goes: then readers see what is stored, which others
-        // may not have yet.
+        // Members may show keys of a slice as of the view that ends: until it is known that none
+        // does, nothing runs beside the machine. Before its copy goes: then readers see what is
+        // stored, which others may not have yet.
         let guards_late = cx.has(ReplicaMutant::GuardedLate);
         for &slice in guarded.iter().filter(|_| !guards_late) {
             if let Some(primary) = primary_of(&mut self.slices, slice) {

@@ -277,7 +277,8 @@ impl Replica {
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
-    /// well, if it is given. Slices whose reads it does not know yet are spared if there are others.
+    /// well, if it is given. Slices whose reads it does not know yet are spared if there are
+    /// others.
     fn evict(&mut self, cx: &mut Context, bytes: u64, with: Option<NodeId>) {
         let slices = &self.slices;
         let decides = |role: &Role| match role {

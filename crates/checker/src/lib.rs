@@ -20,6 +20,7 @@ mod planted;
 mod requests;
 mod rules;
 mod search;
+mod setters;
 mod slices;
 mod step_description;
 mod tiered;
@@ -32,8 +33,7 @@ pub use requests::Kind;
 pub use rules::{RULE_MODELS, RuleAction, RuleFaults, RuleSetup, RuleWorld};
 pub use search::{Counterexample, Limits, Model, Outcome, Progress, search};
 pub use slices::{
-    AcceptMutant, PackedSlices, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup,
-    SliceWorld,
+    AcceptMutant, SLICE_MODELS, SliceAction, SliceFaults, SlicePool, SliceSetup, SliceWorld,
 };
 pub use tiered::{
     TIER_MODELS, TierAction, TierDriverMutant, TierFaults, TierModelMutant, TierPool, TierSetup,

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use curtail_types::dashed;
+
 /// Errors of machines, with their names: none in a build in which they cannot be planted.
 pub(crate) fn planted<E: Copy + Debug, const N: usize>(
     errors: [E; N],
@@ -16,18 +18,6 @@ pub(crate) fn named<E: Copy + Debug, const N: usize>(
     errors: [E; N],
     of: &str,
 ) -> impl Iterator<Item = (E, String)> {
-    errors
-        .into_iter()
-        .map(move |error| (error, format!("{of}{}", in_words(&format!("{error:?}")))))
-}
-
-fn in_words(name: &str) -> String {
-    let mut words = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() {
-            words.push('-');
-        }
-        words.push(letter.to_ascii_lowercase());
-    }
-    words
+    let errors = errors.into_iter();
+    errors.map(move |error| (error, format!("{of}-{}", dashed(&error))))
 }

@@ -15,7 +15,7 @@
 
 extern crate alloc;
 
-mod byte_reader;
+mod by_node;
 pub mod cluster_clock;
 pub mod hot_list;
 pub mod lease;
@@ -24,3 +24,4 @@ pub mod replica;
 pub mod slice_placement;
 pub mod slice_view;
 pub mod tiered;
+mod wire;

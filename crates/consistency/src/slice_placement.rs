@@ -17,6 +17,7 @@ use alloc::{collections::VecDeque, vec::Vec};
 
 use curtail_types::{NodeId, NodeSet};
 
+use crate::by_node::ByNode;
 use crate::slice_view::{RowStep, SliceId, SliceRow, SliceView};
 
 /// What a placement shall reach, and how fast.
@@ -84,6 +85,9 @@ pub fn holds_nothing(view: &SliceView, node: NodeId) -> bool {
     view.rows().all(|(_, row)| !row.holders.contains(node))
 }
 
+/// So many slices of each node.
+type Counts = ByNode<usize>;
+
 /// Who shall have a slice.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
@@ -99,9 +103,9 @@ struct Target {
     replicas: usize,
     rows: Vec<Wanted>,
     /// By node: the slices that it shall hold.
-    held: [usize; NodeSet::NODES_MAX],
+    held: Counts,
     /// By node: the slices whose primary it shall be.
-    led: [usize; NodeSet::NODES_MAX],
+    led: Counts,
 }
 
 impl Target {
@@ -120,12 +124,12 @@ impl Target {
             nodes,
             replicas: goal.replicas.clamp(1, nodes.len()),
             rows: view.rows().map(row).collect(),
-            held: [0; NodeSet::NODES_MAX],
-            led: [0; NodeSet::NODES_MAX],
+            held: Counts::default(),
+            led: Counts::default(),
         };
         for wanted in &target.rows {
             for node in wanted.holders {
-                add(&mut target.held, node, 1);
+                target.held.change(node, |count| count + 1);
             }
         }
         target.trim(view);
@@ -141,12 +145,12 @@ impl Target {
     fn trim(&mut self, view: &SliceView) {
         for ((_, row), wanted) in view.rows().zip(&mut self.rows) {
             while wanted.holders.len() > self.replicas {
-                let most = |node: &NodeId| (of(&self.held, *node), row.in_sync.contains(*node));
+                let most = |node: &NodeId| (self.held.get(*node), row.in_sync.contains(*node));
                 let Some(node) = wanted.holders.into_iter().max_by_key(most) else {
                     break;
                 };
                 wanted.holders = wanted.holders.without(node);
-                add(&mut self.held, node, -1);
+                self.held.change(node, |count| count.saturating_sub(1));
             }
         }
     }
@@ -156,11 +160,11 @@ impl Target {
         for wanted in &mut self.rows {
             while wanted.holders.len() < self.replicas {
                 let others = self.nodes.difference(wanted.holders).into_iter();
-                let Some(node) = others.min_by_key(|node| of(&self.held, *node)) else {
+                let Some(node) = others.min_by_key(|node| self.held.get(*node)) else {
                     break;
                 };
                 wanted.holders = wanted.holders.with(node);
-                add(&mut self.held, node, 1);
+                self.held.change(node, |count| count + 1);
             }
         }
     }
@@ -171,7 +175,7 @@ impl Target {
     fn level_holders(&mut self) {
         loop {
             self.level_copies();
-            let held = |node: &NodeId| of(&self.held, *node);
+            let held = |node: &NodeId| self.held.get(*node);
             let most = self.nodes.into_iter().max_by_key(held);
             let least = self.nodes.into_iter().min_by_key(held);
             let (Some(from), Some(to)) = (most, least) else {
@@ -211,7 +215,7 @@ impl Target {
     fn choose_primaries(&mut self) {
         for wanted in &self.rows {
             if wanted.holders.contains(wanted.primary) {
-                add(&mut self.led, wanted.primary, 1);
+                self.led.change(wanted.primary, |count| count + 1);
             }
         }
         for wanted in &mut self.rows {
@@ -219,9 +223,9 @@ impl Target {
                 continue;
             }
             let heirs = wanted.holders.into_iter();
-            if let Some(heir) = heirs.min_by_key(|node| of(&self.led, *node)) {
+            if let Some(heir) = heirs.min_by_key(|node| self.led.get(*node)) {
                 wanted.primary = heir;
-                add(&mut self.led, heir, 1);
+                self.led.change(heir, |count| count + 1);
             }
         }
     }
@@ -234,8 +238,8 @@ impl Target {
             for Pass { row, from, to } in path {
                 if let Some(wanted) = self.rows.get_mut(row) {
                     wanted.primary = to;
-                    add(&mut self.led, from, -1);
-                    add(&mut self.led, to, 1);
+                    self.led.change(from, |count| count.saturating_sub(1));
+                    self.led.change(to, |count| count + 1);
                 }
             }
         }
@@ -243,10 +247,10 @@ impl Target {
 }
 
 impl Wanted {
-    fn give(&mut self, from: NodeId, to: NodeId, held: &mut [usize; NodeSet::NODES_MAX]) {
+    fn give(&mut self, from: NodeId, to: NodeId, held: &mut Counts) {
         self.holders = self.holders.without(from).with(to);
-        add(held, from, -1);
-        add(held, to, 1);
+        held.change(from, |count| count.saturating_sub(1));
+        held.change(to, |count| count + 1);
     }
 }
 
@@ -264,17 +268,17 @@ struct Pass {
 fn level_path(
     rows: &[Wanted],
     nodes: NodeSet,
-    loads: &[usize; NodeSet::NODES_MAX],
+    loads: &Counts,
     others: impl Fn(&Wanted, NodeId) -> Option<NodeSet>,
 ) -> Option<Vec<Pass>> {
     let mut order: Vec<NodeId> = nodes.into_iter().collect();
-    order.sort_by_key(|node| (usize::MAX - of(loads, *node), *node));
+    order.sort_by_key(|node| (usize::MAX - loads.get(*node), *node));
     order.into_iter().find_map(|start| {
-        let mut came: [Option<Pass>; NodeSet::NODES_MAX] = [None; NodeSet::NODES_MAX];
+        let mut came = ByNode::default();
         let mut seen = NodeSet::only(start);
         let mut next = VecDeque::from([start]);
         while let Some(from) = next.pop_front() {
-            if of(loads, from) + 2 <= of(loads, start) {
+            if loads.get(from) + 2 <= loads.get(start) {
                 return Some(passes_to(&came, from));
             }
             for (row, wanted) in rows.iter().enumerate() {
@@ -283,9 +287,7 @@ fn level_path(
                 };
                 for to in takers.difference(seen) {
                     seen = seen.with(to);
-                    if let Some(way) = came.get_mut(usize::from(to.0)) {
-                        *way = Some(Pass { row, from, to });
-                    }
+                    came.set(to, Some(Pass { row, from, to }));
                     next.push_back(to);
                 }
             }
@@ -295,10 +297,8 @@ fn level_path(
 }
 
 /// The passes that led to a node, the last one first.
-fn passes_to(came: &[Option<Pass>; NodeSet::NODES_MAX], end: NodeId) -> Vec<Pass> {
-    let before = |pass: &Pass| came.get(usize::from(pass.from.0)).copied().flatten();
-    let last = came.get(usize::from(end.0)).copied().flatten();
-    core::iter::successors(last, before).collect()
+fn passes_to(came: &ByNode<Option<Pass>>, end: NodeId) -> Vec<Pass> {
+    core::iter::successors(came.get(end), |pass| came.get(pass.from)).collect()
 }
 
 /// What a row lacks first.
@@ -321,21 +321,21 @@ fn next_step(row: &SliceRow, wanted: &Wanted) -> Option<RowStep> {
 /// How many more slices each node may move.
 struct Budget {
     moves_max: usize,
-    catching_up: [usize; NodeSet::NODES_MAX],
-    handing_over: [usize; NodeSet::NODES_MAX],
+    catching_up: Counts,
+    handing_over: Counts,
 }
 
 impl Budget {
     fn of(view: &SliceView, moves_max: usize) -> Self {
         let mut budget = Self {
             moves_max: moves_max.max(1),
-            catching_up: [0; NodeSet::NODES_MAX],
-            handing_over: [0; NodeSet::NODES_MAX],
+            catching_up: Counts::default(),
+            handing_over: Counts::default(),
         };
         for (_, row) in view.rows() {
             for node in row.catching_up() {
-                add(&mut budget.catching_up, node, 1);
-                add(&mut budget.catching_up, row.primary, 1);
+                budget.catching_up.change(node, |count| count + 1);
+                budget.catching_up.change(row.primary, |count| count + 1);
             }
         }
         budget
@@ -349,21 +349,11 @@ impl Budget {
             RowStep::Enter(_) | RowStep::Exit(_) => return true,
         };
         let nodes = [primary, step.node()];
-        let fits = nodes.iter().all(|&node| of(counts, node) < self.moves_max);
+        let fits = nodes.iter().all(|&node| counts.get(node) < self.moves_max);
         for node in nodes.into_iter().filter(|_| fits) {
-            add(counts, node, 1);
+            counts.change(node, |count| count + 1);
         }
         fits
-    }
-}
-
-fn of(counts: &[usize; NodeSet::NODES_MAX], node: NodeId) -> usize {
-    counts.get(usize::from(node.0)).copied().unwrap_or(0)
-}
-
-fn add(counts: &mut [usize; NodeSet::NODES_MAX], node: NodeId, change: isize) {
-    if let Some(count) = counts.get_mut(usize::from(node.0)) {
-        *count = count.saturating_add_signed(change);
     }
 }
 

@@ -15,12 +15,14 @@ use alloc::{boxed::Box, vec::Vec};
 
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
+use crate::by_node::ByNode;
+
 /// One of the fixed number of parts that the keys are divided into.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct SliceId(pub u16);
 
 /// Who has a slice.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SliceRow {
     /// The node that orders its changes; one of `in_sync`.
     pub primary: NodeId,
@@ -147,10 +149,8 @@ impl SliceView {
                 0 => order.get(slice % count),
                 _ => order.get((slice + 1 + (slice / count + step - 1) % others) % count),
             };
-            let holders: NodeSet = (0..replicas.clamp(1, count))
-                .filter_map(following)
-                .copied()
-                .collect();
+            let holders = (0..replicas.clamp(1, count)).filter_map(following);
+            let holders: NodeSet = holders.copied().collect();
             let primary = following(0).copied().unwrap_or_default();
             SliceRow {
                 in_sync: holders.with(primary),
@@ -271,12 +271,8 @@ impl SliceView {
                 *of = ViewNumber(0);
             }
         }
-        joined.truncate(
-            members
-                .into_iter()
-                .last()
-                .map_or(0, |node| usize::from(node.0) + 1),
-        );
+        let last = members.into_iter().last();
+        joined.truncate(last.map_or(0, |node| usize::from(node.0) + 1));
         let mut next = Self {
             number,
             members,
@@ -307,7 +303,11 @@ impl SliceView {
         if self.members.is_empty() {
             return;
         }
-        let mut load = self.loads();
+        // How many slices each node is the primary of.
+        let mut load = ByNode::default();
+        for row in &self.rows {
+            load.change(row.primary, |count: u16| count + 1);
+        }
         for row in &mut self.rows {
             if staying.contains_all(row.holders) {
                 continue;
@@ -319,29 +319,16 @@ impl SliceView {
             }
             let lost = row.in_sync.is_empty();
             let heirs = if lost { self.members } else { row.in_sync };
-            let least = |node: &NodeId| (load.get(node.0 as usize).copied(), *node);
+            let least = |node: &NodeId| (load.get(*node), *node);
             let Some(heir) = heirs.into_iter().min_by_key(least) else {
                 continue;
             };
-            if let Some(count) = load.get_mut(heir.0 as usize) {
-                *count += 1;
-            }
+            load.change(heir, |count| count + 1);
             match lost {
                 true => *row = SliceRow::empty(heir, self.number),
                 false => (row.primary, row.term) = (heir, self.number),
             }
         }
-    }
-
-    /// How many slices each node is the primary of.
-    fn loads(&self) -> [u16; NodeSet::NODES_MAX] {
-        let mut loads = [0; NodeSet::NODES_MAX];
-        for row in &self.rows {
-            if let Some(count) = loads.get_mut(row.primary.0 as usize) {
-                *count += 1;
-            }
-        }
-        loads
     }
 }
 

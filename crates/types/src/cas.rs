@@ -12,7 +12,7 @@ use crate::{cluster::NodeId, time::Now};
 pub struct Cas(pub u64);
 
 /// One of the 2^16 writers: a worker thread of some node.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct WriterId(pub u16);
 
 impl Cas {
@@ -48,7 +48,7 @@ impl WriterId {
 }
 
 /// Gives out versions for one writer.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct HybridClock {
     ticks: u64,
     writer: WriterId,

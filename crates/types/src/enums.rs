@@ -5,6 +5,7 @@
 //! before it.
 
 use alloc::{format, string::String};
+use core::fmt::Debug;
 
 /// Declares an enum and `ALL`, its variants in order.
 #[macro_export]
@@ -117,6 +118,18 @@ macro_rules! named_enum {
             }
         }
     };
+}
+
+/// The name of an enum's variant in small letters, with dashes between its words.
+pub fn dashed(variant: &impl Debug) -> String {
+    let mut words = String::new();
+    for letter in format!("{variant:?}").chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push('-');
+        }
+        words.push(letter.to_ascii_lowercase());
+    }
+    words
 }
 
 /// What is said of a word that is no name: `'x' is not a, b or c`.

@@ -22,7 +22,7 @@ mod time;
 
 pub use cas::{Cas, HybridClock, WriterId};
 pub use cluster::{NodeId, NodeSet, Nodes, RouteHash, ViewNumber};
-pub use enums::{UnknownName, unknown_name};
+pub use enums::{UnknownName, dashed, unknown_name};
 pub use hash::{HashSeed, KeyHash};
 pub use hot_keys::{KeyLoad, Load, LoadReport, LoadScale, UnlikeReports};
 pub use inline_key::KeyName;

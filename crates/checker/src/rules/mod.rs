@@ -21,6 +21,7 @@ use self::world::{CACHE, ModelTable, RuleCache, address};
 use crate::fault_counts::fault_counts;
 use crate::planted::planted;
 use crate::search::{Model, Outcome};
+use crate::setters::setters;
 use crate::witnesses::witnesses;
 
 /// A bounded model of rules.
@@ -97,52 +98,49 @@ witnesses! {
     MARKED = 16, "a rule that is there is spread, or not any more";
 }
 
-/// A model in which two keys are admitted and one is evicted.
-const fn model(name: &'static str, keys: u64, sees: u32) -> RuleSetup {
+setters! {
+    RuleSetup {
+        faults: RuleFaults,
+        sees: u32,
+    }
+}
+
+const fn model(name: &'static str, keys: u64) -> RuleSetup {
     RuleSetup {
         name,
         keys,
-        faults: CHANGES,
-        sees,
+        faults: RuleFaults::NOTHING,
+        sees: 0,
         mutant: None,
     }
 }
 
+/// Two keys are admitted and one is evicted.
 const CHANGES: RuleFaults = RuleFaults::NOTHING.admissions(2).evictions(1);
 const SPREADS: RuleFaults = RuleFaults::NOTHING.controllers(1);
 
 /// All of them.
 pub const RULE_MODELS: &[RuleSetup] = &[
-    RuleSetup {
-        faults: CHANGES.controllers(1),
-        ..model("rules-controller", 3, KEPT | STALE | RENAMED)
-    },
-    RuleSetup {
-        faults: CHANGES.losses(1).duplicates(1).forgets(1),
-        ..model("rules-forgotten", 2, RENAMED)
-    },
-    RuleSetup {
-        faults: CHANGES.losses(1).controllers(1).caches(1),
-        ..model("rules-restarts", 2, STALE | RENAMED)
-    },
-    RuleSetup {
-        faults: SPREADS.losses(1).forgets(1).marks(2),
-        ..model("rules-spread", 1, RENAMED | SPREAD_KEPT | MARKED)
-    },
-    RuleSetup {
-        faults: SPREADS.admissions(1).evictions(1).caches(1).marks(1),
-        ..model("rules-spread-restarts", 2, RENAMED | SPREAD_KEPT | MARKED)
-    },
+    model("rules-controller", 3)
+        .faults(CHANGES.controllers(1))
+        .sees(KEPT | STALE | RENAMED),
+    model("rules-forgotten", 2)
+        .faults(CHANGES.losses(1).duplicates(1).forgets(1))
+        .sees(RENAMED),
+    model("rules-restarts", 2)
+        .faults(CHANGES.losses(1).controllers(1).caches(1))
+        .sees(STALE | RENAMED),
+    model("rules-spread", 1)
+        .faults(SPREADS.losses(1).forgets(1).marks(2))
+        .sees(RENAMED | SPREAD_KEPT | MARKED),
+    model("rules-spread-restarts", 2)
+        .faults(SPREADS.admissions(1).evictions(1).caches(1).marks(1))
+        .sees(RENAMED | SPREAD_KEPT | MARKED),
 ];
 
 impl RuleSetup {
     fn controller(&self, incarnation: u64) -> RuleController {
-        let controller = RuleController::new(1, incarnation << 8);
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(mutant) = self.mutant {
-            return controller.with_mutant(mutant);
-        }
-        controller
+        RuleController::new(1, incarnation << 8).with_mutant(self.mutant)
     }
 
     /// Whether the cache node shares: one that begins again does not.
@@ -375,52 +373,53 @@ impl Model for RuleSetup {
         world.seen = 0;
         self.act(&mut world, action);
         let (old, new) = (before.controller.counts(), world.controller.counts());
-        world.seen |= if new.kept > old.kept { KEPT } else { 0 };
-        world.seen |= if new.stale > old.stale { STALE } else { 0 };
         let spread = |world: &RuleWorld| -> BTreeSet<_> {
             let rules = world.table.0.iter();
             let spread = rules.filter(|(_, cookie)| cookie.is_spread);
             spread.map(|(key, _)| *key).collect()
         };
         let (before, after) = (spread(before), spread(&world));
-        world.seen |= if new.kept > old.kept && !after.is_empty() {
-            SPREAD_KEPT
-        } else {
-            0
-        };
-        world.seen |= if before != after { MARKED } else { 0 };
+        let is_kept = new.kept > old.kept;
+        let seen = [
+            (is_kept, KEPT),
+            (new.stale > old.stale, STALE),
+            (is_kept && !after.is_empty(), SPREAD_KEPT),
+            (before != after, MARKED),
+        ];
+        let seen = seen.iter().filter(|(is_seen, _)| *is_seen);
+        world.seen |= seen.fold(0, |all, (_, witness)| all | witness);
         world
     }
 
-    fn fault(&self, world: &RuleWorld) -> Option<String> {
-        world.fault.clone()
+    fn fault(&self, world: &RuleWorld) -> Option<&'static str> {
+        world.fault
     }
 
     /// When nothing is on its way any more, the switch has the rules that the cache node wants.
-    fn fault_at_end(&self, world: &RuleWorld) -> Option<String> {
+    fn fault_at_end(&self, world: &RuleWorld) -> Option<&'static str> {
         let wanted: BTreeSet<_> = world.cache.wanted.iter().map(|key| address(*key)).collect();
         let there: BTreeSet<_> = world.table.0.keys().copied().collect();
         let is_own = |cookie: &curtail_types::RuleCookie| {
             cookie.cache == CACHE && cookie.generation == world.cache.generation
         };
         if !wanted.is_subset(&there) {
-            return Some("a cached key has no rule for ever".to_owned());
+            return Some("a cached key has no rule for ever");
         }
         if !there.is_subset(&wanted) || !world.table.0.values().all(is_own) {
-            return Some("a rule outlives its key for ever".to_owned());
+            return Some("a rule outlives its key for ever");
         }
         let spread = world.cache.spread.iter().map(|key| address(*key));
         let spread: BTreeSet<_> = spread.collect();
         let marked = world.table.0.iter().filter(|(_, cookie)| cookie.is_spread);
         if !marked.map(|(key, _)| *key).eq(spread) {
-            return Some("a rule is not spread as it is to be".to_owned());
+            return Some("a rule is not spread as it is to be");
         }
         let shares = self.shares(world.cache.generation);
         if shares && !world.table.1.contains(CACHE) {
-            return Some("the switch does not know who shares".to_owned());
+            return Some("the switch does not know who shares");
         }
         if shares != world.cache.sender.sharing().contains(CACHE) {
-            return Some("the cache node does not know who shares".to_owned());
+            return Some("the cache node does not know who shares");
         }
         None
     }
@@ -443,10 +442,8 @@ impl Model for RuleSetup {
                 )
             }
             RuleAction::Lose(index) => {
-                format!(
-                    "the network loses message {}",
-                    before.messages[index].number
-                )
+                let number = before.messages[index].number;
+                format!("the network loses message {number}")
             }
             RuleAction::Answer(index) => {
                 let answer = &before.answers[index];
@@ -456,10 +453,8 @@ impl Model for RuleSetup {
                 )
             }
             RuleAction::LoseAnswer(index) => {
-                format!(
-                    "the network loses the answer to message {}",
-                    before.answers[index].number
-                )
+                let number = before.answers[index].number;
+                format!("the network loses the answer to message {number}")
             }
             RuleAction::Forget => "the switch forgets its rules".to_owned(),
             RuleAction::Reconcile => "the controller finds its switch".to_owned(),

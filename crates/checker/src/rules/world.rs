@@ -6,7 +6,8 @@ use curtail_consistency::tiered::{
     CacheId, RuleChange, RuleController, RuleLife, RuleQueue, RuleSender, RulesMessage, RulesTaken,
 };
 use curtail_types::{
-    CacheSet, CountedRule, Instant, KeyAddress, Rule, RuleCookie, RuleError, RuleTable, SwitchEvent,
+    CacheSet, CountedRule, Instant, KeyAddress, RouteHash, Rule, RuleCookie, RuleError, RuleTable,
+    SwitchEvent,
 };
 
 use super::RuleFaults;
@@ -26,7 +27,7 @@ pub struct RuleWorld {
     pub(super) answers: Vec<RulesTaken>,
     pub(super) left: RuleFaults,
     pub(super) seen: u32,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// The cache node.
@@ -73,8 +74,8 @@ impl RuleTable for ModelTable {
         if self.1.is_empty() && rules.iter().any(|rule| rule.cookie.is_spread) {
             return Err(RuleError::Refused(String::new()));
         }
-        self.0
-            .extend(rules.iter().map(|rule| (rule.key, rule.cookie)));
+        let rules = rules.iter().map(|rule| (rule.key, rule.cookie));
+        self.0.extend(rules);
         Ok(())
     }
 
@@ -158,7 +159,7 @@ impl RuleWorld {
         );
         self.check_kept(&before, message);
         if self.controller.counts().failed > 0 {
-            self.fault = Some("a rule is spread and nobody shares".to_owned());
+            self.fault = Some("a rule is spread and nobody shares");
         }
         if let Some(taken) = taken {
             let at = self.answers.partition_point(|other| *other <= taken);
@@ -175,9 +176,7 @@ impl RuleWorld {
         let is_marked = cache.marked.contains(&key);
         if cache.wanted.contains(&key) && is_marked != cache.spread.contains(&key) {
             // The queue has room for every key.
-            let _ = cache
-                .queue
-                .install(curtail_types::RouteHash(key), Instant { ns: 0 });
+            let _ = cache.queue.install(RouteHash(key), Instant { ns: 0 });
         }
     }
 
@@ -195,7 +194,7 @@ impl RuleWorld {
             cookie.generation == message.generation && is_gone(key) && !is_withdrawn(key)
         });
         if lost.next().is_some() {
-            self.fault = Some("a rule is deleted that the cache node has not given up".to_owned());
+            self.fault = Some("a rule is deleted that the cache node has not given up");
         }
     }
 }

@@ -45,10 +45,10 @@ pub trait Model: Sync {
     fn next(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> Self::State;
 
     /// What is wrong in `state`, if something is.
-    fn fault(&self, state: &Self::State) -> Option<String>;
+    fn fault(&self, state: &Self::State) -> Option<&'static str>;
 
     /// What is wrong in `state`, which has no way on, if something is.
-    fn fault_at_end(&self, state: &Self::State) -> Option<String>;
+    fn fault_at_end(&self, state: &Self::State) -> Option<&'static str>;
 
     /// A bit for each of the things worth seeing that were seen in the step to `state`.
     fn witnesses(&self, state: &Self::State) -> u32;
@@ -168,7 +168,7 @@ struct Search<'a, M: Model> {
     witnesses: u32,
     transitions: usize,
     depth: usize,
-    fault: Option<(u32, String)>,
+    fault: Option<(u32, &'static str)>,
 }
 
 /// What a thread finds in a part of the frontier.
@@ -180,9 +180,9 @@ struct Found<P> {
     transitions: usize,
     witnesses: u32,
     /// In an end.
-    fault: Option<(u32, String)>,
+    fault: Option<(u32, &'static str)>,
     /// In what a step leads to.
-    fault_ahead: Option<(u32, u16, String)>,
+    fault_ahead: Option<(u32, u16, &'static str)>,
 }
 
 impl<'a, M: Model> Search<'a, M> {
@@ -248,13 +248,9 @@ impl<'a, M: Model> Search<'a, M> {
         let this = &*self;
         let found: Vec<_> = thread::scope(|scope| {
             let threads = 0..self.limits.threads.max(1);
-            let handles: Vec<_> = threads
-                .map(|_| scope.spawn(|| this.expand_some(&next)))
-                .collect();
-            handles
-                .into_iter()
-                .filter_map(|one| one.join().ok())
-                .collect()
+            let spawned = threads.map(|_| scope.spawn(|| this.expand_some(&next)));
+            let handles = spawned.collect::<Vec<_>>().into_iter();
+            handles.filter_map(|one| one.join().ok()).collect()
         });
         for part in found {
             self.take(part);
@@ -276,7 +272,7 @@ impl<'a, M: Model> Search<'a, M> {
             fault = fault.or(Some((self.origins.len() as u32, what)));
             self.origins.push((from, action));
         }
-        self.fault = self.fault.take().or(fault);
+        self.fault = self.fault.or(fault);
     }
 
     /// A thread's work: chunks of the frontier, as long as there are any.
@@ -320,7 +316,7 @@ impl<'a, M: Model> Search<'a, M> {
         if is_end {
             let fault = self.model.fault_at_end(&state);
             found.ends.push(number);
-            found.fault = found.fault.take().or(fault.map(|fault| (number, fault)));
+            found.fault = found.fault.or(fault.map(|fault| (number, fault)));
         }
     }
 
@@ -348,13 +344,13 @@ impl<'a, M: Model> Search<'a, M> {
         let ends = core::mem::replace(&mut self.ends, Ends::new(0));
         let is_known = !ends.is_full();
         let stuck = ends.first_without();
-        self.fault = stuck.map(|number| (number, "nothing leads to an end from here".into()));
+        self.fault = stuck.map(|number| (number, "nothing leads to an end from here"));
         is_known && stuck.is_none()
     }
 
     /// Walks the way to the fault once more.
     fn counterexample(&self) -> Option<Counterexample> {
-        let (number, fault) = self.fault.clone()?;
+        let (number, fault) = self.fault?;
         let mut way = Vec::new();
         let mut at = number;
         while at != 0 {
@@ -372,6 +368,7 @@ impl<'a, M: Model> Search<'a, M> {
             steps.push(self.model.describe(&state, action));
             state = next;
         }
+        let fault = fault.to_owned();
         Some(Counterexample { fault, steps })
     }
 }

@@ -83,12 +83,12 @@ impl Model for Counting {
         *action
     }
 
-    fn fault(&self, state: &u8) -> Option<String> {
-        (self.fault == Some(*state)).then(|| "planted".into())
+    fn fault(&self, state: &u8) -> Option<&'static str> {
+        (self.fault == Some(*state)).then_some("planted")
     }
 
-    fn fault_at_end(&self, _state: &u8) -> Option<String> {
-        self.wrong_end.then(|| "the wrong end".into())
+    fn fault_at_end(&self, _state: &u8) -> Option<&'static str> {
+        self.wrong_end.then_some("the wrong end")
     }
 
     fn witnesses(&self, state: &u8) -> u32 {

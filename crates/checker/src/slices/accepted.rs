@@ -77,7 +77,7 @@ impl Stepper<'_> {
     /// A node accepts a write: its client is answered.
     pub(super) fn accept(&mut self, label: Label, node: NodeId) {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
-        self.world.operations[usize::from(label.0)] = Stage::Accepted(node);
+        self.world.operations.edit()[usize::from(label.0)] = Stage::Accepted(node);
         self.world.edit(node).accepted.push_back(label);
         self.world.accept(key, (label, kind));
     }
@@ -87,7 +87,7 @@ impl Stepper<'_> {
         let Some(label) = self.world.edit(me).accepted.pop_front() else {
             return;
         };
-        self.world.operations[usize::from(label.0)] = Stage::Answered;
+        self.world.operations.edit()[usize::from(label.0)] = Stage::Answered;
         self.host(me, None).run_accepted(label);
     }
 }

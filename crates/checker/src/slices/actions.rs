@@ -1,7 +1,7 @@
 //! What may happen in a cluster of slices, and what comes of it.
 
 use curtail_consistency::replica::Ticket;
-use curtail_consistency::replica::{Gate, Replica, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
+use curtail_consistency::replica::{Gate, ReplicaEvent, ReplicaRefusal, ReplicaRequest};
 use curtail_consistency::slice_view::{RowChange, SliceId, slice_of};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
@@ -62,7 +62,7 @@ impl Stepper<'_> {
             SliceAction::Deliver(index, again) => self.deliver(index, again),
             SliceAction::Lose(index) => {
                 self.world.left.losses -= 1;
-                self.world.parcels.remove(index);
+                self.world.parcels.edit().remove(index);
             }
             SliceAction::Tick(node) => self.step(node, ReplicaEvent::Tick, None),
             SliceAction::Want(index) => self.want(index),
@@ -78,11 +78,10 @@ impl Stepper<'_> {
             SliceAction::Restart(node) => self.restart(node),
             SliceAction::Heat(key, is_hot) => {
                 let left = &mut self.world.left;
-                *(if is_hot {
-                    &mut left.heats
-                } else {
-                    &mut left.cools
-                }) -= 1;
+                match is_hot {
+                    true => left.heats -= 1,
+                    false => left.cools -= 1,
+                }
                 let key = self.setup.keys[key];
                 let row = self.world.view.row(slice_of(key, self.setup.slices));
                 let primary = row.map(|row| row.primary).unwrap_or_default();
@@ -144,7 +143,7 @@ impl Stepper<'_> {
 
     fn send_to_machine(&mut self, label: Label, node: NodeId) {
         let request = self.request(label);
-        self.world.operations[usize::from(label.0)] = Stage::Asked(node);
+        self.world.operations.edit()[usize::from(label.0)] = Stage::Asked(node);
         self.world.edit(node).own.insert(request.ticket);
         self.step(node, ReplicaEvent::Request(request), None);
     }
@@ -163,7 +162,7 @@ impl Stepper<'_> {
                 Stage::Copied(node, shown(item), false)
             }
         };
-        self.world.operations[usize::from(label.0)] = stage;
+        self.world.operations.edit()[usize::from(label.0)] = stage;
     }
 
     fn end(&mut self, label: Label) {
@@ -191,7 +190,7 @@ impl Stepper<'_> {
                 self.world.left.duplicates -= 1;
                 self.world.parcels[index].clone()
             }
-            false => self.world.parcels.remove(index),
+            false => self.world.parcels.edit().remove(index),
         };
         let (from, to) = (parcel.from, parcel.to);
         match parcel.load {
@@ -240,9 +239,8 @@ impl Stepper<'_> {
             return;
         };
         for (index, (slice, step)) in self.setup.wants.iter().enumerate() {
-            let is_done = changes
-                .iter()
-                .any(|one| (one.slice, one.step) == (*slice, *step));
+            let mut changes = changes.iter();
+            let is_done = changes.any(|one| (one.slice, one.step) == (*slice, *step));
             let is_dead = dead.contains(step.node());
             if is_done || is_dead {
                 self.world.wants &= !(1 << index);
@@ -273,10 +271,10 @@ impl Stepper<'_> {
     fn crash(&mut self, id: NodeId) {
         self.world.left.crashes -= 1;
         for label in std::mem::take(&mut self.world.edit(id).accepted) {
-            self.world.operations[usize::from(label.0)] = Stage::Answered;
+            self.world.operations.edit()[usize::from(label.0)] = Stage::Answered;
         }
         self.world.edit(id).stop();
-        self.world.parcels.retain(|parcel| parcel.to != id);
+        self.world.parcels.edit().retain(|parcel| parcel.to != id);
         for label in 0..self.setup.operations.len() {
             let key = self.setup.operations[label].1;
             if let Stage::Asked(at) | Stage::Beside(at) | Stage::Copied(at, ..) =
@@ -291,7 +289,7 @@ impl Stepper<'_> {
 
     fn restart(&mut self, id: NodeId) {
         self.world.left.restarts -= 1;
-        self.world.parcels.retain(|parcel| parcel.from != id);
+        self.world.parcels.edit().retain(|parcel| parcel.from != id);
         let machine = self.setup.machine(id);
         self.world.edit(id).machine = Some(machine);
         self.change_view(&[], NodeSet::only(id), NodeSet::NONE);
@@ -303,15 +301,4 @@ fn shown(item: Option<StoredItem>) -> (Cas, Written) {
     item.map_or((Cas(0), Written::NOTHING), |item| {
         (item.version, item.value)
     })
-}
-
-impl SliceSetup {
-    pub(super) fn machine(&self, me: NodeId) -> Replica {
-        let machine = Replica::new(self.config(me));
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(mutant) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
-    }
 }

@@ -39,12 +39,8 @@ impl ModelHost<'_> {
 
     /// Whether primary `from` waits for this node, as far as it knows.
     fn counts_here(&self, from: NodeId) -> bool {
-        let view = self
-            .world
-            .node(from)
-            .machine
-            .as_ref()
-            .and_then(|one| one.view());
+        let primary = self.world.node(from).machine.as_ref();
+        let view = primary.and_then(|one| one.view());
         let mut rows = view.into_iter().flat_map(|view| view.rows());
         rows.any(|(_, row)| row.primary == from && row.in_sync.contains(self.me))
     }
@@ -74,6 +70,35 @@ impl ModelHost<'_> {
         notes.add(|| format!("{node} evicts {named_key}"));
         self.note_evicted(key);
         Some(key)
+    }
+
+    /// Readers that have copied the value of one of these keys here read it again.
+    fn make_stale(&mut self, is_one: impl Fn(RouteHash) -> bool) {
+        let operations = self.world.operations.edit().iter_mut();
+        for (stage, (_, key)) in operations.zip(self.setup.operations) {
+            if let Stage::Copied(node, _, is_stale) = stage {
+                *is_stale |= *node == self.me && is_one(self.setup.keys[*key]);
+            }
+        }
+    }
+
+    /// A request has ended at its primary: its client hears of it, or the node that asked.
+    fn end(&mut self, ticket: Ticket, answer: Result<(Cas, Written), ReplicaRefusal>) {
+        let label = Label(ticket.0 as u8);
+        let (kind, key) = self.setup.operations[usize::from(label.0)];
+        let (me, node) = (self.me, self.edit());
+        node.results.remove(&ticket);
+        node.writes.remove(&ticket);
+        if !node.own.remove(&ticket) {
+            if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
+                self.post(origin, Load::Answer(ticket, answer));
+            }
+            return;
+        }
+        match answer {
+            Ok(result) => self.world.answer(me, key, (label, kind), result),
+            Err(refusal) => self.world.refuse(key, label, refusal),
+        }
     }
 
     /// Whether readers beside the machine may show the stored item of a key now.
@@ -190,37 +215,17 @@ impl ReplicaHost for ModelHost<'_> {
     }
 
     fn respond(&mut self, ticket: Ticket, _: u8) {
-        let label = Label(ticket.0 as u8);
-        let Some(&(kind, key)) = self.setup.operations.get(usize::from(label.0)) else {
+        if ticket.0 >= SliceSetup::FLUSHES {
             let slice = SliceId((ticket.0 - SliceSetup::FLUSHES) as u16);
             return self.world.flushed(self.setup.keys_of(slice));
-        };
-        let (me, node) = (self.me, self.edit());
-        let result = node.results.remove(&ticket);
-        node.writes.remove(&ticket);
-        if node.own.remove(&ticket) {
-            let result = result.unwrap_or((Cas(0), Written::NOTHING));
-            self.world.answer(me, key, (label, kind), result);
-        } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
-            let result = result.unwrap_or((Cas(0), Written::NOTHING));
-            self.world
-                .post(me, origin, Load::Answer(ticket, Ok(result)));
         }
+        let result = self.node().results.get(&ticket).copied();
+        self.end(ticket, Ok(result.unwrap_or((Cas(0), Written::NOTHING))));
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
-        let label = Label(ticket.0 as u8);
-        let Some(&(_, key)) = self.setup.operations.get(usize::from(label.0)) else {
-            return;
-        };
-        let (me, node) = (self.me, self.edit());
-        node.results.remove(&ticket);
-        node.writes.remove(&ticket);
-        if node.own.remove(&ticket) {
-            self.world.refuse(key, label, refusal);
-        } else if let Stage::Asked(origin) = self.world.operations[usize::from(label.0)] {
-            self.world
-                .post(me, origin, Load::Answer(ticket, Err(refusal)));
+        if ticket.0 < SliceSetup::FLUSHES {
+            self.end(ticket, Err(refusal));
         }
     }
 
@@ -298,9 +303,8 @@ impl ReplicaHost for ModelHost<'_> {
         if begins {
             let me = self.me;
             let is_scan = |load: &Load| matches!(load, Load::Scan(of, _) if *of == slice);
-            self.world
-                .parcels
-                .retain(|one| one.to != me || !is_scan(&one.load));
+            let parcels = self.world.parcels.edit();
+            parcels.retain(|one| one.to != me || !is_scan(&one.load));
             self.post(me, Load::Scan(slice, None));
         } else {
             // The model's scans have one batch for each key, which asks for the next itself.
@@ -329,15 +333,7 @@ impl ReplicaHost for ModelHost<'_> {
         let (me, slices) = (self.me, self.setup.slices);
         let before = std::mem::replace(&mut self.edit().gates[usize::from(slice.0)], gate);
         if gate == Gate::Closed {
-            for (label, stage) in self.world.operations.iter_mut().enumerate() {
-                let of = slice_of(self.setup.keys[self.setup.operations[label].1], slices);
-                match stage {
-                    Stage::Copied(node, _, is_stale) if *node == me && of == slice => {
-                        *is_stale = true;
-                    }
-                    _ => {}
-                }
-            }
+            self.make_stale(|key| slice_of(key, slices) == slice);
         }
         if before == Gate::Open {
             self.post(me, Load::Closed(slice));
@@ -359,15 +355,8 @@ impl ReplicaHost for ModelHost<'_> {
     }
 
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
-        let (me, incoming) = (self.me, self.incoming);
-        for (label, stage) in self.world.operations.iter_mut().enumerate() {
-            let of = self.setup.keys[self.setup.operations[label].1];
-            if let Stage::Copied(node, _, is_stale) = stage
-                && (*node, of) == (me, key)
-            {
-                *is_stale = true;
-            }
-        }
+        let incoming = self.incoming;
+        self.make_stale(|of| of == key);
         let was_hidden = !self.shows_item(key);
         let node = self.edit();
         if state == CopyState::Absent {
@@ -378,10 +367,8 @@ impl ReplicaHost for ModelHost<'_> {
             }
             return;
         }
-        let mut own = node.writes.values();
-        let own = own
-            .find(|(of, item)| (*of, item.version) == (key, version))
-            .copied();
+        let is_it = |(of, item): &&(RouteHash, StoredItem)| (*of, item.version) == (key, version);
+        let own = node.writes.values().find(is_it).copied();
         let copy = node.copies.entry(key).or_default();
         (copy.state, copy.version) = (state, version);
         if takes_image {

@@ -25,21 +25,12 @@ impl SliceSetup {
 
     fn action_in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
         match *action {
-            SliceAction::Ask(label, node) => {
-                let request = self.request_in_words(Ticket(label.into()));
-                format!("a client sends {request} to {}", named(node))
-            }
+            SliceAction::Ask(label, node) => self.asked_in_words(label, node),
             SliceAction::Begin(label, node) => {
-                let request = self.request_in_words(Ticket(label.into()));
-                let node = named(node);
-                format!("a client sends {request} to {node}, which begins it")
+                self.asked_in_words(label, node) + ", which begins it"
             }
             SliceAction::Accept(label, node) => {
-                let request = self.request_in_words(Ticket(u64::from(label)));
-                format!(
-                    "a client sends {request} to {}, which accepts it",
-                    named(node)
-                )
+                self.asked_in_words(label, node) + ", which accepts it"
             }
             SliceAction::End(label) => end_in_words(before, Label(label)),
             SliceAction::Deliver(index, stays) => {
@@ -76,6 +67,11 @@ impl SliceSetup {
         }
     }
 
+    fn asked_in_words(&self, label: u8, node: NodeId) -> String {
+        let request = self.request_in_words(Ticket(label.into()));
+        format!("a client sends {request} to {}", named(node))
+    }
+
     fn parcel_in_words(&self, parcel: &SliceParcel) -> String {
         let (from, to) = (named(parcel.from), named(parcel.to));
         let load = self.load_in_words(&parcel.load);
@@ -104,11 +100,8 @@ impl SliceSetup {
             }
             Load::Scan(slice, None) => format!("the scan of slice {} begins", slice.0),
             Load::Scan(slice, Some(key)) => {
-                format!(
-                    "the scan of slice {} goes on after {}",
-                    slice.0,
-                    self.key(*key)
-                )
+                let (slice, key) = (slice.0, self.key(*key));
+                format!("the scan of slice {slice} goes on after {key}")
             }
             Load::Closed(slice) => {
                 format!("the requests in slice {} that it began have ended", slice.0)
@@ -130,11 +123,11 @@ impl SliceSetup {
             ReplicaMessage::Tail {
                 slice, term, keys, ..
             } => {
-                let keys: Vec<String> = keys.iter().map(|key| self.key(*key)).collect();
-                let keys = match keys.as_slice() {
-                    [] => "no key".to_owned(),
-                    keys => keys.join(", "),
+                let keys: Vec<String> = match keys.is_empty() {
+                    true => vec!["no key".to_owned()],
+                    false => keys.iter().map(|key| self.key(*key)).collect(),
                 };
+                let keys = keys.join(", ");
                 let (slice, term) = (slice.0, term.0);
                 format!("in slice {slice} {keys} may have unfinished changes (term {term})")
             }
@@ -152,24 +145,15 @@ impl SliceSetup {
     }
 
     fn append_in_words(&self, append: &Append) -> String {
-        let Append {
-            slice,
-            term,
-            prev,
-            seq,
-            change,
-            ..
-        } = append;
+        let (change, prev, seq) = (&append.change, append.prev, append.seq);
         let key = self.key(change.key);
         let what = match change.kind {
             ChangeKind::Store => format!("store {key}"),
             ChangeKind::Evict => format!("evict {key}"),
-            ChangeKind::Flush => {
-                format!("remove what is older than {}", version(change.version))
-            }
+            ChangeKind::Flush => format!("remove what is older than {}", version(change.version)),
             ChangeKind::Begin => "begin to catch up, from empty".to_owned(),
         };
-        let (slice, term) = (slice.0, term.0);
+        let (slice, term) = (append.slice.0, append.term.0);
         format!("change {seq} of slice {slice} in term {term}, after {prev}: {what}")
     }
 
@@ -249,11 +233,10 @@ pub(super) const fn refusal_in_words(refusal: ReplicaRefusal) -> &'static str {
 fn version(version: Cas) -> String {
     match version {
         Cas(0) => "no version".to_owned(),
-        _ => format!(
-            "version {} of node {}",
-            version.clock(),
-            version.writer().node().0
-        ),
+        _ => {
+            let (clock, node) = (version.clock(), version.writer().node());
+            format!("version {clock} of {}", named(node))
+        }
     }
 }
 

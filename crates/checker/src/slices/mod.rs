@@ -5,25 +5,22 @@ mod actions;
 mod host;
 mod in_words;
 mod models;
-mod packed;
 #[cfg(test)]
 mod tests;
 mod world;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use curtail_consistency::replica::Model as Agreement;
-use curtail_consistency::replica::{CopyState, Gate, ReplicaConfig, ReplicaMutant};
+use curtail_consistency::replica::{CopyState, Gate, Replica, ReplicaConfig, ReplicaMutant};
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
 pub use accepted::AcceptMutant;
 pub use actions::SliceAction;
 pub use models::SLICE_MODELS;
-pub use packed::{PackedSlices, SlicePool};
-pub use world::SliceWorld;
+pub use world::{SlicePool, SliceWorld};
 
-use self::accepted::AcceptedWrites;
 use self::actions::Stepper;
 use self::world::{HeldCopy, Load, SliceNode, Stage};
 use crate::fault_counts::fault_counts;
@@ -110,8 +107,8 @@ witnesses! {
 }
 
 impl SliceSetup {
-    fn config(&self, me: NodeId) -> ReplicaConfig {
-        ReplicaConfig {
+    fn machine(&self, me: NodeId) -> Replica {
+        let config = ReplicaConfig {
             me,
             model: self.model,
             retransmit_ns: 0,
@@ -123,7 +120,8 @@ impl SliceSetup {
             room_ask: u64::from(self.is_accounted()),
             catch_ups_max: 2,
             stage: (0, 1),
-        }
+        };
+        Replica::new(config).with_mutant(self.mutant)
     }
 
     /// The ticket of a flush of the first slice; those of others follow.
@@ -186,17 +184,8 @@ impl SliceSetup {
     fn first_node(&self, id: NodeId) -> SliceNode {
         SliceNode {
             machine: Some(self.machine(id)),
-            items: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            writes: BTreeMap::new(),
-            promised: BTreeMap::new(),
-            clock: 0,
             gates: vec![Gate::Closed; usize::from(self.slices)],
-            accepted: AcceptedWrites::new(),
-            scans: BTreeMap::new(),
-            results: BTreeMap::new(),
-            own: BTreeSet::new(),
-            proposals: BTreeSet::new(),
+            ..SliceNode::default()
         }
     }
 
@@ -218,7 +207,7 @@ impl SliceSetup {
             }
             // Of requests that are alike the first is asked first.
             let before = &self.operations[..usize::from(label)];
-            let mut alike = before.iter().zip(&world.operations);
+            let mut alike = before.iter().zip(&*world.operations);
             let waits = alike.any(|(one, at)| *one == (kind, key) && *at == Stage::Unasked);
             if stage != Stage::Unasked || waits {
                 continue;
@@ -247,27 +236,23 @@ impl SliceSetup {
                     let has_image = copy.image.is_some() || gate != Gate::Closed;
                     kind == Kind::Get && copy.state == CopyState::Valid && has_image
                 };
-                match (gate, kind) {
-                    _ if copy.is_some_and(|copy| !shows(copy)) => {
-                        actions.push(SliceAction::Ask(label, node));
-                    }
-                    (Gate::Closed, _) if copy.is_some() => {
-                        actions.push(SliceAction::Begin(label, node));
-                    }
-                    (Gate::Open, _) | (Gate::Reads, Kind::Get) => {
-                        actions.push(SliceAction::Begin(label, node));
-                    }
-                    _ => actions.push(SliceAction::Ask(label, node)),
-                }
+                let begins = match (gate, kind) {
+                    _ if copy.is_some_and(|copy| !shows(copy)) => false,
+                    (Gate::Closed, _) => copy.is_some(),
+                    (Gate::Open, _) | (Gate::Reads, Kind::Get) => true,
+                    (Gate::Reads, _) => false,
+                };
+                actions.push(match begins {
+                    true => SliceAction::Begin(label, node),
+                    false => SliceAction::Ask(label, node),
+                });
             }
         }
         if world.left.flushes > 0 {
-            let slices = world.view.rows();
-            let serving = slices.filter(|(slice, row)| {
-                let machine = world.node(row.primary).machine.as_ref();
-                let waits = self.has_accepted(world, row.primary, *slice)
-                    && !self.errs(AcceptMutant::FlushOvertakes);
-                machine.is_some_and(|machine| machine.serves(*slice)) && !waits
+            let overtakes = self.errs(AcceptMutant::FlushOvertakes);
+            let serving = world.view.rows().filter(|(slice, row)| {
+                let waits = self.has_accepted(world, row.primary, *slice) && !overtakes;
+                world.serves(*slice) && !waits
             });
             actions.extend(serving.map(|(slice, _)| SliceAction::Flush(slice)));
         }
@@ -313,10 +298,7 @@ impl SliceSetup {
     }
 
     fn hot_actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
-        let slice = slice_of(self.keys[0], self.slices);
-        let row = world.view.row(slice);
-        let primary = row.and_then(|row| world.node(row.primary).machine.as_ref());
-        if !primary.is_some_and(|machine| machine.serves(slice)) {
+        if !world.serves(slice_of(self.keys[0], self.slices)) {
             return;
         }
         if world.left.heats > 0 {
@@ -401,27 +383,22 @@ impl SliceSetup {
 
 impl Model for SliceSetup {
     type State = SliceWorld;
-    type Packed = PackedSlices;
+    type Packed = SliceWorld;
     type Pool = SlicePool;
     type Action = SliceAction;
 
     fn start(&self) -> SliceWorld {
         let all: NodeSet = self.ids().collect();
         let view = SliceView::first(ViewNumber(1), all, self.slices, self.replicas.into());
-        let judges = self
-            .keys
-            .iter()
-            .map(|_| Linearizable::new(Written::NOTHING));
+        let judges = vec![Linearizable::new(Written::NOTHING); self.keys.len()];
+        let nodes = self.ids().map(|id| Shared::new(self.first_node(id)));
         let mut world = SliceWorld {
-            nodes: self
-                .ids()
-                .map(|id| Shared::new(self.first_node(id)))
-                .collect(),
-            parcels: Vec::new(),
-            operations: vec![Stage::Unasked; self.operations.len()],
+            nodes: nodes.collect(),
+            parcels: Shared::new(Vec::new()),
+            operations: Shared::new(vec![Stage::Unasked; self.operations.len()]),
             executed: 0,
             left: self.faults,
-            judges: Shared::new(judges.collect()),
+            judges: Shared::new(judges),
             sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
@@ -460,12 +437,12 @@ impl Model for SliceSetup {
         world
     }
 
-    fn fault(&self, world: &SliceWorld) -> Option<String> {
-        world.fault.clone()
+    fn fault(&self, world: &SliceWorld) -> Option<&'static str> {
+        world.fault
     }
 
-    fn fault_at_end(&self, world: &SliceWorld) -> Option<String> {
-        self.fault_at_rest(world).map(str::to_owned)
+    fn fault_at_end(&self, world: &SliceWorld) -> Option<&'static str> {
+        self.fault_at_rest(world)
     }
 
     fn witnesses(&self, world: &SliceWorld) -> u32 {
@@ -476,12 +453,12 @@ impl Model for SliceSetup {
         self.step_in_words(before, action)
     }
 
-    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> PackedSlices {
-        PackedSlices::new(world, pool)
+    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> SliceWorld {
+        world.interned(pool)
     }
 
-    fn unpack(&self, packed: &PackedSlices) -> SliceWorld {
-        packed.world()
+    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
+        packed.clone()
     }
 
     fn sweep(&self, pool: &SlicePool) {
@@ -497,17 +474,14 @@ impl SliceSetup {
             seen |= ANSWERED;
         }
         for ((_, old), (_, new)) in before.view.rows().zip(world.view.rows()) {
-            let (came, went) = (
-                new.in_sync.difference(old.in_sync),
-                old.in_sync.difference(new.in_sync),
-            );
-            seen |= if came.is_empty() { 0 } else { ENTERED };
+            let went = old.in_sync.difference(new.in_sync);
+            if !old.in_sync.contains_all(new.in_sync) {
+                seen |= ENTERED;
+            }
             let lives = |id: NodeId| world.node(id).machine.is_some();
-            seen |= if went.into_iter().any(lives) {
-                EXITED
-            } else {
-                0
-            };
+            if went.into_iter().any(lives) {
+                seen |= EXITED;
+            }
             if old.primary != new.primary && new.born == old.born {
                 seen |= TOOK_OVER;
             }

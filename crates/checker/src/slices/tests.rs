@@ -178,7 +178,7 @@ fn random_setup(random: &mut Random) -> SliceSetup {
 }
 
 /// One walk: what went wrong, the steps, what was seen, and whether it came to an end.
-fn walk(setup: &SliceSetup, random: &mut Random) -> (Option<String>, Vec<String>, u32, bool) {
+fn walk(setup: &SliceSetup, random: &mut Random) -> (Option<&'static str>, Vec<String>, u32, bool) {
     let pool = SlicePool::default();
     let (mut world, mut steps, mut seen) = (setup.start(), Vec::new(), 0);
     let mut actions = Vec::new();
@@ -227,7 +227,7 @@ fn a_write_that_outlives_its_view_happens_once() {
     assert!(fault.is_some(), "the planted error shows");
 }
 
-fn write_outlives_view(mutant: Option<ReplicaMutant>) -> Option<String> {
+fn write_outlives_view(mutant: Option<ReplicaMutant>) -> Option<&'static str> {
     let setup = &SliceSetup {
         mutant,
         operations: &[(Kind::Set, 0), (Kind::Delete, 0), (Kind::Get, 0)],

@@ -12,7 +12,7 @@ use curtail_types::{Cas, NodeId, RouteHash};
 use super::SliceFaults;
 use super::accepted::AcceptedWrites;
 use super::in_words::refusal_in_words;
-use crate::interned_parts::Shared;
+use crate::interned_parts::{Parts, Shared};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
 use crate::step_description::StepDescription;
@@ -23,9 +23,9 @@ use crate::witnesses::StepWitnesses;
 pub struct SliceWorld {
     pub(super) nodes: Vec<Shared<SliceNode>>,
     /// What is on its way, sorted.
-    pub(super) parcels: Vec<SliceParcel>,
+    pub(super) parcels: Shared<Vec<SliceParcel>>,
     /// The requests, by their labels.
-    pub(super) operations: Vec<Stage>,
+    pub(super) operations: Shared<Vec<Stage>>,
     /// Of requests whose clients wait, those that some store has executed, by their labels.
     pub(super) executed: u16,
     pub(super) left: SliceFaults,
@@ -40,11 +40,11 @@ pub struct SliceWorld {
     /// What was seen in the last step; not part of the state.
     pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// A node and its store.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, Default, Hash)]
 pub(super) struct SliceNode {
     /// `None` while it is down.
     pub(super) machine: Option<Replica>,
@@ -126,19 +126,34 @@ pub(super) enum Stage {
     Unknown,
 }
 
+/// Parts that many states share.
+#[derive(Debug, Default)]
+pub struct SlicePool {
+    nodes: Parts<SliceNode>,
+    parcels: Parts<Vec<SliceParcel>>,
+    operations: Parts<Vec<Stage>>,
+    judges: Parts<Vec<Linearizable>>,
+    views: Parts<SliceView>,
+}
+
+impl SlicePool {
+    pub(super) fn sweep(&self) {
+        self.nodes.sweep();
+        self.parcels.sweep();
+        self.operations.sweep();
+        self.judges.sweep();
+        self.views.sweep();
+    }
+}
+
 impl SliceNode {
     /// It dies, and what it had.
     pub(super) fn stop(&mut self) {
-        self.machine = None;
-        self.items.clear();
-        self.copies.clear();
-        self.writes.clear();
-        self.promised.clear();
-        self.scans.clear();
-        self.results.clear();
-        self.own.clear();
-        self.proposals.clear();
-        self.gates.fill(Gate::Closed);
+        *self = Self {
+            gates: vec![Gate::Closed; self.gates.len()],
+            clock: self.clock,
+            ..Self::default()
+        };
     }
 
     pub(super) fn room_taken(&self) -> u64 {
@@ -151,6 +166,13 @@ impl SliceWorld {
         &self.nodes[usize::from(id.0)]
     }
 
+    /// Whether the primary of a slice lives and answers for it.
+    pub(super) fn serves(&self, slice: SliceId) -> bool {
+        let row = self.view.row(slice);
+        let primary = row.and_then(|row| self.node(row.primary).machine.as_ref());
+        primary.is_some_and(|machine| machine.serves(slice))
+    }
+
     pub(super) fn edit(&mut self, id: NodeId) -> &mut SliceNode {
         self.nodes[usize::from(id.0)].edit()
     }
@@ -158,7 +180,7 @@ impl SliceWorld {
     pub(super) fn post(&mut self, from: NodeId, to: NodeId, load: Load) {
         let parcel = SliceParcel { from, to, load };
         let at = self.parcels.partition_point(|other| *other <= parcel);
-        self.parcels.insert(at, parcel);
+        self.parcels.edit().insert(at, parcel);
     }
 
     pub(super) fn seal(&mut self) {
@@ -178,12 +200,25 @@ impl SliceWorld {
             }
         }
         self.nodes.iter_mut().for_each(Shared::seal);
+        self.parcels.seal();
+        self.operations.seal();
         self.judges.seal();
         self.view.seal();
     }
 
-    pub(super) fn fail(&mut self, what: &str) {
-        self.fault.get_or_insert_with(|| what.to_owned());
+    pub(super) fn interned(mut self, pool: &SlicePool) -> Self {
+        for node in &mut self.nodes {
+            *node = pool.nodes.shared(node);
+        }
+        self.parcels = pool.parcels.shared(&self.parcels);
+        self.operations = pool.operations.shared(&self.operations);
+        self.judges = pool.judges.shared(&self.judges);
+        self.view = pool.views.shared(&self.view);
+        self
+    }
+
+    pub(super) fn fail(&mut self, what: &'static str) {
+        self.fault.get_or_insert(what);
     }
 
     /// A primary's store has executed a request, which may happen once.
@@ -205,8 +240,7 @@ impl SliceWorld {
         (version, value): (Cas, Written),
     ) {
         self.executed &= !(1 << label.0);
-        let stage = &mut self.operations[usize::from(label.0)];
-        *stage = Stage::Answered;
+        self.operations.edit()[usize::from(label.0)] = Stage::Answered;
         self.notes.add(|| answer_in_words(label, kind, value));
         if let Some(sessions) = &mut self.sessions {
             // All that is asked of a node is one session, which never goes back. Of a key that is
@@ -260,7 +294,7 @@ impl SliceWorld {
     /// A request ended without an answer.
     pub(super) fn refuse(&mut self, key: usize, label: Label, refusal: ReplicaRefusal) {
         self.executed &= !(1 << label.0);
-        let stage = &mut self.operations[usize::from(label.0)];
+        let stage = &mut self.operations.edit()[usize::from(label.0)];
         let why = refusal_in_words(refusal);
         self.notes.add(|| format!("{label} ends: {why}"));
         if refusal == ReplicaRefusal::Unknown {

@@ -70,19 +70,13 @@ impl Stepper<'_> {
             }
             TierAction::Fetch(cache, key) => {
                 self.world.left.fetches -= 1;
-                self.step_cache(
-                    cache,
-                    CacheEvent::Fetch(BACK_END, self.setup.keys[key]),
-                    None,
-                );
+                let event = CacheEvent::Fetch(BACK_END, self.setup.keys[key]);
+                self.step_cache(cache, event, None);
             }
             TierAction::Evict(cache, key) => {
                 self.world.left.evictions -= 1;
-                self.step_cache(
-                    cache,
-                    CacheEvent::Evict(BACK_END, self.setup.keys[key]),
-                    None,
-                );
+                let event = CacheEvent::Evict(BACK_END, self.setup.keys[key]);
+                self.step_cache(cache, event, None);
             }
             TierAction::Report(key) => {
                 self.world.left.reports -= 1;
@@ -290,9 +284,7 @@ impl Stepper<'_> {
     }
 
     fn restart_back_end(&mut self) {
-        let now = Instant {
-            ns: self.world.clocks[0],
-        };
+        let now = self.world.now(0);
         let node = self.world.back_end.edit();
         node.incarnation += 1;
         node.machine = Some(self.setup.back_end(node.incarnation, now));

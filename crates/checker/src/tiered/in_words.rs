@@ -23,10 +23,8 @@ impl TierSetup {
     fn action_in_words(&self, before: &TierWorld, action: &TierAction) -> String {
         match *action {
             TierAction::Ask(label) => {
-                format!(
-                    "a client sends {} to the back end",
-                    self.request_in_words(label)
-                )
+                let request = self.request_in_words(label);
+                format!("a client sends {request} to the back end")
             }
             TierAction::Look(label, cache) => self.look_in_words(label, cache),
             TierAction::Confirm(label) => self.confirm_in_words(before, label),
@@ -76,11 +74,8 @@ impl TierSetup {
                 format!("{cache} reads the clock for {label}; its copy has {value}")
             }
             Stage::Clock(cache, _) => {
-                format!(
-                    "a client sends {} to {}",
-                    self.request_in_words(label.0),
-                    named(cache)
-                )
+                let request = self.request_in_words(label.0);
+                format!("a client sends {request} to {}", named(cache))
             }
             _ => format!("{label} ends"),
         }

@@ -129,6 +129,13 @@ impl TierSetup {
         self.mutant == Some(TierModelMutant::Driver(mutant))
     }
 
+    fn machine_mutant(&self) -> Option<TierMutant> {
+        match self.mutant? {
+            TierModelMutant::Machine(mutant) => Some(mutant),
+            TierModelMutant::Driver(_) => None,
+        }
+    }
+
     fn back_end(&self, incarnation: u64, now: Instant) -> TierBackEnd {
         let config = BackEndConfig {
             terms: self.terms,
@@ -138,25 +145,16 @@ impl TierSetup {
             retransmit_ns: 0,
             patience_ns: 1,
         };
-        let machine = TierBackEnd::new(config, now, incarnation > 0);
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
+        TierBackEnd::new(config, now, incarnation > 0).with_mutant(self.machine_mutant())
     }
 
     fn cache(&self, incarnation: u64) -> TierCache {
-        let machine = TierCache::new(CacheConfig {
+        let config = CacheConfig {
             terms: self.terms,
             incarnation,
             renew_ns: 1,
-        });
-        #[cfg(any(test, feature = "mutants"))]
-        if let Some(TierModelMutant::Machine(mutant)) = self.mutant {
-            return machine.with_mutant(mutant);
-        }
-        machine
+        };
+        TierCache::new(config).with_mutant(self.machine_mutant())
     }
 
     fn ids(&self) -> impl Iterator<Item = CacheId> + use<> {
@@ -239,9 +237,6 @@ impl TierSetup {
     }
 
     fn cache_actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
-        let now = |node: usize| Instant {
-            ns: world.clocks[node],
-        };
         for id in self.ids() {
             let Some(machine) = &world.cache(id).machine else {
                 actions.push(TierAction::RestartCache(id));
@@ -257,7 +252,7 @@ impl TierSetup {
                 }
             }
             let node = 1 + usize::from(id.0);
-            if machine.deadline().is_some_and(|at| now(node) >= at) {
+            if machine.deadline().is_some_and(|at| world.now(node) >= at) {
                 actions.push(TierAction::TickCache(id));
             }
             if world.left.cache_crashes > 0 {
@@ -282,9 +277,7 @@ impl TierSetup {
         if world.left.flushes > 0 {
             actions.push(TierAction::Flush);
         }
-        let now = Instant {
-            ns: world.clocks[0],
-        };
+        let now = world.now(0);
         let is_due = match machine.lease_end() {
             Some(_) => {
                 let waits = machine.waiting().1 > 0 && world.parcels.is_empty();
@@ -333,9 +326,7 @@ impl TierSetup {
         }
         for id in self.ids() {
             let cache = world.cache(id).machine.as_ref()?;
-            let now = Instant {
-                ns: world.clocks[1 + usize::from(id.0)],
-            };
+            let now = world.now(1 + usize::from(id.0));
             for key in cache.copies(BACK_END) {
                 let session = cache.look(BACK_END, key)?;
                 let shown = world.cache(id).copies.get(&key);
@@ -356,7 +347,6 @@ impl Model for TierSetup {
 
     fn start(&self) -> TierWorld {
         let start = Instant { ns: 0 };
-        let judges = self.keys.iter().map(|_| Linearizable::new(FIRST));
         let cache = |_| {
             Shared::new(CacheNode {
                 machine: Some(self.cache(1)),
@@ -376,7 +366,7 @@ impl Model for TierSetup {
             caches: self.ids().map(cache).collect(),
             parcels: Vec::new(),
             operations: vec![Stage::Unasked; self.operations.len()],
-            judges: Shared::new(judges.collect()),
+            judges: Shared::new(vec![Linearizable::new(FIRST); self.keys.len()]),
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
             seen: StepWitnesses::default(),
@@ -418,12 +408,12 @@ impl Model for TierSetup {
         world
     }
 
-    fn fault(&self, world: &TierWorld) -> Option<String> {
-        world.fault.clone()
+    fn fault(&self, world: &TierWorld) -> Option<&'static str> {
+        world.fault
     }
 
-    fn fault_at_end(&self, world: &TierWorld) -> Option<String> {
-        self.fault_at_rest(world).map(str::to_owned)
+    fn fault_at_end(&self, world: &TierWorld) -> Option<&'static str> {
+        self.fault_at_rest(world)
     }
 
     fn witnesses(&self, world: &TierWorld) -> u32 {

@@ -6,7 +6,7 @@ use curtail_consistency::replica::Ticket;
 use curtail_consistency::tiered::{
     CacheId, CacheSession, TierBackEnd, TierCache, TierMessage, TierRefusal,
 };
-use curtail_types::RouteHash;
+use curtail_types::{Instant, RouteHash};
 
 use super::in_words::refusal_in_words;
 use super::{ANSWERED, DROPPED, ENDED, FLUSHED, REFUSED, TierFaults, WAITED};
@@ -33,7 +33,7 @@ pub struct TierWorld {
     /// What was seen in the last step; not part of the state.
     pub(super) seen: StepWitnesses,
     pub(super) notes: StepDescription,
-    pub(super) fault: Option<String>,
+    pub(super) fault: Option<&'static str>,
 }
 
 /// The back end and its store, which outlives it.
@@ -110,6 +110,12 @@ impl TierWorld {
         self.caches[usize::from(id.0)].edit()
     }
 
+    /// What the clock of the back end shows, or that of a cache.
+    pub(super) fn now(&self, node: usize) -> Instant {
+        let ns = self.clocks[node];
+        Instant { ns }
+    }
+
     pub(super) fn post(&mut self, parcel: TierParcel) {
         let at = self.parcels.partition_point(|other| *other <= parcel);
         self.parcels.insert(at, parcel);
@@ -131,8 +137,8 @@ impl TierWorld {
         self
     }
 
-    pub(super) fn fail(&mut self, what: &str) {
-        self.fault.get_or_insert_with(|| what.to_owned());
+    pub(super) fn fail(&mut self, what: &'static str) {
+        self.fault.get_or_insert(what);
     }
 
     /// A request is answered with `value`, which its client reads, or has left there.

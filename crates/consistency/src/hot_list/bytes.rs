@@ -9,32 +9,32 @@
 
 use alloc::vec::Vec;
 
-use curtail_types::{Key, KeyLoad, KeyName, Load, LoadReport, LoadScale, ViewNumber};
+use curtail_types::{Key, KeyLoad, KeyName, LoadReport, LoadScale};
 
 use super::{HotCosts, HotList, HotListNumber, HotReport};
-use crate::byte_reader::ByteReader;
+use crate::wire::{Wire, wire_structs};
+
+wire_structs! {
+    HotListNumber { view, count }
+    HotCosts { local_ns, forwarded_ns, message_ns, byte_ps }
+    LoadScale { segment_ns, alpha, sampled_every }
+}
 
 impl HotList {
     /// Appends its bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.number.view.0.to_le_bytes());
-        bytes.extend(self.number.count.to_le_bytes());
-        for key in self.keys.iter().take(Self::KEYS_MAX) {
-            put_key(bytes, key);
-        }
+        self.number.put(bytes);
+        let keys = self.keys.iter().take(Self::KEYS_MAX);
+        keys.for_each(|key| key.put(bytes));
     }
 
     /// The list that `bytes` are, all of them; `None` if they are none: keys are in order, and none
     /// is there twice.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = ByteReader::new(bytes);
-        let number = HotListNumber {
-            view: ViewNumber(reader.u32()?),
-            count: reader.u32()?,
-        };
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let number = Wire::take(&mut bytes)?;
         let mut keys: Vec<KeyName> = Vec::new();
-        while !reader.is_empty() {
-            let key = take_key(&mut reader)?;
+        while !bytes.is_empty() {
+            let key = Wire::take(&mut bytes)?;
             if keys.len() == Self::KEYS_MAX || keys.last().is_some_and(|last| *last >= key) {
                 return None;
             }
@@ -50,94 +50,69 @@ impl HotReport {
 
     /// Appends its bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
-        let (load, scale) = (&self.load, &self.load.scale);
-        bytes.extend(scale.segment_ns.to_le_bytes());
-        bytes.extend(scale.alpha.to_le_bytes());
-        bytes.extend(scale.sampled_every.to_le_bytes());
-        bytes.extend(load.total.0.to_le_bytes());
-        bytes.extend(load.absent_max.0.to_le_bytes());
-        let costs = self.costs.map_or([0; 4], |costs| {
-            [
-                costs.local_ns,
-                costs.forwarded_ns,
-                costs.message_ns,
-                costs.byte_ps,
-            ]
-        });
-        bytes.extend(costs.iter().flat_map(|cost| cost.to_le_bytes()));
-        let sizes = self
-            .value_bytes
-            .iter()
-            .copied()
-            .chain(core::iter::repeat(0));
+        let load = &self.load;
+        load.scale.put(bytes);
+        load.total.put(bytes);
+        load.absent_max.put(bytes);
+        self.costs.unwrap_or_default().put(bytes);
+        let sizes = self.value_bytes.iter().chain(core::iter::repeat(&0));
         for (key, size) in load.keys.iter().zip(sizes).take(Self::KEYS_MAX) {
             for part in [key.load, key.error, key.writes] {
-                bytes.extend(part.0.to_le_bytes());
+                part.put(bytes);
             }
-            bytes.extend(size.to_le_bytes());
-            put_key(bytes, &key.key);
+            size.put(bytes);
+            key.key.put(bytes);
         }
     }
 
     /// The report that `bytes` are, all of them; `None` if they are none.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = ByteReader::new(bytes);
-        let scale = LoadScale {
-            segment_ns: reader.u64()?,
-            alpha: reader.u32()?,
-            sampled_every: reader.u32()?,
-        };
-        let mut load = LoadReport::empty(scale);
-        (load.total, load.absent_max) = (Load(reader.u64()?), Load(reader.u64()?));
-        let costs = HotCosts {
-            local_ns: reader.u32()?,
-            forwarded_ns: reader.u32()?,
-            message_ns: reader.u32()?,
-            byte_ps: reader.u32()?,
-        };
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let bytes = &mut bytes;
+        let mut load = LoadReport::empty(Wire::take(bytes)?);
+        (load.total, load.absent_max) = (Wire::take(bytes)?, Wire::take(bytes)?);
+        let costs = HotCosts::take(bytes)?;
         let mut value_bytes = Vec::new();
-        while !reader.is_empty() {
+        while !bytes.is_empty() {
             if load.keys.len() == Self::KEYS_MAX {
                 return None;
             }
             let mut key = KeyLoad {
-                load: Load(reader.u64()?),
-                error: Load(reader.u64()?),
-                writes: Load(reader.u64()?),
+                load: Wire::take(bytes)?,
+                error: Wire::take(bytes)?,
+                writes: Wire::take(bytes)?,
                 ..KeyLoad::default()
             };
-            value_bytes.push(reader.u32()?);
-            key.key = take_key(&mut reader)?;
+            value_bytes.push(Wire::take(bytes)?);
+            key.key = Wire::take(bytes)?;
             load.keys.push(key);
         }
-        let none = HotCosts {
-            local_ns: 0,
-            forwarded_ns: 0,
-            message_ns: 0,
-            byte_ps: 0,
-        };
         Some(Self {
             load,
             value_bytes,
-            costs: (costs != none).then_some(costs),
+            costs: (costs != HotCosts::default()).then_some(costs),
         })
     }
 }
 
-fn put_key(bytes: &mut Vec<u8>, key: &KeyName) {
-    bytes.push(key.bytes().len() as u8);
-    bytes.extend(key.bytes());
-}
+impl Wire for KeyName {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(self.bytes().len() as u8);
+        bytes.extend(self.bytes());
+    }
 
-fn take_key(reader: &mut ByteReader<'_>) -> Option<KeyName> {
-    let length = reader.byte()?;
-    let key = Key::new(reader.bytes(usize::from(length))?).ok()?;
-    Some(KeyName::of(key))
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let length = u8::take(bytes)?;
+        let (key, rest) = bytes.split_at_checked(length.into())?;
+        *bytes = rest;
+        Some(Self::of(Key::new(key).ok()?))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use alloc::format;
+
+    use curtail_types::{Load, ViewNumber};
 
     use super::*;
 
@@ -169,7 +144,7 @@ mod tests {
         let many = (0..513_u16).map(|key| name(format!("{key:03}").as_bytes()));
         let mut bytes = Vec::new();
         HotList::default().encode(&mut bytes);
-        many.for_each(|key| put_key(&mut bytes, &key));
+        many.for_each(|key| key.put(&mut bytes));
         assert_eq!(HotList::decode(&bytes), None, "too many");
     }
 

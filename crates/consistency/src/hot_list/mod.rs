@@ -44,7 +44,7 @@ pub struct HotListConfig {
 }
 
 /// What a node has measured, each of it the time that processors take.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct HotCosts {
     /// A request that is answered where it arrives, in nanoseconds.
     pub local_ns: u32,
@@ -198,12 +198,10 @@ impl Worth {
         let others = nodes.saturating_sub(1);
         let forwarded = ps(costs.forwarded_ns) + value;
         let saved = forwarded.saturating_sub(ps(costs.local_ns));
+        let told = messages * ps(costs.message_ns) + value;
         Self {
             saves: u128::from(reads.0) * others * saved,
-            costs: u128::from(writes.0)
-                * nodes
-                * others
-                * (messages * ps(costs.message_ns) + value),
+            costs: u128::from(writes.0) * nodes * others * told,
         }
     }
 
@@ -238,8 +236,13 @@ impl HotCoordinator {
             return;
         }
         self.list = list.clone();
-        let hot = |key: &KeyName| (*key, Known::new_hot(0));
-        self.known = list.keys.iter().map(hot).collect();
+        let hot = Known::Hot {
+            load: Load(0),
+            writes: Load(0),
+            idle: 0,
+            gain: 0,
+        };
+        self.known = list.keys.iter().map(|key| (*key, hot)).collect();
     }
 
     /// The list that it has made last, or taken over.
@@ -290,12 +293,8 @@ impl HotCoordinator {
     /// A key that was not worth it for two epochs leaves; one that has rested may come again.
     fn weigh_known(&mut self, epoch: &Epoch<'_>) {
         let now = self.epoch;
-        let reported: BTreeMap<&KeyName, &KeyLoad> = epoch
-            .merged
-            .keys
-            .iter()
-            .map(|key| (&key.key, key))
-            .collect();
+        let reported = epoch.merged.keys.iter().map(|key| (&key.key, key));
+        let reported: BTreeMap<&KeyName, &KeyLoad> = reported.collect();
         self.known.retain(|key, known| {
             let nothing = KeyLoad::default();
             let found = *reported.get(key).unwrap_or(&&nothing);
@@ -363,17 +362,6 @@ impl HotCoordinator {
             };
             self.known.insert(key.key, known);
             count += 1;
-        }
-    }
-}
-
-impl Known {
-    const fn new_hot(idle: u32) -> Self {
-        Self::Hot {
-            load: Load(0),
-            writes: Load(0),
-            idle,
-            gain: 0,
         }
     }
 }

@@ -113,10 +113,7 @@ impl MemberMachine {
 
     /// How many of `others` say that they hear `node`.
     fn witnesses(&self, others: NodeSet, node: NodeId) -> usize {
-        let hears = |other: &NodeId| {
-            let heard = self.heard_by.get(usize::from(other.0));
-            heard.is_some_and(|heard| heard.contains(node))
-        };
+        let hears = |other: &NodeId| self.heard_by.get(*other).contains(node);
         others.into_iter().filter(hears).count()
     }
 }

@@ -8,7 +8,7 @@ use super::{ClusterRecord, Incarnation, RecordChange, SlicePlan};
 use crate::slice_view::{RowChange, SLICES};
 
 /// What a machine is made with.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct MemberConfig {
     /// The node that it runs on.
     pub me: NodeId,

@@ -37,14 +37,14 @@ use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 use pair_leases::Pairs;
 use proposals::Proposals;
 
-use crate::slice_view::SliceRow;
+use crate::{by_node::ByNode, slice_view::SliceRow};
 
 pub use interface::{Heartbeat, MemberConfig, MemberInput, MemberNotice, MemberOutput};
 pub use proposals::{CHANGES_MAX, decode_changes, encode_changes};
 pub use record::{ClusterRecord, Incarnation, RecordChange, SlicePlan};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct MemberMachine {
     config: MemberConfig,
     aim: Aim,
@@ -82,12 +82,12 @@ pub struct MemberMachine {
     proposed: Option<RecordChange>,
     proposals: Proposals,
     heartbeat_at: Instant,
-    silent_ns: [u64; NodeSet::NODES_MAX],
+    silent_ns: ByNode<u64>,
     /// Time since this node received its own heartbeat, if it ever received one.
     own_silent_ns: Option<u64>,
     suspected: NodeSet,
     /// The nodes from which each node receives heartbeats, by its own heartbeats.
-    heard_by: [NodeSet; NodeSet::NODES_MAX],
+    heard_by: ByNode<NodeSet>,
     /// The last heartbeats of members that the known view does not have yet.
     early: Vec<(NodeId, Heartbeat)>,
     /// For how long nodes have waited until the first view with slices is written.
@@ -95,10 +95,14 @@ pub struct MemberMachine {
     stepped: Instant,
 }
 
+/// Where outputs go.
+type Emit<'a> = &'a mut dyn FnMut(MemberOutput);
+
 /// What a node tries to become.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 enum Aim {
     /// Not a member.
+    #[default]
     Outside,
     /// A member.
     Inside,
@@ -113,36 +117,7 @@ impl MemberMachine {
     pub fn new(config: MemberConfig) -> Self {
         Self {
             config,
-            aim: Aim::Outside,
-            incarnation: Incarnation(0),
-            parted: 0,
-            steady_ns: 0,
-            join_at: Instant { ns: 0 },
-            known: ClusterRecord::NOBODY,
-            revision: 0,
-            read_since_proposal: false,
-            keepers: NodeSet::NONE,
-            adopted: ClusterRecord::NOBODY,
-            empty_since: None,
-            adopt_at: None,
-            lease_end: Instant { ns: 0 },
-            pairs: Pairs::NONE,
-            serving: false,
-            told_until: Instant { ns: 0 },
-            fenced: false,
-            reading: false,
-            overtaken: false,
-            read_at: Instant { ns: 0 },
-            proposed: None,
-            proposals: Proposals::default(),
-            heartbeat_at: Instant { ns: 0 },
-            silent_ns: [0; NodeSet::NODES_MAX],
-            own_silent_ns: None,
-            suspected: NodeSet::NONE,
-            heard_by: [NodeSet::NONE; NodeSet::NODES_MAX],
-            early: Vec::new(),
-            unformed_ns: 0,
-            stepped: Instant { ns: 0 },
+            ..Self::default()
         }
     }
 
@@ -211,7 +186,7 @@ impl MemberMachine {
         input: MemberInput<'_>,
         mut emit: impl FnMut(MemberOutput),
     ) {
-        let emit = &mut emit;
+        let emit: Emit = &mut emit;
         let numbers = |machine: &Self| (machine.known.number, machine.adopted.number);
         let before = numbers(self);
         self.fence(now, emit);
@@ -248,7 +223,7 @@ impl MemberMachine {
     }
 
     /// Stops serving at the end of the leases.
-    fn fence(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn fence(&mut self, now: Instant, emit: Emit) {
         if self.serving && now >= self.serve_end() {
             self.stop(emit);
             self.fenced = true;
@@ -256,7 +231,7 @@ impl MemberMachine {
         }
     }
 
-    fn stop(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn stop(&mut self, emit: Emit) {
         if self.serving {
             self.serving = false;
             emit(MemberOutput::StopServing);
@@ -282,7 +257,7 @@ impl MemberMachine {
             self.parted = 0;
         }
         if now >= self.lease_end {
-            self.silent_ns.fill(0);
+            self.silent_ns = ByNode::default();
             self.own_silent_ns = self.own_silent_ns.and(Some(0));
             self.unformed_ns = 0;
             return;
@@ -294,9 +269,7 @@ impl MemberMachine {
             }
         }
         for node in self.others() {
-            if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
-                *silent = silent.saturating_add(passed);
-            }
+            self.silent_ns.change(node, |ns| ns.saturating_add(passed));
         }
         self.unformed_ns = match self.known.slices().is_none() {
             true => self.unformed_ns.saturating_add(passed),
@@ -310,7 +283,7 @@ impl MemberMachine {
         started: Instant,
         revision: u64,
         record: &ClusterRecord,
-        emit: &mut impl FnMut(MemberOutput),
+        emit: Emit,
     ) {
         self.reading = false;
         self.read_at = started.later(self.config.lease_ns / READS_PER_LEASE);
@@ -337,7 +310,7 @@ impl MemberMachine {
     }
 
     /// Processes a view that was read in the store.
-    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+    fn learn(&mut self, now: Instant, record: &ClusterRecord, emit: Emit) {
         let before = core::mem::replace(&mut self.known, record.clone());
         if record.number == before.number {
             return;
@@ -360,8 +333,7 @@ impl MemberMachine {
     fn stay_away(&mut self, now: Instant, before: &ClusterRecord) {
         let me = self.config.me;
         let others = before.members().without(me);
-        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
-        let is_heard = |node: &NodeId| silence(node) <= Some(self.config.suspicion_ns / 2);
+        let is_heard = |node: &NodeId| self.silent_ns.get(*node) <= self.config.suspicion_ns / 2;
         let heard = others.into_iter().filter(is_heard).count();
         let was_well = self.parted == 0 && !before.detached.contains(me);
         self.parted = (self.parted + 1).min(PARTED_MAX);
@@ -413,9 +385,9 @@ impl MemberMachine {
     }
 
     /// This life of the node is no longer a member.
-    fn taken_out(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn taken_out(&mut self, emit: Emit) {
         self.stop(emit);
-        self.pairs = Pairs::NONE;
+        self.pairs = Pairs::default();
         self.adopt_at = None;
         self.proposals = Proposals::default();
         let number = self.adopted.number;
@@ -431,7 +403,7 @@ impl MemberMachine {
         emit(MemberOutput::Event(event));
     }
 
-    fn won(&mut self, now: Instant, revision: u64, emit: &mut impl FnMut(MemberOutput)) {
+    fn won(&mut self, now: Instant, revision: u64, emit: Emit) {
         let Some(change) = self.proposed.take() else {
             return;
         };
@@ -448,20 +420,14 @@ impl MemberMachine {
         }
     }
 
-    fn lost(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn lost(&mut self, now: Instant, emit: Emit) {
         if let Some(change) = self.proposed.take() {
             emit(MemberOutput::Event(MemberNotice::Beaten(change)));
             self.read_at = now;
         }
     }
 
-    fn heard(
-        &mut self,
-        now: Instant,
-        from: NodeId,
-        heartbeat: &Heartbeat,
-        emit: &mut impl FnMut(MemberOutput),
-    ) {
+    fn heard(&mut self, now: Instant, from: NodeId, heartbeat: &Heartbeat, emit: Emit) {
         if from == self.config.me {
             self.own_silent_ns = Some(0);
             return;
@@ -483,16 +449,12 @@ impl MemberMachine {
 
     fn take_in(&mut self, now: Instant, from: NodeId, heartbeat: &Heartbeat) {
         self.hear(from);
-        if let Some(heard) = self.heard_by.get_mut(usize::from(from.0)) {
-            *heard = heartbeat.hears;
-        }
+        self.heard_by.set(from, heartbeat.hears);
         self.pairs.receive(now, from, heartbeat, self.incarnation);
     }
 
     fn hear(&mut self, node: NodeId) {
-        if let Some(silent) = self.silent_ns.get_mut(usize::from(node.0)) {
-            *silent = 0;
-        }
+        self.silent_ns.set(node, 0);
     }
 
     fn join(&mut self, incarnation: Incarnation) {
@@ -501,7 +463,7 @@ impl MemberMachine {
             self.incarnation = incarnation;
             // The other nodes may remove a silent node that joins sooner than it may remove them.
             // So if links are broken, the nodes that serve continue.
-            self.silent_ns.fill(0);
+            self.silent_ns = ByNode::default();
         }
     }
 
@@ -512,7 +474,7 @@ impl MemberMachine {
         };
     }
 
-    fn adopt(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn adopt(&mut self, now: Instant, emit: Emit) {
         // Another node follows this removal already, so the leases of removed members have ended.
         let is_over = self.known.removal <= self.pairs.adopted;
         if self.adopt_at.is_some_and(|at| now >= at || is_over) {
@@ -525,7 +487,7 @@ impl MemberMachine {
 
     /// Emits which slices of removed nodes this node took over, and which are lost, since the view
     /// that it followed before, or since it joined.
-    fn tell_of_heirs(&self, before: &ClusterRecord, emit: &mut impl FnMut(MemberOutput)) {
+    fn tell_of_heirs(&self, before: &ClusterRecord, emit: Emit) {
         let Some(now) = self.adopted.slices() else {
             return;
         };
@@ -560,7 +522,7 @@ impl MemberMachine {
 
     /// Serves while this node is live in the newest view and in the view that it follows, and has
     /// its leases.
-    fn serve(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn serve(&mut self, now: Instant, emit: Emit) {
         let me = self.config.me;
         let live = self.adopted.serving().contains(me)
             && self.known.serving().contains(me)
@@ -586,7 +548,7 @@ impl MemberMachine {
         }
     }
 
-    fn suspect(&mut self, emit: &mut impl FnMut(MemberOutput)) {
+    fn suspect(&mut self, emit: Emit) {
         let silent = self.silent_for(self.config.suspicion_ns);
         for node in silent.difference(self.suspected) {
             emit(MemberOutput::Event(MemberNotice::Suspected(node)));
@@ -594,7 +556,7 @@ impl MemberMachine {
         self.suspected = silent;
     }
 
-    fn propose(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn propose(&mut self, now: Instant, emit: Emit) {
         if !self.may_propose(now) {
             return;
         }
@@ -624,7 +586,7 @@ impl MemberMachine {
         idle && self.read_since_proposal && now < self.lease_end
     }
 
-    fn ask(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn ask(&mut self, now: Instant, emit: Emit) {
         if !self.reading && now >= self.read_at {
             self.reading = true;
             emit(MemberOutput::Read);
@@ -632,7 +594,7 @@ impl MemberMachine {
     }
 
     /// A node whose lease has ended sends no heartbeats, so that the others remove it.
-    fn beat(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    fn beat(&mut self, now: Instant, emit: Emit) {
         if now < self.heartbeat_at {
             return;
         }
@@ -654,10 +616,9 @@ impl MemberMachine {
 
     /// The other members that have been silent for longer than `ns`.
     fn silent_for(&self, ns: u64) -> NodeSet {
-        let silence = |node: &NodeId| self.silent_ns.get(usize::from(node.0)).copied();
-        self.others()
-            .into_iter()
-            .filter(|node| silence(node).is_some_and(|silent| silent > ns))
+        let others = self.others().into_iter();
+        others
+            .filter(|node| self.silent_ns.get(*node) > ns)
             .collect()
     }
 }

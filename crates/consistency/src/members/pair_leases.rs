@@ -33,14 +33,15 @@
 //! a detached one was removed, waits a whole lease from the end of that reading: an earlier reading
 //! of the other node may have returned a view in which it was still detached.
 
-use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+use curtail_types::{Instant, NodeId, ViewNumber};
 
 use super::{ClusterRecord, Heartbeat, Incarnation, MemberMachine, RecordChange};
+use crate::by_node::ByNode;
 
 /// What a node knows about its leases with every other node.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Pairs {
-    pairs: [Pair; NodeSet::NODES_MAX],
+    pairs: ByNode<Pair>,
     /// The first view with this incarnation of this node; 0 if there is none.
     since: ViewNumber,
     /// The newest view that is in force on any node, by the heartbeats received.
@@ -63,29 +64,15 @@ struct Pair {
 }
 
 impl Pairs {
-    pub(super) const NONE: Self = Self {
-        pairs: [Pair {
-            answered: Instant { ns: 0 },
-            sent: Instant { ns: 0 },
-            received: None,
-        }; NodeSet::NODES_MAX],
-        since: ViewNumber(0),
-        adopted: ViewNumber(0),
-        released_at: Instant { ns: 0 },
-        well_ns: 0,
-    };
-
     /// This node became a member with view `since`.
     pub(super) fn begin(&mut self, since: ViewNumber, now: Instant) {
         self.since = since;
-        self.pairs.fill(Pair::first_known(now));
+        self.pairs = ByNode::all(Pair::first_known(now));
     }
 
     /// Another incarnation of a node became a member.
     pub(super) fn meet(&mut self, node: NodeId, now: Instant) {
-        if let Some(pair) = self.pairs.get_mut(usize::from(node.0)) {
-            *pair = Pair::first_known(now);
-        }
+        self.pairs.set(node, Pair::first_known(now));
     }
 
     /// Notes a heartbeat of the known incarnation of `from`; `own` is the incarnation of this node.
@@ -98,9 +85,7 @@ impl Pairs {
     ) {
         self.adopted = self.adopted.max(heartbeat.adopted);
         let knows_this_life = self.since > ViewNumber(0) && heartbeat.view >= self.since;
-        let Some(pair) = self.pairs.get_mut(usize::from(from.0)) else {
-            return;
-        };
+        let mut pair = self.pairs.get(from);
         if heartbeat.to_life == own {
             pair.answered = pair.answered.max(heartbeat.answers);
         }
@@ -108,16 +93,12 @@ impl Pairs {
             pair.sent = pair.sent.max(heartbeat.sent);
             pair.received = Some(now);
         }
+        self.pairs.set(from, pair);
     }
 
     /// What a heartbeat to `node` acknowledges.
     pub(super) fn newest_sent(&self, node: NodeId) -> Instant {
-        self.of(node).sent
-    }
-
-    fn of(&self, node: NodeId) -> Pair {
-        let pair = self.pairs.get(usize::from(node.0));
-        pair.copied().unwrap_or_default()
+        self.pairs.get(node).sent
     }
 }
 
@@ -138,7 +119,7 @@ impl MemberMachine {
         }
         let lease = self.pair_lease_ns();
         let ends = self.others().into_iter();
-        let ends = ends.map(|node| self.pairs.of(node).answered.later(lease));
+        let ends = ends.map(|node| self.pairs.pairs.get(node).answered.later(lease));
         ends.fold(self.lease_end, Instant::min)
     }
 
@@ -157,7 +138,7 @@ impl MemberMachine {
 
     /// The age of the last answer of a node.
     pub(super) fn answer_age_ns(&self, node: NodeId) -> u64 {
-        let answered = self.pairs.of(node).answered;
+        let answered = self.pairs.pairs.get(node).answered;
         self.stepped.ns.saturating_sub(answered.ns)
     }
 
@@ -189,7 +170,7 @@ impl MemberMachine {
         let known = &self.known;
         let stays = |node: &NodeId| known.has(*node, before.incarnation(*node));
         let gone = before.serving().into_iter().filter(|node| !stays(node));
-        let stopped = |node| match self.pairs.of(node).received {
+        let stopped = |node| match self.pairs.pairs.get(node).received {
             Some(at) => at.later(self.config.lease_ns),
             None => whole,
         };

@@ -9,14 +9,14 @@
 //! void: several that write would beat each other. So one node, the lowest that is heard, writes
 //! all of them together. Two that both believe to be it do no harm.
 
-use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
 
-use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
+use curtail_types::{Instant, NodeId};
 
-use super::{MemberMachine, MemberOutput, RecordChange};
+use super::{Emit, MemberMachine, MemberOutput, RecordChange};
 use crate::{
-    byte_reader::ByteReader,
-    slice_view::{RowChange, RowStep, SliceId, SliceRow},
+    slice_view::{RowChange, RowStep, SliceRow},
+    wire::Wire,
 };
 
 /// Changes that are kept, sent or written at a time. There is more than one of a slice only if one
@@ -112,15 +112,14 @@ impl MemberMachine {
     }
 
     /// Sends this node's changes on.
-    pub(super) fn forward(&mut self, now: Instant, emit: &mut impl FnMut(MemberOutput)) {
+    pub(super) fn forward(&mut self, now: Instant, emit: Emit) {
         if self.proposals.forward_at().is_none_or(|at| now < at) {
             return;
         }
         self.proposals.own_at = now.later(self.config.heartbeat_ns);
         let changes = self.proposals.own.iter().copied();
-        let changes: Arc<[RowChange]> = changes
-            .filter(|change| !self.precedes_removal(change.step))
-            .collect();
+        let changes = changes.filter(|change| !self.precedes_removal(change.step));
+        let changes: Arc<[RowChange]> = changes.collect();
         if changes.is_empty() {
             return;
         }
@@ -143,10 +142,8 @@ impl MemberMachine {
     /// What this node writes now of what was gathered.
     pub(super) fn changes_of_rows(&self) -> Option<RecordChange> {
         let is_member = self.known.has(self.config.me, self.incarnation);
-        let is_due = self
-            .proposals
-            .write_at()
-            .is_some_and(|at| at <= self.stepped);
+        let write_at = self.proposals.write_at();
+        let is_due = write_at.is_some_and(|at| at <= self.stepped);
         let changes = || self.proposals.gathered.iter().copied().collect();
         (is_member && is_due).then(|| RecordChange::Rows(changes()))
     }
@@ -160,49 +157,26 @@ const fn is_urgent(step: RowStep) -> bool {
 
 /// Appends changes as another node decodes them: 8 bytes each.
 pub fn encode_changes(changes: &[RowChange], bytes: &mut Vec<u8>) {
-    for change in changes {
-        let kind = match change.step {
-            RowStep::Hold(_) => 0,
-            RowStep::Enter(_) => 1,
-            RowStep::Exit(_) => 2,
-            RowStep::HandOver(_) => 3,
-        };
-        bytes.extend(change.view.0.to_le_bytes());
-        bytes.extend(change.slice.0.to_le_bytes());
-        bytes.extend([kind, change.step.node().0]);
-    }
+    changes.iter().for_each(|change| change.put(bytes));
 }
 
 /// The changes that `bytes` are, at most [`CHANGES_MAX`]; `None` if they are not changes.
-pub fn decode_changes(bytes: &[u8]) -> Option<Vec<RowChange>> {
-    if bytes.len() > CHANGES_MAX * CHANGE_BYTES || !bytes.len().is_multiple_of(CHANGE_BYTES) {
+pub fn decode_changes(mut bytes: &[u8]) -> Option<Vec<RowChange>> {
+    if bytes.len() > CHANGES_MAX * CHANGE_BYTES {
         return None;
     }
-    let mut reader = ByteReader::new(bytes);
-    let mut changes = Vec::with_capacity(bytes.len() / CHANGE_BYTES);
-    while !reader.is_empty() {
-        let (view, slice) = (ViewNumber(reader.u32()?), SliceId(reader.u16()?));
-        let (kind, node) = (reader.byte()?, NodeId(reader.byte()?));
-        if usize::from(node.0) >= NodeSet::NODES_MAX {
-            return None;
-        }
-        let step = match kind {
-            0 => RowStep::Hold(node),
-            1 => RowStep::Enter(node),
-            2 => RowStep::Exit(node),
-            3 => RowStep::HandOver(node),
-            _ => return None,
-        };
-        changes.push(RowChange { slice, view, step });
-    }
-    Some(changes)
+    let changes: Box<[RowChange]> = Wire::take(&mut bytes)?;
+    Some(changes.into_vec())
 }
 
 const CHANGE_BYTES: usize = 8;
 
 #[cfg(test)]
 mod tests {
+    use curtail_types::ViewNumber;
+
     use super::*;
+    use crate::slice_view::SliceId;
 
     #[test]
     fn changes_decode_to_what_was_encoded() {

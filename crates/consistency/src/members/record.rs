@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use curtail_types::{NodeId, NodeSet, ViewNumber};
 
 use crate::{
+    by_node::ByNode,
     slice_placement::{PlacementGoal, holds_nothing},
     slice_view::{RowChange, SliceView},
 };
@@ -38,7 +39,7 @@ pub struct ClusterRecord {
     /// Nodes that wait for a cluster to be formed.
     waiting: NodeSet,
     slices: Option<Arc<SliceView>>,
-    incarnations: [Incarnation; NodeSet::NODES_MAX],
+    incarnations: ByNode<Incarnation>,
 }
 
 /// What a node proposes to change.
@@ -64,7 +65,7 @@ pub enum RecordChange {
 }
 
 /// What all nodes agree on of the slices.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SlicePlan {
     /// How many slices there are.
     pub slices: u16,
@@ -89,7 +90,7 @@ impl ClusterRecord {
         formed: ViewNumber(0),
         waiting: NodeSet::NONE,
         slices: None,
-        incarnations: [Incarnation(0); NodeSet::NODES_MAX],
+        incarnations: ByNode::all(Incarnation(0)),
     };
 
     /// A formed cluster with these slices, or one whose nodes wait, as a store keeps it; whose
@@ -153,16 +154,13 @@ impl ClusterRecord {
 
     /// Which life of `node` takes part; 0 if none does.
     pub fn incarnation(&self, node: NodeId) -> Incarnation {
-        let found = self.incarnations.get(usize::from(node.0));
-        found.copied().unwrap_or_default()
+        self.incarnations.get(node)
     }
 
     /// The same with `incarnation` as the life of `node`.
     #[must_use]
     pub fn with_incarnation(mut self, node: NodeId, incarnation: Incarnation) -> Self {
-        if let Some(entry) = self.incarnations.get_mut(usize::from(node.0)) {
-            *entry = incarnation;
-        }
+        self.incarnations.set(node, incarnation);
         self
     }
 
@@ -232,9 +230,7 @@ impl ClusterRecord {
             Some(view) => *view = Arc::new(view.next(&[], one, one.intersection(view.members))?),
             None => self.waiting = self.waiting.with(me),
         }
-        if let Some(entry) = self.incarnations.get_mut(usize::from(me.0)) {
-            *entry = life;
-        }
+        self.incarnations.set(me, life);
         Some(())
     }
 
@@ -255,9 +251,7 @@ impl ClusterRecord {
     /// cluster may be formed.
     fn take_out(&mut self, nodes: NodeSet) {
         for node in nodes {
-            if let Some(entry) = self.incarnations.get_mut(usize::from(node.0)) {
-                *entry = Incarnation(0);
-            }
+            self.incarnations.set(node, Incarnation(0));
         }
         self.leaving = self.leaving.difference(nodes);
         self.detached = self.detached.difference(nodes);

@@ -7,14 +7,13 @@
 
 use alloc::collections::VecDeque;
 
-use curtail_types::{Cas, NodeId, RouteHash};
+use curtail_types::{NodeId, RouteHash};
 
 use super::{
-    Gate, ReplicaHost, ReplicaMutant,
+    Gate, ReplicaMutant,
     machine::Context,
     message::{ChangeKind, SliceChange},
     primary::{Phase, Primary, WHOLE},
-    room_credits::RoomCredits,
 };
 use crate::slice_view::RowStep;
 
@@ -53,12 +52,7 @@ enum Scan {
 
 impl Primary {
     /// Begins to bring in a holder that is not in sync; returns whether one catches up now.
-    pub(super) fn begin_catch_up(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) -> bool {
+    pub(super) fn begin_catch_up(&mut self, cx: &mut Context) -> bool {
         let behind = self.row.catching_up().first();
         let rests = cx.now < self.rests_until;
         let (Some(node), Phase::Serving, None, false) =
@@ -74,10 +68,10 @@ impl Primary {
             enters_at: None,
         });
         if self.gate == Gate::Open {
-            self.set_gate(host, Gate::Reads);
+            self.set_gate(cx, Gate::Reads);
             self.is_closing &= !cx.has(ReplicaMutant::GateNotAwaited);
         }
-        self.go_on(cx, host, credits);
+        self.go_on(cx);
         true
     }
 
@@ -92,25 +86,21 @@ impl Primary {
     }
 
     /// Sends what there is room for.
-    pub(super) fn go_on(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) {
+    pub(super) fn go_on(&mut self, cx: &mut Context) {
         let Some(mut catch_up) = self.catch_up.take() else {
             return;
         };
         let node = catch_up.node;
         // From then on writes wait for room there, and for what it is behind: a node that does not
         // answer is to hold up none.
-        if catch_up.scan == Scan::Waits && !self.is_closing && credits.answers(cx, host, node) {
+        if catch_up.scan == Scan::Waits && !self.is_closing && cx.is_answered(node) {
             self.streams.add(node, false, cx.now);
             // Later than all that was removed before, of which the node will not hear.
-            let version = host.next_version();
+            let version = cx.host.next_version();
             self.seen = self.seen.max(version);
-            catch_up.scanned = self.append(cx, host, credits, begin(version), Some(node));
-            host.scan(self.slice, true);
+            let begin = SliceChange::new(ChangeKind::Begin, WHOLE, version, 0);
+            catch_up.scanned = self.append(cx, begin, Some(node));
+            cx.host.scan(self.slice, true);
             catch_up.scan = Scan::Runs;
         }
         // The other half of the window is for writes, which wait while it is full: the node is
@@ -118,29 +108,24 @@ impl Primary {
         let scan_max = cx.config.window_max.div_ceil(2);
         while let Some(&(key, bytes)) = catch_up.keys.front() {
             let is_full = self.streams.unacknowledged(node) >= scan_max;
-            if is_full || !credits.has(cx, host, node, u64::from(bytes)) {
+            if is_full || !cx.has_room(node, u64::from(bytes)) {
                 break;
             }
             catch_up.keys.pop_front();
-            if let Some((version, room)) = host.item(key) {
+            if let Some((version, room)) = cx.host.item(key) {
                 let room = room.min(bytes);
-                let change = SliceChange {
-                    key,
-                    kind: ChangeKind::Store,
-                    version,
-                    room,
-                };
-                catch_up.scanned = self.append(cx, host, credits, change, Some(node));
+                let change = SliceChange::new(ChangeKind::Store, key, version, room);
+                catch_up.scanned = self.append(cx, change, Some(node));
             }
         }
-        if credits.is_refused(node) && !self.streams.counts(node) {
+        if cx.credits.is_refused(node) && !self.streams.counts(node) {
             self.catch_up = Some(catch_up);
-            return self.end_catch_up(cx, credits);
+            return self.end_catch_up(cx);
         }
         let unacknowledged = self.streams.unacknowledged(node);
         if catch_up.has_begun() && catch_up.keys.is_empty() {
             if catch_up.scan == Scan::Rests && unacknowledged < scan_max {
-                host.scan(self.slice, false);
+                cx.host.scan(self.slice, false);
                 catch_up.scan = Scan::Runs;
             }
             let acknowledged = self.streams.acknowledged(node);
@@ -159,7 +144,7 @@ impl Primary {
                         || cx.has(ReplicaMutant::EntersUncommitted))
             };
             if catch_up.enters_at.is_some_and(is_everywhere) {
-                self.wish(host, RowStep::Enter(node));
+                self.wish(cx, RowStep::Enter(node));
             }
         }
         self.catch_up = Some(catch_up);
@@ -167,21 +152,12 @@ impl Primary {
 
     /// Gives up for a while: the node has no room, or is silent. Before it begins again the node
     /// is to answer.
-    pub(super) fn end_catch_up(&mut self, cx: &Context, credits: &mut RoomCredits) {
+    pub(super) fn end_catch_up(&mut self, cx: &mut Context) {
         if let Some(catch_up) = self.catch_up.take() {
             let others = self.row.followers().without(catch_up.node);
-            self.streams.keep(credits, others);
-            credits.doubt(catch_up.node);
+            self.streams.keep(cx, others);
+            cx.credits.doubt(catch_up.node);
             self.rests_until.ns = cx.now.ns + cx.config.patience_ns;
         }
-    }
-}
-
-const fn begin(version: Cas) -> SliceChange {
-    SliceChange {
-        key: WHOLE,
-        kind: ChangeKind::Begin,
-        version,
-        room: 0,
     }
 }

@@ -9,7 +9,7 @@ use alloc::collections::{BTreeSet, VecDeque};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaHost, ReplicaMutant,
+    ReplicaMutant,
     machine::Context,
     message::{Append, ChangeKind, ReplicaMessage},
 };
@@ -47,7 +47,7 @@ impl Follower {
     }
 
     /// Says to the new primary what this node knows to be unfinished.
-    pub(super) fn send_tail(&self, host: &mut impl ReplicaHost, slice: SliceId, to: NodeId) {
+    pub(super) fn send_tail(&self, cx: &mut Context, slice: SliceId, to: NodeId) {
         let message = ReplicaMessage::Tail {
             slice,
             term: self.term,
@@ -55,17 +55,11 @@ impl Follower {
             seen: self.seen,
             flushed: self.flushed,
         };
-        host.send(NodeSet::only(to), &message);
+        cx.host.send(NodeSet::only(to), &message);
     }
 
     /// Takes a change of its stream, and acknowledges what it has.
-    pub(super) fn append(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        append: &Append,
-    ) {
+    pub(super) fn append(&mut self, cx: &mut Context, from: NodeId, append: &Append) {
         if append.term != self.term {
             return;
         }
@@ -74,47 +68,46 @@ impl Follower {
         let follows = follows || cx.has(ReplicaMutant::OrderIgnored);
         if begins {
             if !cx.has(ReplicaMutant::BeginKeeps) {
-                host.clear(append.slice, None);
+                cx.host.clear(append.slice, None);
             }
             self.recent.clear();
             self.left.clear();
             self.applied = append.seq;
-            self.note_seen(host, append.change.version);
+            self.note_seen(cx, append.change.version);
         } else if follows && append.change.kind != ChangeKind::Begin {
             // Only what is sent to it no more, though it does not know yet, finds no room.
-            self.apply(host, from, append);
+            self.apply(cx, from, append);
         }
+        let committed = append.committed;
         while self
             .recent
-            .front()
-            .is_some_and(|&(seq, _)| seq <= append.committed)
-        {
-            self.recent.pop_front();
-        }
+            .pop_front_if(|&mut (seq, _)| seq <= committed)
+            .is_some()
+        {}
         let message = ReplicaMessage::Applied {
             slice: append.slice,
             term: self.term,
             seq: self.applied,
         };
-        host.send(NodeSet::only(from), &message);
+        cx.host.send(NodeSet::only(from), &message);
     }
 
-    fn note_seen(&mut self, host: &mut impl ReplicaHost, version: Cas) {
-        host.saw(version);
+    fn note_seen(&mut self, cx: &mut Context, version: Cas) {
+        cx.host.saw(version);
         self.seen = self.seen.max(version);
     }
 
-    fn apply(&mut self, host: &mut impl ReplicaHost, from: NodeId, append: &Append) {
+    fn apply(&mut self, cx: &mut Context, from: NodeId, append: &Append) {
         let change = &append.change;
         match change.kind {
             ChangeKind::Flush => {
-                host.clear(append.slice, Some(change.version));
+                cx.host.clear(append.slice, Some(change.version));
                 self.flushed = self.flushed.max(change.version);
             }
-            _ if !host.apply(from, change) => return,
+            _ if !cx.host.apply(from, change) => return,
             _ => {}
         }
-        self.note_seen(host, change.version);
+        self.note_seen(cx, change.version);
         self.applied = append.seq;
         self.left.remove(&change.key);
         self.recent.push_back((append.seq, change.key));

@@ -7,7 +7,10 @@ use alloc::{collections::BTreeMap, vec::Vec};
 
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
 
-use super::{ReplicaHost, ReplicaRefusal, ReplicaRequest, Ticket, machine::Context};
+use super::{
+    ReplicaRefusal, ReplicaRequest, Ticket,
+    machine::{Context, Waiting},
+};
 
 /// The requests that other nodes have, or shall have.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -24,39 +27,26 @@ struct Forwarded {
 }
 
 impl Forwarding {
-    pub(super) const fn new() -> Self {
-        Self {
-            of: BTreeMap::new(),
-        }
-    }
-
     pub(super) fn waits(&self) -> bool {
         !self.of.is_empty()
     }
 
     /// Sends a request to the primary, or keeps it until there is one.
-    pub(super) fn send(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (request, since): (ReplicaRequest, Instant),
-        to: Option<NodeId>,
-    ) {
+    pub(super) fn send(&mut self, cx: &mut Context, (request, since): Waiting, to: Option<NodeId>) {
         if self.of.len() >= cx.config.waiting_max {
-            return host.refuse(request.ticket, ReplicaRefusal::Busy);
+            return cx.host.refuse(request.ticket, ReplicaRefusal::Busy);
         }
         let forwarded = Forwarded { request, since, to };
         self.of.insert(request.ticket, forwarded);
         if let Some(to) = to {
-            host.forward(&request, to);
+            cx.host.forward(&request, to);
         }
     }
 
     /// Another node has answered; returns the key and the version that a good answer shows.
     pub(super) fn take_answer(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         from: NodeId,
         (ticket, answer): (Ticket, Result<Cas, ReplicaRefusal>),
     ) -> Option<(RouteHash, Cas)> {
@@ -73,8 +63,8 @@ impl Forwarding {
                 forwarded.to = None;
                 return None;
             }
-            Err(ReplicaRefusal::Elsewhere) => host.refuse(ticket, ReplicaRefusal::Late),
-            Err(refusal) => host.refuse(ticket, refusal),
+            Err(ReplicaRefusal::Elsewhere) => cx.host.refuse(ticket, ReplicaRefusal::Late),
+            Err(refusal) => cx.host.refuse(ticket, refusal),
         }
         self.of.remove(&ticket);
         answer.ok().map(|version| (key, version))
@@ -82,16 +72,12 @@ impl Forwarding {
 
     /// Requests that removed nodes had: what they did with writes is unknown. Returns what is to be
     /// placed again.
-    pub(super) fn enter_view(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        members: NodeSet,
-    ) -> Vec<(ReplicaRequest, Instant)> {
+    pub(super) fn enter_view(&mut self, cx: &mut Context, members: NodeSet) -> Vec<Waiting> {
         for (&ticket, forwarded) in &mut self.of {
             if forwarded.to.is_some_and(|to| !members.contains(to)) {
                 match forwarded.request.access {
                     Access::Read => forwarded.to = None,
-                    _ => host.refuse(ticket, ReplicaRefusal::Unknown),
+                    _ => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
                 }
             }
         }
@@ -100,23 +86,16 @@ impl Forwarding {
         self.take_unplaced()
     }
 
-    fn take_unplaced(&mut self) -> Vec<(ReplicaRequest, Instant)> {
-        let mut again = Vec::new();
-        self.of.retain(|_, forwarded| {
-            if forwarded.to.is_none() {
-                again.push((forwarded.request, forwarded.since));
-            }
-            forwarded.to.is_some()
-        });
-        again
+    fn take_unplaced(&mut self) -> Vec<Waiting> {
+        let unplaced = self
+            .of
+            .extract_if(.., |_, forwarded| forwarded.to.is_none());
+        let unplaced = unplaced.map(|(_, forwarded)| (forwarded.request, forwarded.since));
+        unplaced.collect()
     }
 
     /// Ends what has waited for too long; returns what is to be placed again.
-    pub(super) fn tick(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-    ) -> Vec<(ReplicaRequest, Instant)> {
+    pub(super) fn tick(&mut self, cx: &mut Context) -> Vec<Waiting> {
         self.of.retain(|&ticket, forwarded| {
             let is_over = cx.now.ns - forwarded.since.ns >= cx.config.patience_ns;
             if is_over {
@@ -125,7 +104,7 @@ impl Forwarding {
                     true => ReplicaRefusal::Late,
                     false => ReplicaRefusal::Unknown,
                 };
-                host.refuse(ticket, refusal);
+                cx.host.refuse(ticket, refusal);
             }
             !is_over
         });

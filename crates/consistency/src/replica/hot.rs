@@ -22,8 +22,8 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
-    machine::Context,
+    CopyState, ReplicaMutant, ReplicaRefusal, ReplicaRequest, Ticket,
+    machine::{Context, Waiting},
     message::{CopyKind, CopyMessage, ReplicaMessage},
 };
 use crate::slice_view::SliceId;
@@ -31,25 +31,25 @@ use crate::slice_view::SliceId;
 /// What a machine knows of hot keys.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct HotKeys {
-    view: ViewNumber,
+    pub(super) view: ViewNumber,
     members: NodeSet,
     /// Keys of which this node has a copy, or is the primary while others have.
-    copies: BTreeMap<RouteHash, HotCopy>,
+    pub(super) copies: BTreeMap<RouteHash, HotCopy>,
     /// Of keys of this primary: what becomes of their copies.
-    owned: BTreeMap<RouteHash, OwnedKey>,
+    pub(super) owned: BTreeMap<RouteHash, OwnedKey>,
     /// Writes that this node makes as another than the primary.
-    rounds: BTreeMap<(RouteHash, Cas), WriterRound>,
+    rounds: BTreeMap<Write, WriterRound>,
     /// Slices of this primary of which members may still show keys as of an earlier view.
     guarded: BTreeSet<SliceId>,
     /// Of keys of this primary that are hot, or were in an earlier view: the last write that it
     /// took of each other node.
-    settled: BTreeMap<(RouteHash, NodeId), Cas>,
+    pub(super) settled: BTreeMap<(RouteHash, NodeId), Cas>,
     /// The view in which the last of their guards began.
     guarded_since: ViewNumber,
     /// Members that have not entered that view or a later one.
     missing: NodeSet,
     /// Requests that wait for a key, and since when.
-    waiting: VecDeque<(ReplicaRequest, Instant)>,
+    pub(super) waiting: VecDeque<Waiting>,
     /// No copy is made of an installation that is not later than this.
     floor: Cas,
     /// Answers of the primary that wait until the copy here shows as much (SC).
@@ -58,7 +58,7 @@ pub(super) struct HotKeys {
 
 /// A copy.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
-struct HotCopy {
+pub(super) struct HotCopy {
     /// The installation that made it.
     installed: Cas,
     version: Cas,
@@ -70,10 +70,10 @@ struct HotCopy {
 
 /// A hot key at its primary.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct OwnedKey {
+pub(super) struct OwnedKey {
     stage: OwnedStage,
     /// The round that is under way.
-    round: Option<PrimaryRound>,
+    pub(super) round: Option<PrimaryRound>,
     /// Copies may wait for a write that was not taken.
     is_stale: bool,
     /// The version of the last round.
@@ -95,10 +95,10 @@ enum OwnedStage {
 
 /// A write of the primary, on its way to the copies.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-struct PrimaryRound {
+pub(super) struct PrimaryRound {
     version: Cas,
     /// Its change.
-    seq: u64,
+    pub(super) seq: u64,
     /// Members that have not acknowledged it.
     missing: NodeSet,
     /// The request, to be answered in the end.
@@ -126,6 +126,9 @@ struct WriterRound {
     copies: u8,
 }
 
+/// A write of a key: its version.
+pub(super) type Write = (RouteHash, Cas);
+
 /// What is to become of a request for a hot key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum HotWay {
@@ -138,21 +141,9 @@ pub(super) enum HotWay {
 }
 
 impl HotKeys {
-    pub(super) const fn new() -> Self {
-        Self {
-            view: ViewNumber(0),
-            members: NodeSet::NONE,
-            copies: BTreeMap::new(),
-            owned: BTreeMap::new(),
-            rounds: BTreeMap::new(),
-            guarded: BTreeSet::new(),
-            settled: BTreeMap::new(),
-            guarded_since: ViewNumber(0),
-            missing: NodeSet::NONE,
-            waiting: VecDeque::new(),
-            floor: Cas(0),
-            answers: Vec::new(),
-        }
+    /// The copy of a key here; one that is absent if there is none.
+    fn copy(&self, key: RouteHash) -> HotCopy {
+        self.copies.get(&key).copied().unwrap_or_default()
     }
 
     fn others(&self, cx: &Context) -> NodeSet {
@@ -163,14 +154,9 @@ impl HotKeys {
         ReplicaMessage::Copy(CopyMessage::new(self.view, (key, version), kind))
     }
 
-    fn tell(
-        &self,
-        host: &mut impl ReplicaHost,
-        to: NodeId,
-        (key, version): (RouteHash, Cas),
-        kind: CopyKind,
-    ) {
-        host.send(NodeSet::only(to), &self.message(key, version, kind));
+    fn tell(&self, cx: &mut Context, to: NodeId, (key, version): Write, kind: CopyKind) {
+        cx.host
+            .send(NodeSet::only(to), &self.message(key, version, kind));
     }
 
     /// Whether something is left to do when time has passed.
@@ -189,16 +175,16 @@ impl HotKeys {
     /// What becomes of a request of a slice that has this primary.
     pub(super) fn request(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (request, since): (&ReplicaRequest, Instant),
+        cx: &mut Context,
+        waiting: Waiting,
         (slice, primary): (SliceId, NodeId),
     ) -> HotWay {
+        let (request, since) = (&waiting.0, waiting.1);
         let key = request.key;
         if primary == cx.config.me {
             let waits = self.guards(slice) || self.holds_back(cx, key, request.access);
             return match (waits, self.owned.get(&key)) {
-                (true, _) => self.wait(cx, host, *request, since),
+                (true, _) => self.wait(cx, waiting),
                 (false, Some(owned)) => HotWay::Round(owned.last),
                 (false, None) => HotWay::Ordinary,
             };
@@ -211,18 +197,18 @@ impl HotKeys {
         match (request.access, copy.state) {
             _ if request.is_forwarded => HotWay::Ordinary,
             (Access::Read, CopyState::Valid) => {
-                host.read_copy(request);
-                host.respond(request.ticket, 0);
+                cx.host.read_copy(request);
+                cx.host.respond(request.ticket, 0);
                 HotWay::Taken
             }
-            (Access::Read, _) => self.wait(cx, host, *request, since),
+            (Access::Read, _) => self.wait(cx, waiting),
             (Access::Replace, CopyState::Valid) if cx.is_lin() && !has_round => {
-                let version = host.next_version();
-                if !host.write_copy(request, version) {
+                let version = cx.host.next_version();
+                if !cx.host.write_copy(request, version) {
                     return HotWay::Ordinary;
                 }
                 (copy.version, copy.state) = (version, CopyState::Invalid);
-                host.show(key, version, CopyState::Invalid, false);
+                cx.host.show(key, version, CopyState::Invalid, false);
                 let missing = self.others(cx);
                 let round = WriterRound {
                     request: *request,
@@ -234,7 +220,7 @@ impl HotKeys {
                 };
                 self.rounds.insert((key, version), round);
                 let message = self.message(key, version, CopyKind::Invalidate);
-                host.send_write(missing, &message, request.ticket);
+                cx.host.send_write(missing, &message, request.ticket);
                 HotWay::Taken
             }
             _ => HotWay::Ordinary,
@@ -252,40 +238,26 @@ impl HotKeys {
         let Some(owned) = self.owned.get(&key) else {
             return false;
         };
-        let is_invalid = self
-            .copies
-            .get(&key)
-            .is_some_and(|copy| copy.state == CopyState::Invalid);
+        let is_invalid = self.copy(key).state == CopyState::Invalid;
         match (owned.stage, access) {
             (OwnedStage::Hot | OwnedStage::Cooling, Access::Read) => is_invalid,
             (OwnedStage::Hot, _) if cx.is_lin() => is_invalid || owned.round.is_some(),
-            (OwnedStage::Hot, _) => owned
-                .round
-                .as_ref()
-                .is_some_and(|round| !round.is_sent && round.replaced >= REPLACED_MAX),
+            (OwnedStage::Hot, _) => {
+                let is_last = |one: &PrimaryRound| !one.is_sent && one.replaced >= REPLACED_MAX;
+                owned.round.as_ref().is_some_and(is_last)
+            }
             (_, Access::Read) => false,
             _ => true,
         }
     }
 
-    fn wait(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        request: ReplicaRequest,
-        since: Instant,
-    ) -> HotWay {
+    fn wait(&mut self, cx: &mut Context, (request, since): Waiting) -> HotWay {
         if self.waiting.len() >= cx.config.waiting_max {
-            host.refuse(request.ticket, ReplicaRefusal::Busy);
+            cx.host.refuse(request.ticket, ReplicaRefusal::Busy);
         } else {
             self.waiting.push_back((request, since));
         }
         HotWay::Taken
-    }
-
-    /// Requests that may have nothing to wait for any more.
-    pub(super) fn take_waiting(&mut self) -> VecDeque<(ReplicaRequest, Instant)> {
-        core::mem::take(&mut self.waiting)
     }
 
     /// The answer of the primary: whether it may go out at once.
@@ -300,12 +272,12 @@ impl HotKeys {
         !is_behind
     }
 
-    fn answer_shown(&mut self, host: &mut impl ReplicaHost) {
+    fn answer_shown(&mut self, cx: &mut Context) {
         let copies = &self.copies;
         self.answers.retain(|&(ticket, key, version)| {
             let is_behind = copies.get(&key).is_some_and(|copy| copy.version < version);
             if !is_behind {
-                host.respond(ticket, 0);
+                cx.host.respond(ticket, 0);
             }
             is_behind
         });
@@ -314,61 +286,45 @@ impl HotKeys {
     // ---- copies of other primaries ----
 
     /// A message about a copy for which it does not matter who is the primary.
-    pub(super) fn receive(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        message: &CopyMessage,
-    ) {
+    pub(super) fn receive(&mut self, cx: &mut Context, from: NodeId, message: &CopyMessage) {
         let &CopyMessage {
             key, version, kind, ..
         } = message;
         match kind {
             CopyKind::Install if version <= self.floor && !self.copies.contains_key(&key) => {
                 // It may be of before the key was dropped.
-                self.tell(host, from, (key, self.floor), CopyKind::Reject);
+                self.tell(cx, from, (key, self.floor), CopyKind::Reject);
             }
             CopyKind::Install | CopyKind::Invalidate | CopyKind::Update => {
-                host.saw(version);
-                self.take_write(host, key, version, kind);
-                self.tell(host, from, (key, version), CopyKind::Ack);
+                cx.host.saw(version);
+                self.take_write(cx, key, version, kind);
+                self.tell(cx, from, (key, version), CopyKind::Ack);
             }
-            CopyKind::Validate => self.validate(host, key, version),
+            CopyKind::Validate => self.validate(cx, key, version),
             CopyKind::ValidateWanted => {
-                let copy = self.copies.get(&key).copied().unwrap_or_default();
+                let copy = self.copy(key);
                 if copy.complete >= version {
-                    self.tell(host, from, (key, copy.complete), CopyKind::Validate);
+                    self.tell(cx, from, (key, copy.complete), CopyKind::Validate);
                 }
             }
             CopyKind::Drop => {
                 self.floor = self.floor.max(version);
-                if self
-                    .copies
-                    .get(&key)
-                    .is_some_and(|copy| copy.installed < version)
-                {
+                if self.copies.contains_key(&key) && self.copy(key).installed < version {
                     self.copies.remove(&key);
-                    host.show(key, version, CopyState::Absent, false);
+                    cx.host.show(key, version, CopyState::Absent, false);
                 }
                 // The primary forgets then which writes it has taken: one of an earlier view must
                 // not come to it after that.
                 if !self.has_round(key) || cx.has(ReplicaMutant::DroppedBesideRound) {
-                    self.tell(host, from, (key, version), CopyKind::Dropped);
+                    self.tell(cx, from, (key, version), CopyKind::Dropped);
                 }
-                self.answer_shown(host);
+                self.answer_shown(cx);
             }
             CopyKind::Ack | CopyKind::Reject | CopyKind::Dropped => {}
         }
     }
 
-    fn take_write(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        version: Cas,
-        kind: CopyKind,
-    ) {
+    fn take_write(&mut self, cx: &mut Context, key: RouteHash, version: Cas, kind: CopyKind) {
         let state = match kind {
             CopyKind::Update => CopyState::Valid,
             _ => CopyState::Invalid,
@@ -387,32 +343,26 @@ impl HotKeys {
             if state == CopyState::Valid {
                 copy.complete = version;
             }
-            host.show(key, version, state, true);
+            cx.host.show(key, version, state, true);
         }
-        self.answer_shown(host);
+        self.answer_shown(cx);
     }
 
     /// A write is complete: who has it may show it. Where a later one is on its way it is
     /// remembered all the same: others may have no later one, and ask.
-    pub(super) fn validate(&mut self, host: &mut impl ReplicaHost, key: RouteHash, version: Cas) {
+    pub(super) fn validate(&mut self, cx: &mut Context, key: RouteHash, version: Cas) {
         let Some(copy) = self.copies.get_mut(&key) else {
             return;
         };
         copy.complete = copy.complete.max(version);
         if copy.version == version {
             copy.state = CopyState::Valid;
-            host.show(key, version, CopyState::Valid, false);
+            cx.host.show(key, version, CopyState::Valid, false);
         }
     }
 
     /// A member has a write of this node.
-    pub(super) fn note_ack(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (from, copies): (NodeId, u8),
-        of: (RouteHash, Cas),
-    ) {
+    pub(super) fn note_ack(&mut self, cx: &mut Context, (from, copies): (NodeId, u8), of: Write) {
         let Some(round) = self.rounds.get_mut(&of) else {
             return;
         };
@@ -421,34 +371,29 @@ impl HotKeys {
         }
         round.missing = round.missing.without(from);
         if round.missing.is_empty() {
-            self.end_round(cx, host, of);
+            self.end_round(cx, of);
         }
     }
 
     /// Everybody has a write of this node. No copy waits for one that was begun in an earlier view.
-    fn end_round(&mut self, cx: &Context, host: &mut impl ReplicaHost, of: (RouteHash, Cas)) {
+    fn end_round(&mut self, cx: &mut Context, of: Write) {
         let Some(round) = self.rounds.remove(&of) else {
             return;
         };
         if round.view == self.view {
-            self.validate(host, of.0, of.1);
+            self.validate(cx, of.0, of.1);
             let message = self.message(of.0, of.1, CopyKind::Validate);
-            host.send(self.others(cx), &message);
+            cx.host.send(self.others(cx), &message);
         }
-        host.respond(round.request.ticket, round.copies);
+        cx.host.respond(round.request.ticket, round.copies);
     }
 
     /// The primary does not take a write of this node: it is to be sent there as a request.
-    pub(super) fn take_rejected(
-        &mut self,
-        from: NodeId,
-        of: (RouteHash, Cas),
-    ) -> Option<(ReplicaRequest, Instant)> {
+    pub(super) fn take_rejected(&mut self, from: NodeId, of: Write) -> Option<Waiting> {
         // One that has acknowledged it has taken it: this may be about a copy of the message.
-        self.rounds
-            .get(&of)
-            .filter(|round| round.missing.contains(from))?;
-        let round = self.rounds.remove(&of)?;
+        let round = self.rounds.get(&of).copied();
+        let round = round.filter(|round| round.missing.contains(from))?;
+        self.rounds.remove(&of);
         Some((round.request, round.since))
     }
 
@@ -470,48 +415,37 @@ impl HotKeys {
     }
 
     /// A key shall be hot no more.
-    pub(super) fn cool(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+    pub(super) fn cool(&mut self, cx: &mut Context, key: RouteHash) {
         let Some(owned) = self.owned.get_mut(&key) else {
             return;
         };
         if owned.stage == OwnedStage::Hot {
             owned.stage = OwnedStage::Cooling;
         }
-        self.drop_copies(cx, host, key);
+        self.drop_copies(cx, key);
     }
 
     /// Has the copies of a key go that is to cool, if no write of it is under way.
-    pub(super) fn drop_copies(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-    ) {
+    pub(super) fn drop_copies(&mut self, cx: &mut Context, key: RouteHash) {
         let is_done = |one: &OwnedKey| one.stage == OwnedStage::Cooling && one.round.is_none();
-        let is_invalid = |copy: &HotCopy| copy.state == CopyState::Invalid;
-        if !self.owned.get(&key).is_some_and(is_done)
-            || self.copies.get(&key).is_some_and(is_invalid)
-        {
+        let is_invalid = self.copy(key).state == CopyState::Invalid;
+        if is_invalid || !self.owned.get(&key).is_some_and(is_done) {
             return;
         }
-        let (others, stamp) = (self.others(cx), host.next_version());
-        host.saw(stamp);
+        let (others, stamp) = (self.others(cx), cx.host.next_version());
+        cx.host.saw(stamp);
         if let Some(owned) = self.owned.get_mut(&key) {
             owned.stage = OwnedStage::Dropping(others, stamp);
         }
-        host.send(others, &self.message(key, stamp, CopyKind::Drop));
+        cx.host
+            .send(others, &self.message(key, stamp, CopyKind::Drop));
         if others.is_empty() || cx.has(ReplicaMutant::DropUnacknowledged) {
-            self.note_dropped(host, key, (others, stamp));
+            self.note_dropped(cx, (key, stamp), others);
         }
     }
 
     /// Members have no copy of the key any more.
-    pub(super) fn note_dropped(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        (nodes, stamp): (NodeSet, Cas),
-    ) {
+    pub(super) fn note_dropped(&mut self, cx: &mut Context, (key, stamp): Write, nodes: NodeSet) {
         if let Some(owned) = self.owned.get_mut(&key)
             && let OwnedStage::Dropping(left, of) = &mut owned.stage
             && *of == stamp
@@ -523,7 +457,7 @@ impl HotKeys {
                 // No write of a copy is under way, of this view or an earlier one: its writer would
                 // not have said that it dropped the copy.
                 self.settled.retain(|&(of, _), _| of != key);
-                host.show(key, stamp, CopyState::Absent, false);
+                cx.host.show(key, stamp, CopyState::Absent, false);
             }
         }
     }
@@ -531,8 +465,7 @@ impl HotKeys {
     /// This primary wrote a hot key, or installs it: the copies are to follow.
     pub(super) fn begin_round(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         key: RouteHash,
         (seq, version, ticket): (u64, Cas, Option<Ticket>),
     ) {
@@ -553,29 +486,22 @@ impl HotKeys {
             });
         }
         if cx.is_lin() || installs {
-            self.set_own(host, key, version, CopyState::Invalid);
+            self.set_own(cx, key, version, CopyState::Invalid);
         }
     }
 
     /// A member wants a later stamp for its installation.
-    pub(super) fn restart(&mut self, cx: &Context, host: &mut impl ReplicaHost, key: RouteHash) {
+    pub(super) fn restart(&mut self, cx: &mut Context, key: RouteHash) {
         let owned = self.owned.get(&key);
         if owned.is_some_and(|owned| owned.stage == OwnedStage::Installing) {
-            let stamp = host.next_version();
-            host.saw(stamp);
-            self.begin_round(cx, host, key, (0, stamp, None));
+            let stamp = cx.stamp();
+            self.begin_round(cx, key, (0, stamp, None));
         }
     }
 
     /// Goes on with a round. It is `committed`, at so many nodes, if all nodes in sync have its
     /// change, and nothing later of its key is unfinished.
-    pub(super) fn go_on(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        committed: Option<u8>,
-    ) {
+    pub(super) fn go_on(&mut self, cx: &mut Context, key: RouteHash, committed: Option<u8>) {
         let (view, is_committed) = (self.view, committed.is_some());
         let message =
             |version, kind| ReplicaMessage::Copy(CopyMessage::new(view, (key, version), kind));
@@ -591,20 +517,20 @@ impl HotKeys {
             false => CopyKind::Update,
         };
         // Requests beside the machine may have written since it was stamped.
-        let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
+        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
         if installs && is_committed && stored > round.version {
-            round.version = host.next_version();
-            host.saw(round.version);
+            round.version = cx.host.next_version();
+            cx.host.saw(round.version);
         }
         if !round.is_sent && (is_committed || kind == CopyKind::Install && !installs) {
             round.is_sent = true;
-            host.send(round.missing, &message(round.version, kind));
+            cx.host.send(round.missing, &message(round.version, kind));
         }
         if kind == CopyKind::Update
             && let Some(copies) = committed
             && let Some(ticket) = round.ticket.take()
         {
-            host.respond(ticket, copies);
+            cx.host.respond(ticket, copies);
         }
         let is_acknowledged = round.missing.is_empty() || cx.has(ReplicaMutant::ValidatesEarly);
         if !round.is_sent || !is_committed || !is_acknowledged {
@@ -616,11 +542,12 @@ impl HotKeys {
             owned.stage = OwnedStage::Hot;
         }
         if kind == CopyKind::Install {
-            self.set_own(host, key, version, CopyState::Valid);
-            host.send(self.others(cx), &message(version, CopyKind::Validate));
+            self.set_own(cx, key, version, CopyState::Valid);
+            cx.host
+                .send(self.others(cx), &message(version, CopyKind::Validate));
         }
         if let Some(ticket) = ticket {
-            host.respond(ticket, committed.unwrap_or(0));
+            cx.host.respond(ticket, committed.unwrap_or(0));
         }
     }
 
@@ -635,16 +562,16 @@ impl HotKeys {
 
     /// Whether this primary takes a write of another node: it is later than what is here, and
     /// nothing else is under way.
-    pub(super) fn takes(&self, cx: &Context, of: (RouteHash, Cas), stored: Cas) -> bool {
+    pub(super) fn takes(&self, cx: &Context, of: Write, stored: Cas) -> bool {
         let (key, version) = of;
-        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        let last = self.copy(key).version;
         let is_idle = self.owned.contains_key(&key) && !self.holds_back(cx, key, Access::Update);
         is_idle && version > last.max(stored)
     }
 
     /// It does not: copies that know of the write wait for a later one.
     pub(super) fn note_rejected(&mut self, key: RouteHash, version: Cas) {
-        let last = self.copies.get(&key).map_or(Cas(0), |copy| copy.version);
+        let last = self.copy(key).version;
         if let Some(owned) = self.owned.get_mut(&key) {
             owned.is_stale |= version > last;
         }
@@ -653,19 +580,11 @@ impl HotKeys {
     /// Whether all copies are to be written again, which this notes as done.
     pub(super) fn takes_refresh(&mut self, cx: &Context, key: RouteHash) -> bool {
         let is_idle = !self.holds_back(cx, key, Access::Update);
-        let stale = self
-            .owned
-            .get_mut(&key)
-            .filter(|owned| owned.is_stale && is_idle);
-        stale.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
+        let owned = self.owned.get_mut(&key).filter(|_| is_idle);
+        owned.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
     }
 
-    /// Keys of this primary that are hot.
-    pub(super) fn owned_keys(&self) -> Vec<RouteHash> {
-        self.owned.keys().copied().collect()
-    }
-
-    /// Those of which something is under way, or to be begun.
+    /// Hot keys of this primary of which something is under way, or to be begun.
     pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
         let cools = |one: &OwnedKey| one.stage == OwnedStage::Cooling;
         let is_busy = |one: &OwnedKey| one.round.is_some() || one.is_stale || cools(one);
@@ -678,56 +597,36 @@ impl HotKeys {
         self.guarded.contains(&slice)
     }
 
-    /// Keys of which this node has a copy.
-    pub(super) fn copied_keys(&self) -> impl Iterator<Item = RouteHash> + '_ {
-        self.copies.keys().copied()
-    }
-
     /// The last write of a key that this primary took of another node.
     pub(super) fn settled(&self, key: RouteHash, writer: NodeId) -> Cas {
-        self.settled
-            .get(&(key, writer))
-            .copied()
-            .unwrap_or_default()
-    }
-
-    /// The change that a round waits for.
-    pub(super) fn round_seq(&self, key: RouteHash) -> Option<u64> {
-        self.owned.get(&key)?.round.as_ref().map(|round| round.seq)
+        let settled = self.settled.get(&(key, writer));
+        settled.copied().unwrap_or_default()
     }
 
     /// Whether this primary has taken this write.
     pub(super) fn has(&self, key: RouteHash, version: Cas) -> bool {
-        self.copies
-            .get(&key)
-            .is_some_and(|copy| copy.version == version)
-    }
-
-    /// It took one.
-    pub(super) fn note_taken(&mut self, writer: NodeId, (key, version): (RouteHash, Cas)) {
-        self.settled.insert((key, writer), version);
+        self.copies.contains_key(&key) && self.copy(key).version == version
     }
 
     /// Stores a write of another node. Readers beside the machine see nothing of the key before it
     /// is stored, and until all copies have it; if it is not stored they see what they saw.
-    pub(super) fn while_hidden<H: ReplicaHost>(
+    pub(super) fn while_hidden(
         &mut self,
-        cx: &Context,
-        host: &mut H,
-        (key, version): (RouteHash, Cas),
-        store: impl FnOnce(&mut H) -> Option<u64>,
+        cx: &mut Context,
+        (key, version): Write,
+        store: impl FnOnce(&mut Context) -> Option<u64>,
     ) -> Option<u64> {
         let before = self.copies.get(&key).copied();
         let is_late = cx.has(ReplicaMutant::HiddenLate);
         if !is_late {
-            self.set_own(host, key, version, CopyState::Invalid);
+            self.set_own(cx, key, version, CopyState::Invalid);
         }
-        let seq = store(host);
+        let seq = store(cx);
         match (seq, before) {
-            (Some(_), _) if is_late => self.set_own(host, key, version, CopyState::Invalid),
+            (Some(_), _) if is_late => self.set_own(cx, key, version, CopyState::Invalid),
             (None, Some(before)) if !is_late => {
                 self.copies.insert(key, before);
-                host.show(key, before.version, before.state, false);
+                cx.host.show(key, before.version, before.state, false);
             }
             _ => {}
         }
@@ -735,18 +634,12 @@ impl HotKeys {
     }
 
     /// What readers at the primary may see.
-    fn set_own(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        version: Cas,
-        state: CopyState,
-    ) {
+    fn set_own(&mut self, cx: &mut Context, key: RouteHash, version: Cas, state: CopyState) {
         let copy = self.copies.entry(key).or_default();
         (copy.version, copy.state) = (version, state);
         if state == CopyState::Valid {
             copy.complete = version;
         }
-        host.show(key, version, state, false);
+        cx.host.show(key, version, state, false);
     }
 }

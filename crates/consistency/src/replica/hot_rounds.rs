@@ -6,7 +6,8 @@ use alloc::{collections::BTreeSet, vec::Vec};
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaHost, ReplicaMutant, ReplicaRefusal, Ticket,
+    Gate, ReplicaMutant, ReplicaRefusal, Ticket,
+    hot::Write,
     machine::{Context, Replica, Role, primary_of},
     message::{CopyKind, CopyMessage, ReplicaMessage},
     primary::Primary,
@@ -18,7 +19,7 @@ use crate::slice_view::{SliceId, SliceView};
 pub(super) struct Taken {
     asker: Asker,
     /// The key, and the version of the write.
-    of: (RouteHash, Cas),
+    of: Write,
     /// The change.
     seq: u64,
 }
@@ -38,44 +39,38 @@ impl Replica {
         slice.unwrap_or_default()
     }
 
-    pub(super) fn heat(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        key: RouteHash,
-        is_hot: bool,
-    ) {
+    pub(super) fn heat(&mut self, cx: &mut Context, key: RouteHash, is_hot: bool) {
         let slice = self.slice_of(key);
         let leaves = self.leaving.iter().any(|&(of, _)| of == slice);
         match (self.serves(slice), is_hot) {
             (true, true) if !leaves && self.hot.heat(key, slice) => {
                 let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, (true, guards));
+                    primary.note_hot(cx, (true, guards));
                 }
-                let stamp = host.next_version();
-                host.saw(stamp);
-                self.hot.begin_round(cx, host, key, (0, stamp, None));
+                let stamp = cx.stamp();
+                self.hot.begin_round(cx, key, (0, stamp, None));
             }
-            (true, false) => self.hot.cool(cx, host, key),
+            (true, false) => self.hot.cool(cx, key),
             _ => {}
         }
     }
 
     /// Has all keys of a slice cease to be hot; whether any still is.
-    pub(super) fn cool_slice(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        slice: SliceId,
-    ) -> bool {
-        for key in self.hot.owned_keys() {
+    pub(super) fn cool_slice(&mut self, cx: &mut Context, slice: SliceId) -> bool {
+        let hot: Vec<RouteHash> = self.hot.owned.keys().copied().collect();
+        for key in hot {
             if self.slice_of(key) == slice {
-                self.hot.cool(cx, host, key);
+                self.hot.cool(cx, key);
             }
         }
-        let mut keys = self.hot.owned_keys().into_iter();
-        keys.any(|key| self.slice_of(key) == slice)
+        self.has_hot(slice)
+    }
+
+    /// Whether a key of a slice of this primary is hot.
+    fn has_hot(&self, slice: SliceId) -> bool {
+        let mut keys = self.hot.owned.keys();
+        keys.any(|key| self.slice_of(*key) == slice)
     }
 
     /// Whether writes of the slice are under way between this primary and copies, or members may
@@ -89,8 +84,7 @@ impl Replica {
     /// their slice keeps its primary.
     pub(super) fn enter_view_hot(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         (last, next, lasting): (Option<&SliceView>, &SliceView, NodeSet),
     ) {
         let me = cx.config.me;
@@ -99,8 +93,8 @@ impl Replica {
             let slice = next.slice_of(key);
             last.is_some_and(|last| term(last, slice) == term(next, slice))
         };
-        let copied = self.hot.copied_keys();
-        let mut begins: BTreeSet<SliceId> = copied.map(|key| next.slice_of(key)).collect();
+        let copied = self.hot.copies.keys();
+        let mut begins: BTreeSet<SliceId> = copied.map(|key| next.slice_of(*key)).collect();
         let mut guarded = BTreeSet::new();
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
@@ -117,13 +111,13 @@ impl Replica {
             }
         }
         guarded.extend(&begins);
-        // Before its copy goes: then readers see what is stored, which others may not have yet.
-        for &slice in guarded
-            .iter()
-            .filter(|_| !cx.has(ReplicaMutant::GuardedLate))
-        {
+        // Members may show keys of a slice as of the view that ends: until it is known that none
+        // does, nothing runs beside the machine. Before its copy goes: then readers see what is
+        // stored, which others may not have yet.
+        let guards_late = cx.has(ReplicaMutant::GuardedLate);
+        for &slice in guarded.iter().filter(|_| !guards_late) {
             if let Some(primary) = primary_of(&mut self.slices, slice) {
-                primary.guard(host);
+                primary.set_gate(cx, Gate::Closed);
             }
         }
         let is_guarded = |slice: &SliceId| {
@@ -135,7 +129,7 @@ impl Replica {
         self.leaving.clear();
         let of = (next.number, next.members, lasting);
         let guards = (guarded, !begins.is_empty());
-        let go_on = self.hot.enter_view(cx, host, of, guards, keeps);
+        let go_on = self.hot.enter_view(cx, of, guards, keeps);
         self.taken.retain(|taken| {
             let lasts = match taken.asker {
                 Asker::Writer(from, _) => lasting.contains(from),
@@ -143,7 +137,7 @@ impl Replica {
             };
             match (keeps(taken.of.0), taken.asker) {
                 (true, _) => return lasts,
-                (false, Asker::Request(ticket)) => host.refuse(ticket, ReplicaRefusal::Unknown),
+                (false, Asker::Request(ticket)) => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
                 (false, Asker::Writer(..)) => {}
             }
             false
@@ -156,18 +150,18 @@ impl Replica {
     }
 
     /// No member shows anything of an earlier view any more: requests may run beside the machine.
-    pub(super) fn note_unguarded(&mut self, host: &mut impl ReplicaHost) {
-        let hot = self.hot.owned_keys();
-        let hot: Vec<SliceId> = hot.into_iter().map(|key| self.slice_of(key)).collect();
+    pub(super) fn note_unguarded(&mut self, cx: &mut Context) {
+        let hot = self.hot.owned.keys();
+        let hot: Vec<SliceId> = hot.map(|key| self.slice_of(*key)).collect();
         for (slice, role) in &mut self.slices {
             if let Role::Primary(primary) = role {
-                primary.note_hot(host, (hot.contains(slice), false));
+                primary.note_hot(cx, (hot.contains(slice), false));
             }
         }
     }
 
     /// Takes rounds as far as they go now, and runs what has waited for them.
-    pub(super) fn go_on_hot(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    pub(super) fn go_on_hot(&mut self, cx: &mut Context) {
         let slices = &self.slices;
         let view = self.view.as_ref();
         let primary = |key: RouteHash| match view.map(|view| slices.get(&view.slice_of(key))) {
@@ -187,10 +181,12 @@ impl Replica {
                         copies: primary.map_or(0, |primary| primary.copies()),
                         ..CopyMessage::new(view, taken.of, CopyKind::Ack)
                     };
-                    host.send(NodeSet::only(from), &ReplicaMessage::Copy(message));
+                    cx.host
+                        .send(NodeSet::only(from), &ReplicaMessage::Copy(message));
                 }
                 Asker::Request(ticket) if acks => {
-                    host.respond(ticket, primary.map_or(0, |primary| primary.copies()));
+                    cx.host
+                        .respond(ticket, primary.map_or(0, |primary| primary.copies()));
                 }
                 _ => {}
             }
@@ -202,139 +198,123 @@ impl Replica {
             is_committed.then(|| primary.copies())
         };
         for key in hot.busy_keys() {
-            if let (Some(primary), Some(seq)) = (primary(key), hot.round_seq(key)) {
-                hot.go_on(cx, host, key, committed(primary, key, seq));
+            let round = hot.owned.get(&key).and_then(|one| one.round.as_ref());
+            if let (Some(primary), Some(round)) = (primary(key), round) {
+                hot.go_on(cx, key, committed(primary, key, round.seq));
             }
-            hot.drop_copies(cx, host, key);
+            hot.drop_copies(cx, key);
             if hot.takes_refresh(cx, key) {
-                let stamp = host.next_version();
-                host.saw(stamp);
-                hot.begin_round(cx, host, key, (0, stamp, None));
+                let stamp = cx.stamp();
+                hot.begin_round(cx, key, (0, stamp, None));
                 let primary = primary(key);
                 let committed = primary.and_then(|primary| committed(primary, key, 0));
-                hot.go_on(cx, host, key, committed);
+                hot.go_on(cx, key, committed);
             }
         }
-        for (request, since) in self.hot.take_waiting() {
-            self.request(cx, host, request, since);
+        for waiting in core::mem::take(&mut self.hot.waiting) {
+            self.request(cx, waiting);
         }
-        self.hand_over(cx, host);
+        self.hand_over(cx);
     }
 
     /// Hands slices over that nothing keeps here any more.
-    fn hand_over(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    fn hand_over(&mut self, cx: &mut Context) {
         for at in (0..self.leaving.len()).rev() {
             let Some(&(slice, to)) = self.leaving.get(at) else {
                 continue;
             };
-            if self.cool_slice(cx, host, slice) || self.is_unsettled(slice) {
+            if self.cool_slice(cx, slice) || self.is_unsettled(slice) {
                 continue;
             }
             if let Some(primary) = primary_of(&mut self.slices, slice) {
-                primary.hand_over(host, to);
+                primary.hand_over(cx, to);
             }
             self.leaving.swap_remove(at);
         }
     }
 
-    pub(super) fn receive_copy(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        message: &CopyMessage,
-    ) {
+    pub(super) fn receive_copy(&mut self, cx: &mut Context, from: NodeId, message: &CopyMessage) {
         let &CopyMessage {
             key, version, kind, ..
         } = message;
         let slice = self.slice_of(key);
         let is_primary = primary_of(&mut self.slices, slice).is_some();
-        let is_late = message.view < self.hot.view();
+        let is_late = message.view < self.hot.view;
         match kind {
-            _ if message.view > self.hot.view() => {}
+            _ if message.view > self.hot.view => {}
             CopyKind::Ack if !is_primary => {
                 let of = (key, version);
-                self.hot.note_ack(cx, host, (from, message.copies), of);
+                self.hot.note_ack(cx, (from, message.copies), of);
             }
-            CopyKind::Invalidate if is_late => self.take_late(cx, host, from, message),
+            CopyKind::Invalidate if is_late => self.take_late(cx, from, message),
             _ if is_late && (is_primary || kind != CopyKind::Reject) => {}
-            CopyKind::Invalidate if is_primary => self.take_copy(cx, host, from, (key, version)),
+            CopyKind::Invalidate if is_primary => self.take_copy(cx, from, (key, version)),
             CopyKind::Ack if is_primary => self.hot.note_round_ack(from, key, version),
             CopyKind::Reject if is_primary => {
-                host.saw(version);
-                self.hot.restart(cx, host, key);
+                cx.host.saw(version);
+                self.hot.restart(cx, key);
             }
             CopyKind::Reject => {
-                if let Some((request, since)) = self.hot.take_rejected(from, (key, version)) {
-                    self.request(cx, host, request, since);
+                if let Some(waiting) = self.hot.take_rejected(from, (key, version)) {
+                    self.request(cx, waiting);
                 }
             }
             CopyKind::Dropped => {
                 self.hot
-                    .note_dropped(host, key, (NodeSet::only(from), version));
-                let mut hot = self.hot.owned_keys().into_iter();
-                let is_hot = hot.any(|key| self.slice_of(key) == slice);
+                    .note_dropped(cx, (key, version), NodeSet::only(from));
+                let is_hot = self.has_hot(slice);
                 let guards = self.hot.guards(slice);
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.note_hot(host, (is_hot, guards));
+                    primary.note_hot(cx, (is_hot, guards));
                 }
             }
-            _ => self.hot.receive(cx, host, from, message),
+            _ => self.hot.receive(cx, from, message),
         }
     }
 
     /// Another node writes a hot key of this primary.
-    fn take_copy(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        of: (RouteHash, Cas),
-    ) {
+    fn take_copy(&mut self, cx: &mut Context, from: NodeId, of: Write) {
         let (key, version) = of;
         if self.taken.iter().any(|taken| taken.of == of) {
             return;
         }
-        let stored = host.item(key).map_or(Cas(0), |(version, _)| version);
-        host.saw(version);
+        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
+        cx.host.saw(version);
         let mut kind = CopyKind::Ack;
         if !self.hot.has(key, version) {
             let slice = self.slice_of(key);
             let takes = self.hot.takes(cx, of, stored) || cx.has(ReplicaMutant::TakesBeside);
             let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
-            let (credits, hot) = (&mut self.credits, &mut self.hot);
+            let hot = &mut self.hot;
             if let Some(primary) = primary
-                && primary.may_take_copy(cx, host, credits)
-                && let Some(seq) = hot.while_hidden(cx, host, of, |host| {
-                    primary.take_copy(cx, host, credits, of)
-                })
+                && primary.may_take_copy(cx)
+                && let Some(seq) = hot.while_hidden(cx, of, |cx| primary.take_copy(cx, of))
             {
-                hot.note_taken(from, of);
-                let asker = Asker::Writer(from, self.hot.view());
+                hot.settled.insert((key, from), version);
+                let asker = Asker::Writer(from, self.hot.view);
                 return self.taken.push(Taken { asker, of, seq });
             }
             self.hot.note_rejected(key, version);
             kind = CopyKind::Reject;
         }
-        let slice = self.slice_of(key);
+        let answer = CopyMessage::new(self.hot.view, of, kind);
+        self.answer_copy(cx, from, answer);
+    }
+
+    /// Answers a write of a copy; with an acknowledgement a primary says how many nodes have it.
+    fn answer_copy(&mut self, cx: &mut Context, to: NodeId, mut answer: CopyMessage) {
+        let slice = self.slice_of(answer.key);
         let primary = primary_of(&mut self.slices, slice);
-        let answer = CopyMessage {
-            copies: said_copies(kind, primary),
-            ..CopyMessage::new(self.hot.view(), of, kind)
-        };
-        host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
+        let primary = primary.filter(|_| answer.kind == CopyKind::Ack);
+        answer.copies = primary.map_or(0, |primary| primary.copies());
+        let answer = ReplicaMessage::Copy(answer);
+        cx.host.send(NodeSet::only(to), &answer);
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
     /// whether it took the write. If it was another then, or the writer was removed since, the
     /// writer learns from the view that the write has no known end.
-    fn take_late(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        message: &CopyMessage,
-    ) {
+    fn take_late(&mut self, cx: &mut Context, from: NodeId, message: &CopyMessage) {
         let &CopyMessage {
             view, key, version, ..
         } = message;
@@ -350,9 +330,8 @@ impl Replica {
             return;
         }
         let mut kind = CopyKind::Ack;
-        host.saw(version);
-        let mut primary = primary_of(&mut self.slices, slice);
-        if primary.is_some() {
+        cx.host.saw(version);
+        if primary_of(&mut self.slices, slice).is_some() {
             let of = (key, version);
             let is_awaited = self.taken.iter().any(|one| one.of == of);
             let settled = self.hot.settled(key, from);
@@ -363,17 +342,6 @@ impl Replica {
                 kind = CopyKind::Reject;
             }
         }
-        let answer = CopyMessage {
-            kind,
-            copies: said_copies(kind, primary.take()),
-            ..*message
-        };
-        host.send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
+        self.answer_copy(cx, from, CopyMessage { kind, ..*message });
     }
-}
-
-/// What the acknowledgement of a primary says of its copies.
-fn said_copies(kind: CopyKind, primary: Option<&mut Primary>) -> u8 {
-    let primary = primary.filter(|_| kind == CopyKind::Ack);
-    primary.map_or(0, |primary| primary.copies())
 }

@@ -106,9 +106,10 @@ pub enum RunResult {
 }
 
 /// Which requests of a slice may run beside the machine.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Gate {
     /// None.
+    #[default]
     Closed,
     /// Reads: every change is finished.
     Reads,

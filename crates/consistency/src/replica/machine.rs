@@ -41,15 +41,19 @@ pub(super) enum Role {
     Follower(Follower),
 }
 
+/// A request that waits, and since when.
+pub(super) type Waiting = (ReplicaRequest, Instant);
+
 /// What a step works with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Context {
+pub(super) struct Context<'a> {
     pub(super) config: ReplicaConfig,
     pub(super) now: Instant,
     mutant: Option<ReplicaMutant>,
+    pub(super) host: &'a mut dyn ReplicaHost,
+    pub(super) credits: &'a mut RoomCredits,
 }
 
-impl Context {
+impl Context<'_> {
     /// Whether copies are linearizable.
     pub(super) fn is_lin(&self) -> bool {
         self.config.model == Model::Lin
@@ -59,30 +63,36 @@ impl Context {
     pub(super) fn has(&self, mutant: ReplicaMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
     }
+
+    /// A version of this node that no other write has, nor will have.
+    pub(super) fn stamp(&mut self) -> Cas {
+        let stamp = self.host.next_version();
+        self.host.saw(stamp);
+        stamp
+    }
 }
 
 impl Replica {
     /// A machine that has not seen a view.
-    pub const fn new(config: ReplicaConfig) -> Self {
+    pub fn new(config: ReplicaConfig) -> Self {
         Self {
             config,
             mutant: None,
             view: None,
             slices: BTreeMap::new(),
-            credits: RoomCredits::new(),
-            forwarding: Forwarding::new(),
-            hot: HotKeys::new(),
+            credits: RoomCredits::default(),
+            forwarding: Forwarding::default(),
+            hot: HotKeys::default(),
             taken: Vec::new(),
             leaving: Vec::new(),
             due: None,
         }
     }
 
-    /// The same with an error planted.
-    #[cfg(any(test, feature = "mutants"))]
+    /// The same with an error planted, if one is given and this build can plant it.
     #[must_use]
-    pub fn with_mutant(mut self, mutant: ReplicaMutant) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: impl Into<Option<ReplicaMutant>>) -> Self {
+        self.mutant = mutant.into();
         self
     }
 
@@ -125,87 +135,75 @@ impl Replica {
 
     /// Takes in what happened.
     pub fn step(&mut self, event: ReplicaEvent<'_>, host: &mut impl ReplicaHost) {
-        let cx = Context {
+        let mut credits = core::mem::take(&mut self.credits);
+        let cx = &mut Context {
             config: self.config,
             now: host.now(),
             mutant: self.mutant,
+            host,
+            credits: &mut credits,
         };
         match event {
-            ReplicaEvent::Tick => self.tick(&cx, host),
-            ReplicaEvent::View(view) => self.enter_view(&cx, host, view),
-            ReplicaEvent::Wanted(slice, step) => self.take_wish(host, slice, step),
-            ReplicaEvent::Request(request) => self.request(&cx, host, request, cx.now),
+            ReplicaEvent::Tick => self.tick(cx),
+            ReplicaEvent::View(view) => self.enter_view(cx, view),
+            ReplicaEvent::Wanted(slice, step) => self.take_wish(cx, slice, step),
+            ReplicaEvent::Request(request) => self.request(cx, (request, cx.now)),
             ReplicaEvent::Answered(from, ticket, answer) => {
-                self.take_answer(&cx, host, from, (ticket, answer));
+                self.take_answer(cx, from, (ticket, answer));
             }
-            ReplicaEvent::Message(from, message) => self.receive(&cx, host, from, message),
+            ReplicaEvent::Message(from, message) => self.receive(cx, from, message),
             ReplicaEvent::Scanned(slice, keys, is_done) => {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
                     primary.take_scanned(keys, is_done);
-                    primary.go_on(&cx, host, &mut self.credits);
+                    primary.go_on(cx);
                 }
             }
-            ReplicaEvent::Closed(slice) => self.note_closed(&cx, host, slice),
-            ReplicaEvent::Heat(key, is_hot) => self.heat(&cx, host, key, is_hot),
-            ReplicaEvent::Flush(slice, ticket) => self.flush(&cx, host, slice, ticket),
+            ReplicaEvent::Closed(slice) => self.note_closed(cx, slice),
+            ReplicaEvent::Heat(key, is_hot) => self.heat(cx, key, is_hot),
+            ReplicaEvent::Flush(slice, ticket) => self.flush(cx, slice, ticket),
         }
-        self.go_on_hot(&cx, host);
+        self.go_on_hot(cx);
         if !matches!(event, ReplicaEvent::Tick) {
-            let soon = cx.now.ns + self.config.retransmit_ns;
-            let soon = Instant { ns: soon };
+            let soon = cx.now.later(self.config.retransmit_ns);
             self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
         }
+        self.credits = credits;
     }
 
     // ---- requests ----
 
-    pub(super) fn request(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        request: ReplicaRequest,
-        since: Instant,
-    ) {
+    pub(super) fn request(&mut self, cx: &mut Context, waiting: Waiting) {
+        let request = waiting.0;
         let Some(view) = &self.view else {
-            return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
+            return cx.host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
         };
         let slice = view.slice_of(request.key);
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             let to = view.row(slice).map(|row| row.primary);
             let to = to.filter(|to| *to != cx.config.me);
             if let Some(to) = to
-                && self.hot.request(cx, host, (&request, since), (slice, to)) == HotWay::Taken
+                && self.hot.request(cx, waiting, (slice, to)) == HotWay::Taken
             {
                 return;
             }
             if request.is_forwarded {
-                return host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
+                return cx.host.refuse(request.ticket, ReplicaRefusal::Elsewhere);
             }
-            return self.forwarding.send(cx, host, (request, since), to);
+            return self.forwarding.send(cx, waiting, to);
         };
         if !primary.queue.is_empty() && request.access != Access::Read {
-            return enqueue(primary, cx, host, request, since);
+            return enqueue(primary, cx, waiting);
         }
-        match self.run(cx, host, (slice, request, since)) {
-            Stay::Waits | Stay::NeedsRoom => {
-                if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    enqueue(primary, cx, host, request, since);
-                }
-            }
-            _ => {}
+        let stays = matches!(self.run(cx, slice, waiting), Stay::Waits | Stay::NeedsRoom);
+        if let Some(primary) = primary_of(&mut self.slices, slice).filter(|_| stays) {
+            enqueue(primary, cx, waiting);
         }
     }
 
     /// Runs a request at its primary, or says why it has to stay.
-    fn run(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (slice, request, since): (SliceId, ReplicaRequest, Instant),
-    ) -> Stay {
-        let way = self
-            .hot
-            .request(cx, host, (&request, since), (slice, cx.config.me));
+    fn run(&mut self, cx: &mut Context, slice: SliceId, waiting: Waiting) -> Stay {
+        let request = waiting.0;
+        let way = self.hot.request(cx, waiting, (slice, cx.config.me));
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return Stay::Waits;
         };
@@ -214,22 +212,21 @@ impl Replica {
             HotWay::Round(last) => Some(last),
             HotWay::Ordinary => None,
         };
-        let stay = primary.run(cx, host, &mut self.credits, (&request, hot));
+        let stay = primary.run(cx, (&request, hot));
         match stay {
-            Stay::Wrote(seq, version) if cx.is_lin() => {
-                let of = (seq, version, Some(request.ticket));
-                self.hot.begin_round(cx, host, request.key, of);
-                primary.commit(host);
-            }
             Stay::Wrote(seq, version) => {
+                let ticket = cx.is_lin().then_some(request.ticket);
                 self.hot
-                    .begin_round(cx, host, request.key, (seq, version, None));
-                primary.answer_written(cx, host, &request, seq);
+                    .begin_round(cx, request.key, (seq, version, ticket));
+                if !cx.is_lin() {
+                    primary.answer(cx, &request, Some(seq));
+                }
+                primary.commit(cx);
             }
-            Stay::Refused(refusal) => host.refuse(request.ticket, refusal),
+            Stay::Refused(refusal) => cx.host.refuse(request.ticket, refusal),
             Stay::NeedsRoom => {
-                self.ask_evictions(host, u64::from(request.size));
-                self.evict(cx, host, u64::from(request.size), None);
+                self.ask_evictions(cx, u64::from(request.size));
+                self.evict(cx, u64::from(request.size), None);
             }
             Stay::Ran | Stay::Waits => {}
         }
@@ -237,14 +234,14 @@ impl Replica {
     }
 
     /// Runs requests of a slice that had to wait.
-    fn run_queue(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+    fn run_queue(&mut self, cx: &mut Context, slice: SliceId) {
         while let Some(primary) = primary_of(&mut self.slices, slice)
-            && let Some((request, since)) = primary.queue.pop_front()
+            && let Some(waiting) = primary.queue.pop_front()
         {
-            let stay = self.run(cx, host, (slice, request, since));
+            let stay = self.run(cx, slice, waiting);
             if matches!(stay, Stay::Waits | Stay::NeedsRoom) {
                 if let Some(primary) = primary_of(&mut self.slices, slice) {
-                    primary.queue.push_front((request, since));
+                    primary.queue.push_front(waiting);
                 }
                 return;
             }
@@ -253,43 +250,35 @@ impl Replica {
 
     fn take_answer(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         from: NodeId,
         of: (Ticket, Result<Cas, ReplicaRefusal>),
     ) {
         let ticket = of.0;
-        let Some((key, version)) = self.forwarding.take_answer(cx, host, from, of) else {
+        let Some((key, version)) = self.forwarding.take_answer(cx, from, of) else {
             return;
         };
-        host.saw(version);
+        cx.host.saw(version);
         let may_answer = cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack);
         if may_answer || self.hot.may_answer(ticket, key, version) {
-            host.respond(ticket, 0);
+            cx.host.respond(ticket, 0);
         }
     }
 
-    fn flush(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId, ticket: Ticket) {
+    fn flush(&mut self, cx: &mut Context, slice: SliceId, ticket: Ticket) {
         // As with other writes: no copy may show what goes, of this view or an earlier one.
-        if self.cool_slice(cx, host, slice) || self.is_unsettled(slice) {
-            return host.refuse(ticket, ReplicaRefusal::Busy);
+        if self.cool_slice(cx, slice) || self.is_unsettled(slice) {
+            return cx.host.refuse(ticket, ReplicaRefusal::Busy);
         }
         let primary = primary_of(&mut self.slices, slice);
-        let credits = &mut self.credits;
-        if !primary.is_some_and(|primary| primary.flush(cx, host, credits, ticket)) {
-            host.refuse(ticket, ReplicaRefusal::Elsewhere);
+        if !primary.is_some_and(|primary| primary.flush(cx, ticket)) {
+            cx.host.refuse(ticket, ReplicaRefusal::Elsewhere);
         }
     }
 
     /// Evicts so many bytes of slices that this node decides about; of those that `with` holds as
     /// well, if it is given. Slices whose reads it does not know yet are spared if it has others.
-    fn evict(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        bytes: u64,
-        with: Option<NodeId>,
-    ) {
+    fn evict(&mut self, cx: &mut Context, bytes: u64, with: Option<NodeId>) {
         let slices = &self.slices;
         let decides = |role: &Role| match role {
             Role::Primary(primary) => {
@@ -305,42 +294,42 @@ impl Replica {
             knows.is_some_and(|knows| knows || !knows_some)
         };
         let mut keys: Vec<(SliceId, RouteHash)> = Vec::new();
-        host.evict(bytes, &mut may_evict, &mut |slice, key| {
+        cx.host.evict(bytes, &mut may_evict, &mut |slice, key| {
             keys.push((slice, key))
         });
         for (slice, key) in keys {
             if let Some(primary) = primary_of(&mut self.slices, slice) {
-                primary.note_evicted(cx, host, &mut self.credits, key);
+                primary.note_evicted(cx, key);
             }
         }
     }
 
     /// A store is short of room that evictions here alone do not make: the primaries of the slices
     /// that this node follows evict as well, and nobody keeps room that it does not use.
-    fn ask_evictions(&self, host: &mut impl ReplicaHost, bytes: u64) {
+    fn ask_evictions(&self, cx: &mut Context, bytes: u64) {
         let Some(view) = &self.view else {
             return;
         };
         let me = self.config.me;
         let shared = view.rows().filter(|(_, row)| row.followers().contains(me));
         let primaries: NodeSet = shared.map(|(_, row)| row.primary).collect();
-        let asked = primaries.union(self.credits.creditors());
+        let asked = primaries.union(cx.credits.creditors());
         let asked = asked.intersection(view.members).without(me);
-        if !asked.is_empty() && host.evicts() {
-            host.send(asked, &ReplicaMessage::Evict(bytes));
+        if !asked.is_empty() && cx.host.evicts() {
+            cx.host.send(asked, &ReplicaMessage::Evict(bytes));
         }
     }
 
-    fn note_closed(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+    fn note_closed(&mut self, cx: &mut Context, slice: SliceId) {
         if let Some(primary) = primary_of(&mut self.slices, slice) {
             primary.is_closing = false;
-            primary.go_on(cx, host, &mut self.credits);
-            primary.commit(host);
+            primary.go_on(cx);
+            primary.commit(cx);
         }
-        self.run_queue(cx, host, slice);
+        self.run_queue(cx, slice);
     }
 
-    fn take_wish(&mut self, host: &mut impl ReplicaHost, slice: SliceId, step: RowStep) {
+    fn take_wish(&mut self, cx: &mut Context, slice: SliceId, step: RowStep) {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
@@ -349,34 +338,28 @@ impl Replica {
             RowStep::HandOver(to) if serves && !self.leaving.contains(&(slice, to)) => {
                 self.leaving.push((slice, to));
             }
-            RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(host, step),
+            RowStep::Hold(_) | RowStep::Exit(_) if serves => primary.wish(cx, step),
             _ => {}
         }
     }
 
     // ---- messages ----
 
-    fn receive(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        message: &ReplicaMessage,
-    ) {
+    fn receive(&mut self, cx: &mut Context, from: NodeId, message: &ReplicaMessage) {
         match message {
-            ReplicaMessage::Append(append) => self.take_append(cx, host, from, append),
+            ReplicaMessage::Append(append) => self.take_append(cx, from, append),
             &ReplicaMessage::Applied { slice, term, seq } => {
-                self.take_applied(cx, host, from, (slice, term, seq));
+                self.take_applied(cx, from, (slice, term, seq));
             }
             &ReplicaMessage::TailWanted { slice, term } => {
                 if let Some(Role::Follower(follower)) = self.slices.get(&slice)
                     && follower.term == term
                 {
-                    follower.send_tail(host, slice, from);
+                    follower.send_tail(cx, slice, from);
                 }
             }
             ReplicaMessage::Tail { slice, term, .. } => {
-                self.take_tail(cx, host, from, (*slice, *term, message));
+                self.take_tail(cx, from, (*slice, *term, message));
             }
             &ReplicaMessage::RoomWanted {
                 number,
@@ -386,10 +369,10 @@ impl Replica {
                 if !self.is_member(from) {
                     return;
                 }
-                let granted = self.credits.promise(host, from, (number, held, wanted));
+                let granted = cx.promise_room(from, (number, held, wanted));
                 if granted == Some(0) && wanted > 0 {
-                    self.ask_evictions(host, wanted);
-                    self.evict(cx, host, wanted, None);
+                    self.ask_evictions(cx, wanted);
+                    self.evict(cx, wanted, None);
                 }
             }
             &ReplicaMessage::Room {
@@ -397,71 +380,62 @@ impl Replica {
                 bytes,
                 grows,
             } => {
-                let short = self.credits.take_answer(from, number, bytes, grows);
+                let short = cx.credits.take_answer(from, number, bytes, grows);
                 if short > 0 {
-                    self.evict(cx, host, short, Some(from));
+                    self.evict(cx, short, Some(from));
                 } else {
-                    self.go_on(cx, host);
+                    self.go_on(cx);
                 }
             }
-            ReplicaMessage::Copy(message) => self.receive_copy(cx, host, from, message),
+            ReplicaMessage::Copy(message) => self.receive_copy(cx, from, message),
             &ReplicaMessage::Entered(view) => {
-                if self.hot.note_entered(cx, host, from, view) {
-                    self.note_unguarded(host);
+                if self.hot.note_entered(cx, from, view) {
+                    self.note_unguarded(cx);
                 }
             }
             ReplicaMessage::EnteredWanted(_) => {
-                let entered = ReplicaMessage::Entered(self.hot.view());
-                host.send(NodeSet::only(from), &entered);
+                let entered = ReplicaMessage::Entered(self.hot.view);
+                cx.host.send(NodeSet::only(from), &entered);
             }
             &ReplicaMessage::Evict(bytes) => {
-                self.credits.give_back(cx, host, from);
-                self.evict(cx, host, bytes, Some(from));
+                cx.give_room_back(from);
+                self.evict(cx, bytes, Some(from));
             }
         }
     }
 
-    fn take_append(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        append: &Append,
-    ) {
-        if self.credits.is_void(from, append.asked) {
+    fn take_append(&mut self, cx: &mut Context, from: NodeId, append: &Append) {
+        if cx.credits.is_void(from, append.asked) {
             return;
         }
         if let Some(Role::Follower(follower)) = self.slices.get_mut(&append.slice) {
-            follower.append(cx, host, from, append);
+            follower.append(cx, from, append);
         }
     }
 
     fn take_tail(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         from: NodeId,
         (slice, term, message): (SliceId, ViewNumber, &ReplicaMessage),
     ) {
         let primary = primary_of(&mut self.slices, slice);
         if let Some(primary) = primary.filter(|primary| primary.row.term == term) {
-            primary.take_tail(host, from, message);
-            primary.begin(cx, host, &mut self.credits);
-            primary.commit(host);
-            self.run_queue(cx, host, slice);
+            primary.take_tail(cx, from, message);
+            primary.begin(cx);
+            primary.commit(cx);
+            self.run_queue(cx, slice);
         }
     }
 
     fn is_member(&self, node: NodeId) -> bool {
-        self.view
-            .as_ref()
-            .is_some_and(|view| view.members.contains(node))
+        let view = self.view.as_ref();
+        view.is_some_and(|view| view.members.contains(node))
     }
 
     fn take_applied(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         from: NodeId,
         (slice, term, seq): (SliceId, ViewNumber, u64),
     ) {
@@ -471,41 +445,38 @@ impl Replica {
         if primary.row.term != term && !cx.has(ReplicaMutant::AnyTerm) {
             return;
         }
-        let (credits, seen) = (&mut self.credits, primary.seen);
-        primary
-            .streams
-            .acknowledge(cx, host, credits, (from, seq), seen);
-        primary.go_on(cx, host, &mut self.credits);
-        primary.commit(host);
-        self.run_queue(cx, host, slice);
+        primary.streams.acknowledge(cx, (from, seq), primary.seen);
+        primary.go_on(cx);
+        primary.commit(cx);
+        self.run_queue(cx, slice);
     }
 
     /// There is more room: what waited for it goes on.
-    fn go_on(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    fn go_on(&mut self, cx: &mut Context) {
         let mut slices = Vec::new();
         for (&slice, role) in &mut self.slices {
             if let Role::Primary(primary) = role {
-                primary.repair(cx, host, &mut self.credits);
-                primary.go_on(cx, host, &mut self.credits);
-                primary.commit(host);
+                primary.repair(cx);
+                primary.go_on(cx);
+                primary.commit(cx);
                 if !primary.queue.is_empty() {
                     slices.push(slice);
                 }
             }
         }
         for slice in slices {
-            self.run_queue(cx, host, slice);
+            self.run_queue(cx, slice);
         }
-        self.begin_catch_ups(cx, host);
+        self.begin_catch_ups(cx);
     }
 
-    fn begin_catch_ups(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    fn begin_catch_ups(&mut self, cx: &mut Context) {
         let mut running = 0;
         for role in self.slices.values_mut() {
             if let Role::Primary(primary) = role
                 && running < cx.config.catch_ups_max
             {
-                let runs = primary.begin_catch_up(cx, host, &mut self.credits);
+                let runs = primary.begin_catch_up(cx);
                 running += usize::from(runs);
             }
         }
@@ -513,18 +484,14 @@ impl Replica {
 
     // ---- views ----
 
-    fn enter_view(&mut self, cx: &Context, host: &mut impl ReplicaHost, next: &SliceView) {
-        if self
-            .view
-            .as_ref()
-            .is_some_and(|now| now.number >= next.number)
-        {
+    fn enter_view(&mut self, cx: &mut Context, next: &SliceView) {
+        if self.view().map(|now| now.number) >= Some(next.number) {
             return;
         }
         let next = Arc::new(next.clone());
         let last = self.view.replace(Arc::clone(&next));
         if last.is_none() {
-            self.credits.begin(next.number);
+            cx.credits.begin(next.number);
         }
         // In its first view it does not know who had copies of what is lost.
         let (lasting, joined) = match &last {
@@ -538,62 +505,56 @@ impl Replica {
             }
         };
         let joined = joined.without(self.config.me);
-        self.credits.enter_view(cx, host, (lasting, joined));
-        self.enter_view_hot(cx, host, (last.as_deref(), &next, lasting));
+        cx.enter_view(lasting, joined);
+        self.enter_view_hot(cx, (last.as_deref(), &next, lasting));
         let (stage, stages) = cx.config.stage;
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
-            self.enter_row(cx, host, slice, (next.number, *row, lasting));
+            self.enter_row(cx, slice, (next.number, *row, lasting));
         }
-        let again = self.forwarding.enter_view(host, lasting);
-        for (request, since) in again {
-            self.request(cx, host, request, since);
+        let again = self.forwarding.enter_view(cx, lasting);
+        for waiting in again {
+            self.request(cx, waiting);
         }
-        self.go_on(cx, host);
+        self.go_on(cx);
     }
 
     fn enter_row(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         slice: SliceId,
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
     ) {
         let me = cx.config.me;
         let guards = self.hot.guards(slice);
-        let credits = &mut self.credits;
         let role = self.slices.remove(&slice);
         if let Some(Role::Primary(mut primary)) = role {
             if primary.row.term == row.term && row.primary == me {
-                primary.enter_row(cx, host, credits, (view, row, lasting), guards);
+                primary.enter_row(cx, (view, row, lasting), guards);
                 self.slices.insert(slice, Role::Primary(primary));
                 return;
             }
             let mut follower = Follower::default();
-            follower.left.extend(primary.resign(host, credits));
+            follower.left.extend(primary.resign(cx));
             (follower.seen, follower.flushed) = (primary.seen, primary.flushed);
             let queue = core::mem::take(&mut primary.queue);
-            self.take_role(cx, host, slice, (view, row), follower);
-            for (request, since) in queue {
-                self.request(cx, host, request, since);
+            self.take_role(cx, slice, (view, row), follower);
+            for waiting in queue {
+                self.request(cx, waiting);
             }
             return;
         }
         let follower = match role {
-            Some(Role::Follower(follower)) => Some(follower),
-            _ => None,
+            Some(Role::Follower(follower)) => follower,
+            _ if row.holders.contains(me) => Follower::default(),
+            _ => return,
         };
-        let is_holder = row.holders.contains(me);
-        if let (None, false) = (&follower, is_holder) {
-            return;
-        }
-        self.take_role(cx, host, slice, (view, row), follower.unwrap_or_default());
+        self.take_role(cx, slice, (view, row), follower);
     }
 
     /// What was a follower, or has had nothing of the slice, becomes what the row says.
     fn take_role(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         slice: SliceId,
         (view, row): (ViewNumber, SliceRow),
         mut follower: Follower,
@@ -602,7 +563,7 @@ impl Replica {
         if row.primary == me {
             let begins = row.born == row.term;
             if begins {
-                host.clear(slice, None);
+                cx.host.clear(slice, None);
             }
             let keys = match begins {
                 true => Default::default(),
@@ -614,97 +575,85 @@ impl Replica {
             (primary.seen, primary.flushed) = (follower.seen, follower.flushed);
             for node in missing {
                 let term = row.term;
-                host.send(
-                    NodeSet::only(node),
-                    &ReplicaMessage::TailWanted { slice, term },
-                );
+                let wanted = ReplicaMessage::TailWanted { slice, term };
+                cx.host.send(NodeSet::only(node), &wanted);
             }
-            primary.begin(cx, host, &mut self.credits);
-            primary.commit(host);
+            primary.begin(cx);
+            primary.commit(cx);
             self.slices.insert(slice, Role::Primary(Box::new(primary)));
         } else if row.holders.contains(me) {
             if follower.term != row.term {
                 follower.enter_term(row.term);
                 if row.born == row.term {
-                    host.clear(slice, None);
+                    cx.host.clear(slice, None);
                 }
                 if row.in_sync.contains(me) {
-                    follower.send_tail(host, slice, row.primary);
+                    follower.send_tail(cx, slice, row.primary);
                 }
             }
             self.slices.insert(slice, Role::Follower(follower));
         } else {
-            host.clear(slice, None);
+            cx.host.clear(slice, None);
         }
     }
 
     // ---- time ----
 
-    fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        self.credits.ask_again(cx, host);
-        self.hot.tick(cx, host);
+    fn tick(&mut self, cx: &mut Context) {
+        cx.ask_room_again();
+        self.hot.tick(cx);
         let mut queues = Vec::new();
         for (&slice, role) in &mut self.slices {
             let Role::Primary(primary) = role else {
                 continue;
             };
-            primary.send_again(cx, host, &mut self.credits);
-            primary.end_learning(cx, host);
+            primary.send_again(cx);
+            primary.end_learning(cx);
             if let Phase::Collecting(missing, _) = &primary.phase {
                 let term = primary.row.term;
-                host.send(*missing, &ReplicaMessage::TailWanted { slice, term });
+                cx.host
+                    .send(*missing, &ReplicaMessage::TailWanted { slice, term });
             }
             if !primary.queue.is_empty() {
                 queues.push(slice);
             }
         }
-        self.go_on(cx, host);
+        self.go_on(cx);
         for slice in queues {
-            self.end_patience(cx, host, slice);
+            self.end_patience(cx, slice);
         }
-        for (request, since) in self.forwarding.tick(cx, host) {
-            self.request(cx, host, request, since);
+        for waiting in self.forwarding.tick(cx) {
+            self.request(cx, waiting);
         }
-        let next = cx.now.ns + self.config.retransmit_ns;
-        self.due = self.waits().then_some(Instant { ns: next });
+        let waits = cx.credits.waits() || self.waits();
+        self.due = waits.then_some(cx.now.later(self.config.retransmit_ns));
     }
 
     /// Whether something is left to do when time has passed.
     fn waits(&self) -> bool {
         let waits = |role: &Role| matches!(role, Role::Primary(primary) if primary.waits());
-        self.credits.waits()
-            || self.forwarding.waits()
-            || self.hot.waits()
-            || self.slices.values().any(waits)
+        self.forwarding.waits() || self.hot.waits() || self.slices.values().any(waits)
     }
 
     /// Refuses what has waited for too long. A follower that is slow to promise room is not full:
     /// who is told of a lack of room loses the older value, too.
-    fn end_patience(&mut self, cx: &Context, host: &mut impl ReplicaHost, slice: SliceId) {
+    fn end_patience(&mut self, cx: &mut Context, slice: SliceId) {
         let Some(primary) = primary_of(&mut self.slices, slice) else {
             return;
         };
-        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
-        while let Some(&(request, since)) = primary.queue.front()
-            && is_over(since)
-        {
-            primary.queue.pop_front();
-            host.refuse(request.ticket, ReplicaRefusal::Late);
+        let (now, patience_ns) = (cx.now.ns, cx.config.patience_ns);
+        let is_over = |(_, since): &mut Waiting| now - since.ns >= patience_ns;
+        while let Some((request, _)) = primary.queue.pop_front_if(is_over) {
+            cx.host.refuse(request.ticket, ReplicaRefusal::Late);
         }
     }
 }
 
-fn enqueue(
-    primary: &mut Primary,
-    cx: &Context,
-    host: &mut impl ReplicaHost,
-    request: ReplicaRequest,
-    since: Instant,
-) {
+fn enqueue(primary: &mut Primary, cx: &mut Context, waiting: Waiting) {
     if primary.queue.len() < cx.config.waiting_max {
-        primary.queue.push_back((request, since));
+        primary.queue.push_back(waiting);
     } else {
-        host.refuse(request.ticket, ReplicaRefusal::Busy);
+        cx.host.refuse(waiting.0.ticket, ReplicaRefusal::Busy);
     }
 }
 

@@ -123,6 +123,18 @@ pub struct CopyMessage {
     pub copies: u8,
 }
 
+impl SliceChange {
+    /// A change of this kind.
+    pub const fn new(kind: ChangeKind, key: RouteHash, version: Cas, room: u32) -> Self {
+        Self {
+            key,
+            kind,
+            version,
+            room,
+        }
+    }
+}
+
 impl CopyMessage {
     /// A message that does not say how many nodes have the write.
     pub const fn new(view: ViewNumber, of: (RouteHash, Cas), kind: CopyKind) -> Self {

@@ -17,17 +17,17 @@ use alloc::{
 use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    Gate, ReplicaHost, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult, Ticket,
+    Gate, ReplicaMutant, ReplicaRefusal, ReplicaRequest, RunResult, Ticket,
     catch_up::CatchUp,
-    machine::Context,
+    hot::Write,
+    machine::{Context, Waiting},
     message::{ChangeKind, ReplicaMessage, SliceChange},
-    room_credits::RoomCredits,
     stream::Streams,
 };
 use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
 
 /// What a primary knows of its slice.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) struct Primary {
     pub(super) slice: SliceId,
     /// The view that it acts on, and the slice's row in it.
@@ -40,7 +40,7 @@ pub(super) struct Primary {
     /// Answers, each until a change is committed, the lowest first.
     withheld: VecDeque<(u64, Ticket)>,
     /// Requests that cannot run yet, and since when.
-    pub(super) queue: VecDeque<(ReplicaRequest, Instant)>,
+    pub(super) queue: VecDeque<Waiting>,
     pub(super) catch_up: Option<CatchUp>,
     /// A node that found no room, or was silent, begins to catch up again then.
     pub(super) rests_until: Instant,
@@ -62,13 +62,14 @@ pub(super) struct Primary {
 }
 
 /// How far a primary is.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub(super) enum Phase {
     /// It waits for what these nodes know to be unfinished.
     Collecting(NodeSet, BTreeSet<RouteHash>),
     /// It sends what may be unfinished to all again.
     Repairing(BTreeSet<RouteHash>),
     /// It answers.
+    #[default]
     Serving,
     /// It finishes what it has begun, to hand over to this node.
     Draining(NodeId),
@@ -105,21 +106,9 @@ impl Primary {
             slice,
             view,
             row,
-            rests_until: Instant::default(),
-            learns_until: None,
             phase: Phase::Collecting(missing, keys),
-            streams: Streams::default(),
-            pending: VecDeque::new(),
-            withheld: VecDeque::new(),
-            queue: VecDeque::new(),
-            catch_up: None,
-            wishes: BTreeSet::new(),
-            gate: Gate::Closed,
-            has_hot: false,
             is_guarded: guards,
-            is_closing: false,
-            seen: Cas(0),
-            flushed: Cas(0),
+            ..Self::default()
         }
     }
 
@@ -133,12 +122,7 @@ impl Primary {
     // ---- becoming one ----
 
     /// Begins to answer when nobody is missing any more.
-    pub(super) fn begin(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) {
+    pub(super) fn begin(&mut self, cx: &mut Context) {
         let Phase::Collecting(missing, keys) = &mut self.phase else {
             return;
         };
@@ -157,16 +141,11 @@ impl Primary {
             self.learns_until = Some(Instant { ns });
         }
         self.phase = Phase::Repairing(keys);
-        self.repair(cx, host, credits);
+        self.repair(cx);
     }
 
     /// Takes what a node knows to be unfinished.
-    pub(super) fn take_tail(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        tail: &ReplicaMessage,
-    ) {
+    pub(super) fn take_tail(&mut self, cx: &mut Context, from: NodeId, tail: &ReplicaMessage) {
         let ReplicaMessage::Tail {
             keys: tail,
             seen,
@@ -176,7 +155,7 @@ impl Primary {
         else {
             return;
         };
-        host.saw(*seen);
+        cx.host.saw(*seen);
         self.seen = self.seen.max(*seen);
         self.flushed = self.flushed.max(*flushed);
         if let Phase::Collecting(missing, keys) = &mut self.phase {
@@ -187,12 +166,7 @@ impl Primary {
 
     /// Sends what may be unfinished again, as far as there is room. A follower that has none is not
     /// in sync: it leaves.
-    pub(super) fn repair(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) {
+    pub(super) fn repair(&mut self, cx: &mut Context) {
         let Phase::Repairing(keys) = &mut self.phase else {
             return;
         };
@@ -200,16 +174,16 @@ impl Primary {
         while let Some(key) = keys.first().copied() {
             let (version, room) = match key {
                 WHOLE => (self.flushed, 0),
-                _ => host.item(key).unwrap_or_default(),
+                _ => cx.host.item(key).unwrap_or_default(),
             };
             let change = match key {
-                WHOLE => flush(version),
-                _ => self.change(key, version, room),
+                WHOLE => SliceChange::new(ChangeKind::Flush, key, version, 0),
+                _ => SliceChange::new(ChangeKind::Store, key, version, room),
             };
-            if !self.has_room(cx, host, credits, room) {
+            if !self.has_room(cx, room) {
                 for node in self.streams.counted() {
-                    if credits.is_refused(node) {
-                        self.wish(host, RowStep::Exit(node));
+                    if cx.credits.is_refused(node) {
+                        self.wish(cx, RowStep::Exit(node));
                     }
                 }
                 break;
@@ -217,9 +191,9 @@ impl Primary {
             keys.remove(&key);
             if key == WHOLE {
                 // What is later than the flush stays.
-                host.clear(self.slice, Some(version));
+                cx.host.clear(self.slice, Some(version));
             }
-            self.append(cx, host, credits, change, None);
+            self.append(cx, change, None);
         }
         let is_done = keys.is_empty();
         self.phase = match is_done {
@@ -241,9 +215,7 @@ impl Primary {
     /// version, is answered by its round.
     pub(super) fn run(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
+        cx: &mut Context,
         (request, hot): (&ReplicaRequest, Option<Cas>),
     ) -> Stay {
         if self.phase != Phase::Serving || self.is_closing {
@@ -253,68 +225,58 @@ impl Primary {
         if writes && self.streams.longest() >= cx.config.window_max {
             return Stay::Waits;
         }
-        if writes && !self.has_room(cx, host, credits, request.size) {
+        if writes && !self.has_room(cx, request.size) {
             let mut counted = self.streams.counted();
-            return match counted.any(|node| credits.is_refused(node)) {
+            return match counted.any(|node| cx.credits.is_refused(node)) {
                 true => Stay::Refused(ReplicaRefusal::NoRoom),
                 false => Stay::Waits,
             };
         }
-        let version = host.next_version();
+        let version = cx.host.next_version();
         if writes && self.gate != Gate::Open {
-            self.set_gate(host, Gate::Closed);
+            self.set_gate(cx, Gate::Closed);
         }
-        let change = match host.run(request, version) {
-            RunResult::NoRoom if host.evicts() => return Stay::NeedsRoom,
+        let store = |room| SliceChange::new(ChangeKind::Store, request.key, version, room);
+        let change = match cx.host.run(request, version) {
+            RunResult::NoRoom if cx.host.evicts() => return Stay::NeedsRoom,
             RunResult::NoRoom => return Stay::Refused(ReplicaRefusal::NoRoom),
             RunResult::Unchanged => {
                 if let Some(last) = hot {
-                    host.stamp(request.ticket, last);
+                    cx.host.stamp(request.ticket, last);
                 }
-                self.answer(cx, host, request, self.need(request.key));
-                self.commit(host);
+                self.answer(cx, request, self.need(request.key));
+                self.commit(cx);
                 return Stay::Ran;
             }
-            RunResult::Stored(room) => self.change(request.key, version, room),
-            RunResult::Removed => self.change(request.key, version, 0),
+            RunResult::Stored(room) => store(room),
+            RunResult::Removed => store(0),
         };
         self.seen = self.seen.max(version);
-        let seq = self.append(cx, host, credits, change, None);
+        let seq = self.append(cx, change, None);
         if hot.is_some() {
             return Stay::Wrote(seq, version);
         }
-        self.answer(cx, host, request, Some(seq));
-        self.commit(host);
+        self.answer(cx, request, Some(seq));
+        self.commit(cx);
         Stay::Ran
     }
 
     /// Whether a write of a hot key that another node made can be stored.
-    pub(super) fn may_take_copy(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) -> bool {
+    pub(super) fn may_take_copy(&mut self, cx: &mut Context) -> bool {
         let is_ready = self.phase == Phase::Serving && !self.is_closing;
         let fits = self.streams.longest() < cx.config.window_max;
-        let bytes = host.incoming_bytes();
-        is_ready && fits && self.has_room(cx, host, credits, bytes)
+        let bytes = cx.host.incoming_bytes();
+        is_ready && fits && self.has_room(cx, bytes)
     }
 
     /// Stores one, of a key that readers see nothing of; returns its change.
-    pub(super) fn take_copy(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-        (key, version): (RouteHash, Cas),
-    ) -> Option<u64> {
-        let RunResult::Stored(room) = host.store_copy(key, version) else {
+    pub(super) fn take_copy(&mut self, cx: &mut Context, (key, version): Write) -> Option<u64> {
+        let RunResult::Stored(room) = cx.host.store_copy(key, version) else {
             return None;
         };
         self.seen = self.seen.max(version);
-        let change = self.change(key, version, room);
-        Some(self.append(cx, host, credits, change, None))
+        let change = SliceChange::new(ChangeKind::Store, key, version, room);
+        Some(self.append(cx, change, None))
     }
 
     /// Whether nothing of a key is under way, beside the machine or uncommitted.
@@ -323,22 +285,12 @@ impl Primary {
     }
 
     /// A key of the slice is hot, or none is any more: then requests may run beside the machine.
-    pub(super) fn note_hot(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        (is_hot, is_guarded): (bool, bool),
-    ) {
+    pub(super) fn note_hot(&mut self, cx: &mut Context, (is_hot, is_guarded): (bool, bool)) {
         (self.has_hot, self.is_guarded) = (is_hot, is_guarded);
         if is_hot && self.gate == Gate::Open {
-            self.set_gate(host, Gate::Reads);
+            self.set_gate(cx, Gate::Reads);
         }
-        self.commit(host);
-    }
-
-    /// Members may show keys of the slice as of a view that ends: nothing runs beside the machine
-    /// until that is known.
-    pub(super) fn guard(&mut self, host: &mut impl ReplicaHost) {
-        self.set_gate(host, Gate::Closed);
+        self.commit(cx);
     }
 
     /// How many nodes in sync have every committed change: this one, and its followers.
@@ -351,35 +303,8 @@ impl Primary {
         seq <= self.streams.committed()
     }
 
-    fn change(&self, key: RouteHash, version: Cas, room: u32) -> SliceChange {
-        SliceChange {
-            key,
-            kind: ChangeKind::Store,
-            version,
-            room,
-        }
-    }
-
-    /// Answers a request that wrote change `seq` when it is committed.
-    pub(super) fn answer_written(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        request: &ReplicaRequest,
-        seq: u64,
-    ) {
-        self.answer(cx, host, request, Some(seq));
-        self.commit(host);
-    }
-
     /// Answers a request when change `need` is committed.
-    fn answer(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        request: &ReplicaRequest,
-        need: Option<u64>,
-    ) {
+    pub(super) fn answer(&mut self, cx: &mut Context, request: &ReplicaRequest, need: Option<u64>) {
         let need = need.filter(|&seq| seq > self.streams.committed());
         let early = match request.access {
             Access::Read => cx.has(ReplicaMutant::ReadsUnfinished),
@@ -390,36 +315,33 @@ impl Primary {
                 let at = self.withheld.partition_point(|&(of, _)| of <= seq);
                 self.withheld.insert(at, (seq, request.ticket));
             }
-            _ => host.respond(request.ticket, self.copies()),
+            _ => cx.host.respond(request.ticket, self.copies()),
         }
     }
 
     /// Empties the slice of what is there.
-    pub(super) fn flush(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-        ticket: Ticket,
-    ) -> bool {
+    pub(super) fn flush(&mut self, cx: &mut Context, ticket: Ticket) -> bool {
         if self.phase != Phase::Serving || self.is_closing {
             return false;
         }
         if self.gate != Gate::Open {
-            self.set_gate(host, Gate::Closed);
+            self.set_gate(cx, Gate::Closed);
         }
-        let version = host.next_version();
-        host.flush(self.slice, version);
+        let version = cx.host.next_version();
+        cx.host.flush(self.slice, version);
         (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),
-            false => self.append(cx, host, credits, flush(version), None),
+            false => {
+                let flush = SliceChange::new(ChangeKind::Flush, WHOLE, version, 0);
+                self.append(cx, flush, None)
+            }
         };
         match seq > self.streams.committed() {
             true => self.withheld.push_back((seq, ticket)),
-            false => host.respond(ticket, self.copies()),
+            false => cx.host.respond(ticket, self.copies()),
         }
-        self.commit(host);
+        self.commit(cx);
         true
     }
 
@@ -427,25 +349,19 @@ impl Primary {
 
     /// Whether every counted follower has promised so much room. A node that catches up and has
     /// none begins again later.
-    fn has_room(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-        bytes: u32,
-    ) -> bool {
+    fn has_room(&mut self, cx: &mut Context, bytes: u32) -> bool {
         let mut has_room = true;
         for node in self.streams.counted() {
-            has_room &= credits.has(cx, host, node, u64::from(bytes));
+            has_room &= cx.has_room(node, u64::from(bytes));
         }
         if let Some(catch_up) = &self.catch_up
             && catch_up.has_begun()
             && !self.streams.counts(catch_up.node)
-            && !credits.has(cx, host, catch_up.node, u64::from(bytes))
+            && !cx.has_room(catch_up.node, u64::from(bytes))
         {
             // Each view begins without credit: that alone is no reason to give up.
-            match credits.is_refused(catch_up.node) {
-                true => self.end_catch_up(cx, credits),
+            match cx.credits.is_refused(catch_up.node) {
+                true => self.end_catch_up(cx),
                 false => has_room = false,
             }
         }
@@ -455,20 +371,13 @@ impl Primary {
     /// Sends a change to all followers, or to one that catches up.
     pub(super) fn append(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
+        cx: &mut Context,
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
-        let seq = self.streams.append(
-            cx,
-            host,
-            credits,
-            (self.slice, self.row.term, self.seen),
-            change,
-            only,
-        );
+        let seq = self
+            .streams
+            .append(cx, (self.slice, self.row.term, self.seen), change, only);
         if only.is_none() && seq > self.streams.committed() {
             self.pending.push_back((seq, change.key));
         }
@@ -477,110 +386,90 @@ impl Primary {
 
     /// Sends again what is not acknowledged. A follower that is silent is to leave; a node that
     /// catches up, for which writes wait although they do not need it, begins again later.
-    pub(super) fn send_again(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) {
-        let silent = self.streams.send_again(cx, host, credits, self.seen);
+    pub(super) fn send_again(&mut self, cx: &mut Context) {
+        let silent = self.streams.send_again(cx, self.seen);
         for node in silent {
             match self.streams.counts(node) {
-                true => self.wish(host, RowStep::Exit(node)),
-                false => self.end_catch_up(cx, credits),
+                true => self.wish(cx, RowStep::Exit(node)),
+                false => self.end_catch_up(cx),
             }
         }
     }
 
     /// The store evicted a key of this slice.
-    pub(super) fn note_evicted(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-        key: RouteHash,
-    ) {
+    pub(super) fn note_evicted(&mut self, cx: &mut Context, key: RouteHash) {
         if self.streams.is_empty() || cx.has(ReplicaMutant::EvictsAlone) {
             return;
         }
-        let change = SliceChange {
-            key,
-            kind: ChangeKind::Evict,
-            version: Cas(0),
-            room: 0,
-        };
-        self.set_gate(host, Gate::Closed);
-        self.append(cx, host, credits, change, None);
+        let change = SliceChange::new(ChangeKind::Evict, key, Cas(0), 0);
+        self.set_gate(cx, Gate::Closed);
+        self.append(cx, change, None);
     }
 
     /// Answers what is committed by now.
-    pub(super) fn commit(&mut self, host: &mut impl ReplicaHost) {
+    pub(super) fn commit(&mut self, cx: &mut Context) {
         let committed = self.streams.committed();
         while self
             .pending
-            .front()
-            .is_some_and(|&(seq, _)| seq <= committed)
-        {
-            self.pending.pop_front();
-        }
-        while let Some(&(seq, ticket)) = self.withheld.front()
-            && seq <= committed
-        {
-            self.withheld.pop_front();
-            host.respond(ticket, self.copies());
+            .pop_front_if(|&mut (seq, _)| seq <= committed)
+            .is_some()
+        {}
+        let is_committed = |&mut (seq, _): &mut (u64, _)| seq <= committed;
+        while let Some((_, ticket)) = self.withheld.pop_front_if(is_committed) {
+            cx.host.respond(ticket, self.copies());
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
         if self.is_guarded {
-            self.set_gate(host, Gate::Closed);
+            self.set_gate(cx, Gate::Closed);
         } else if may_bypass && !self.is_closing {
             let is_alone = self.streams.is_empty() && self.catch_up.is_none();
             let alone = is_alone && !self.has_hot;
-            self.set_gate(host, if alone { Gate::Open } else { Gate::Reads });
+            self.set_gate(cx, if alone { Gate::Open } else { Gate::Reads });
         }
         if let Phase::Draining(to) = self.phase
             && self.pending.is_empty()
             && !self.is_closing
         {
-            self.wish(host, RowStep::HandOver(to));
+            self.wish(cx, RowStep::HandOver(to));
         }
     }
 
     /// Lets requests run beside the machine, or not.
-    pub(super) fn set_gate(&mut self, host: &mut impl ReplicaHost, gate: Gate) {
+    pub(super) fn set_gate(&mut self, cx: &mut Context, gate: Gate) {
         if self.gate != gate {
             // Writes beside the machine may still be on their way.
             self.is_closing |= self.gate == Gate::Open;
             self.gate = gate;
             // First: once the gate is closed nothing may go that nobody is told of.
-            self.free(host);
-            host.gate(self.slice, gate);
+            self.free(cx);
+            cx.host.gate(self.slice, gate);
         }
     }
 
-    fn free(&self, host: &mut impl ReplicaHost) {
+    fn free(&self, cx: &mut Context) {
         let is_free = self.gate == Gate::Open && self.learns_until.is_none();
-        host.free(self.slice, is_free);
+        cx.host.free(self.slice, is_free);
     }
 
     /// Judges what may be evicted once it has seen reads.
-    pub(super) fn end_learning(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    pub(super) fn end_learning(&mut self, cx: &mut Context) {
         if self.learns_until.is_some_and(|until| until <= cx.now) {
             self.learns_until = None;
-            self.free(host);
+            self.free(cx);
         }
     }
 
     // ---- the row ----
 
     /// Asks for a change of the row, until a new view is in force.
-    pub(super) fn wish(&mut self, host: &mut impl ReplicaHost, step: RowStep) {
+    pub(super) fn wish(&mut self, cx: &mut Context, step: RowStep) {
         if self.wishes.insert(step) {
-            self.propose(host, step);
+            self.propose(cx, step);
         }
     }
 
-    pub(super) fn propose(&self, host: &mut impl ReplicaHost, step: RowStep) {
-        host.propose(RowChange {
+    pub(super) fn propose(&self, cx: &mut Context, step: RowStep) {
+        cx.host.propose(RowChange {
             slice: self.slice,
             view: self.view,
             step,
@@ -588,27 +477,25 @@ impl Primary {
     }
 
     /// Finishes what it has begun before `to` takes over.
-    pub(super) fn hand_over(&mut self, host: &mut impl ReplicaHost, to: NodeId) {
+    pub(super) fn hand_over(&mut self, cx: &mut Context, to: NodeId) {
         if self.phase == Phase::Serving && self.row.in_sync.contains(to) && to != self.row.primary {
             self.phase = Phase::Draining(to);
-            self.set_gate(host, Gate::Closed);
-            self.commit(host);
+            self.set_gate(cx, Gate::Closed);
+            self.commit(cx);
         }
     }
 
     /// The same primary in another view: its followers may be others.
     pub(super) fn enter_row(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
+        cx: &mut Context,
         (view, row, lasting): (ViewNumber, SliceRow, NodeSet),
         guards: bool,
     ) {
         (self.view, self.row) = (view, row);
         (self.has_hot, self.is_guarded) = (false, guards);
         let others = row.followers().intersection(lasting);
-        self.streams.keep(credits, others);
+        self.streams.keep(cx, others);
         if let Phase::Collecting(missing, _) = &mut self.phase {
             *missing = missing.intersection(row.in_sync);
         }
@@ -628,43 +515,29 @@ impl Primary {
             self.phase = Phase::Serving;
         }
         for &step in &self.wishes {
-            self.propose(host, step);
+            self.propose(cx, step);
         }
-        self.begin(cx, host, credits);
-        self.commit(host);
+        self.begin(cx);
+        self.commit(cx);
     }
 
     /// Another node is the primary now: whatever is unfinished has no known end.
-    pub(super) fn resign(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-    ) -> Box<[RouteHash]> {
+    pub(super) fn resign(&mut self, cx: &mut Context) -> Box<[RouteHash]> {
         for (_, ticket) in self.withheld.drain(..) {
-            host.refuse(ticket, ReplicaRefusal::Unknown);
+            cx.host.refuse(ticket, ReplicaRefusal::Unknown);
         }
-        self.streams.keep(credits, NodeSet::NONE);
+        self.streams.keep(cx, NodeSet::NONE);
         if self.gate != Gate::Closed {
-            host.free(self.slice, false);
-            host.gate(self.slice, Gate::Closed);
+            cx.host.free(self.slice, false);
+            cx.host.gate(self.slice, Gate::Closed);
         }
         // Requests beside the machine had versions, too.
-        self.seen = host.next_version();
+        self.seen = cx.host.next_version();
         let unsent = match &mut self.phase {
             Phase::Collecting(_, keys) | Phase::Repairing(keys) => core::mem::take(keys),
             Phase::Serving | Phase::Draining(_) => BTreeSet::new(),
         };
         let pending = self.pending.drain(..).map(|(_, key)| key);
         unsent.into_iter().chain(pending).collect()
-    }
-}
-
-/// Everything that is older than `version` goes.
-const fn flush(version: Cas) -> SliceChange {
-    SliceChange {
-        key: WHOLE,
-        kind: ChangeKind::Flush,
-        version,
-        room: 0,
     }
 }

@@ -10,7 +10,7 @@ use alloc::collections::BTreeMap;
 
 use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
-use super::{ReplicaHost, ReplicaMutant, machine::Context, message::ReplicaMessage};
+use super::{ReplicaMutant, machine::Context, message::ReplicaMessage};
 
 /// The accounts of one machine with the other nodes.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
@@ -44,58 +44,10 @@ struct Credit {
 }
 
 impl RoomCredits {
-    pub(super) const fn new() -> Self {
-        Self {
-            asked: 0,
-            credits: BTreeMap::new(),
-            promised: BTreeMap::new(),
-        }
-    }
-
     /// The first view that this machine follows. What a former life of the node asked for, and
     /// arrives late, has lower numbers than what this one asks for.
     pub(super) fn begin(&mut self, view: ViewNumber) {
         self.asked = u64::from(view.0) << 32;
-    }
-
-    /// Whether node `to` has so much room promised; if not, it is asked.
-    pub(super) fn has(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        to: NodeId,
-        bytes: u64,
-    ) -> bool {
-        if cx.config.room_ask == 0 || cx.has(ReplicaMutant::RoomIgnored) {
-            return true;
-        }
-        let credit = self.credits.entry(to).or_default();
-        if credit.free >= bytes {
-            return true;
-        }
-        if credit.asked.is_none() {
-            let wanted = bytes.max(cx.config.room_ask);
-            credit.ask(cx, host, (to, wanted), &mut self.asked);
-        }
-        false
-    }
-
-    /// Whether node `to` has answered what it was asked last; if it was asked nothing, it is asked.
-    pub(super) fn answers(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        to: NodeId,
-    ) -> bool {
-        if cx.config.room_ask == 0 {
-            return true;
-        }
-        if let Some(credit) = self.credits.get(&to) {
-            return credit.asked.is_none() && !credit.is_stale;
-        }
-        let credit = self.credits.entry(to).or_default();
-        credit.ask(cx, host, (to, 0), &mut self.asked);
-        false
     }
 
     /// What node `to` has promised counts no more, and it is asked anew.
@@ -108,16 +60,15 @@ impl RoomCredits {
 
     /// Whether node `to` said that it will never have more.
     pub(super) fn is_refused(&self, to: NodeId) -> bool {
-        self.credits
-            .get(&to)
-            .is_some_and(|credit| credit.is_refused)
+        let credit = self.credits.get(&to);
+        credit.is_some_and(|credit| credit.is_refused)
     }
 
     /// For how long node `to` has not answered a request for room.
-    pub(super) fn unanswered_ns(&self, cx: &Context, to: NodeId) -> Option<u64> {
+    pub(super) fn unanswered_ns(&self, now: Instant, to: NodeId) -> Option<u64> {
         let credit = self.credits.get(&to)?;
         credit.asked?;
-        Some(cx.now.ns.saturating_sub(credit.since.ns))
+        Some(now.ns.saturating_sub(credit.since.ns))
     }
 
     /// The number of the last request.
@@ -184,43 +135,9 @@ impl RoomCredits {
         self.promised.keys().copied().collect()
     }
 
-    /// Another node wants room here; returns how much it got beyond what it held.
-    pub(super) fn promise(
-        &mut self,
-        host: &mut impl ReplicaHost,
-        from: NodeId,
-        (number, held, wanted): (u64, u64, u64),
-    ) -> Option<u64> {
-        let last = self.promised.entry(from).or_default();
-        if number <= *last {
-            return None;
-        }
-        *last = number;
-        let bytes = host.promise(from, held, wanted);
-        let grows = host.evicts();
-        let message = ReplicaMessage::Room {
-            number,
-            bytes,
-            grows,
-        };
-        host.send(NodeSet::only(from), &message);
-        Some(bytes)
-    }
-
-    /// Asks again what has found no answer.
-    pub(super) fn ask_again(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        for (&to, credit) in &mut self.credits {
-            if credit.asked.is_some() || credit.is_stale {
-                let wanted = credit.asked.unwrap_or(0);
-                credit.ask(cx, host, (to, wanted), &mut self.asked);
-            }
-        }
-    }
-
     /// Whether an answer is missing.
     pub(super) fn waits(&self) -> bool {
-        let waits = |credit: &Credit| credit.asked.is_some() || credit.is_stale;
-        self.credits.values().any(waits)
+        self.credits.values().any(Credit::waits)
     }
 
     /// Whether any request is counted.
@@ -231,16 +148,80 @@ impl RoomCredits {
     /// Begins to count anew; see [`Replica::renumber`](super::Replica::renumber).
     pub(super) fn renumber(&mut self) {
         self.asked = 0;
-        self.credits
-            .values_mut()
-            .for_each(|credit| credit.number = 0);
+        let credits = self.credits.values_mut();
+        credits.for_each(|credit| credit.number = 0);
         self.promised.values_mut().for_each(|number| *number = 0);
+    }
+}
+
+impl Context<'_> {
+    /// Whether node `to` has so much room promised; if not, it is asked.
+    pub(super) fn has_room(&mut self, to: NodeId, bytes: u64) -> bool {
+        if self.config.room_ask == 0 || self.has(ReplicaMutant::RoomIgnored) {
+            return true;
+        }
+        let credit = self.credits.credits.entry(to).or_default();
+        if credit.free >= bytes {
+            return true;
+        }
+        if credit.asked.is_none() {
+            self.ask_room(to, bytes.max(self.config.room_ask));
+        }
+        false
+    }
+
+    /// Whether node `to` has answered what it was asked last; if it was asked nothing, it is asked.
+    pub(super) fn is_answered(&mut self, to: NodeId) -> bool {
+        if self.config.room_ask == 0 {
+            return true;
+        }
+        if let Some(credit) = self.credits.credits.get(&to) {
+            return !credit.waits();
+        }
+        self.ask_room(to, 0);
+        false
+    }
+
+    /// Another node wants room here; returns how much it got beyond what it held.
+    pub(super) fn promise_room(
+        &mut self,
+        from: NodeId,
+        (number, held, wanted): (u64, u64, u64),
+    ) -> Option<u64> {
+        let last = self.credits.promised.entry(from).or_default();
+        if number <= *last {
+            return None;
+        }
+        *last = number;
+        let bytes = self.host.promise(from, held, wanted);
+        let grows = self.host.evicts();
+        let message = ReplicaMessage::Room {
+            number,
+            bytes,
+            grows,
+        };
+        self.host.send(NodeSet::only(from), &message);
+        Some(bytes)
+    }
+
+    /// Asks again what has found no answer.
+    pub(super) fn ask_room_again(&mut self) {
+        let credits = self.credits.credits.iter();
+        let waiting = credits.filter(|(_, credit)| credit.waits());
+        let waiting: NodeSet = waiting.map(|(&to, _)| to).collect();
+        for to in waiting {
+            let credit = self.credits.credits.get(&to);
+            self.ask_room(to, credit.and_then(|credit| credit.asked).unwrap_or(0));
+        }
     }
 
     /// Gives back what a node has promised and this one has no use for now.
-    pub(super) fn give_back(&mut self, cx: &Context, host: &mut impl ReplicaHost, to: NodeId) {
-        if let Some(credit) = self.credits.get_mut(&to) {
-            credit.give_back(cx, host, to, &mut self.asked);
+    pub(super) fn give_room_back(&mut self, to: NodeId) {
+        if let Some(credit) = self.credits.credits.get_mut(&to)
+            && credit.free > 0
+        {
+            credit.free = 0;
+            self.ask_room(to, 0);
         }
     }
 
@@ -248,68 +229,53 @@ impl RoomCredits {
     /// of which one has `joined` since the other's last view begin with an empty account: a request
     /// that this node sent in an earlier view may have reached, and been granted by, a life of the
     /// other that this node did not know yet.
-    pub(super) fn enter_view(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (members, joined): (NodeSet, NodeSet),
-    ) {
-        self.credits.retain(|to, _| members.contains(*to));
-        if cx.config.room_ask > 0 {
+    pub(super) fn enter_view(&mut self, members: NodeSet, joined: NodeSet) {
+        let credits = &mut self.credits.credits;
+        credits.retain(|to, _| members.contains(*to));
+        if self.config.room_ask > 0 {
             for to in joined {
-                self.credits.entry(to).or_default().is_stale = true;
+                credits.entry(to).or_default().is_stale = true;
             }
         }
-        for (&to, credit) in &mut self.credits {
-            credit.is_refused = false;
-            credit.give_back(cx, host, to, &mut self.asked);
-        }
-        if cx.has(ReplicaMutant::PromiseKept) {
+        let others: NodeSet = credits.keys().copied().collect();
+        credits
+            .values_mut()
+            .for_each(|credit| credit.is_refused = false);
+        others.into_iter().for_each(|to| self.give_room_back(to));
+        if self.has(ReplicaMutant::PromiseKept) {
             return;
         }
-        self.promised.retain(|&from, _| {
+        self.credits.promised.retain(|&from, _| {
             let stays = members.contains(from);
             if !stays {
-                host.promise(from, 0, 0);
+                self.host.promise(from, 0, 0);
             }
             stays
         });
     }
+
+    fn ask_room(&mut self, to: NodeId, wanted: u64) {
+        let RoomCredits { asked, credits, .. } = &mut *self.credits;
+        let credit = credits.entry(to).or_default();
+        *asked += 1;
+        if credit.asked.is_none() {
+            credit.since = self.now;
+        }
+        credit.number = *asked;
+        credit.is_stale = false;
+        credit.asked = Some(wanted);
+        let message = ReplicaMessage::RoomWanted {
+            number: credit.number,
+            held: credit.free + credit.in_flight,
+            wanted,
+        };
+        self.host.send(NodeSet::only(to), &message);
+    }
 }
 
 impl Credit {
-    fn give_back(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        to: NodeId,
-        asked: &mut u64,
-    ) {
-        if self.free > 0 {
-            self.free = 0;
-            self.ask(cx, host, (to, 0), asked);
-        }
-    }
-
-    fn ask(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        (to, wanted): (NodeId, u64),
-        asked: &mut u64,
-    ) {
-        *asked += 1;
-        if self.asked.is_none() {
-            self.since = cx.now;
-        }
-        self.number = *asked;
-        self.is_stale = false;
-        self.asked = Some(wanted);
-        let message = ReplicaMessage::RoomWanted {
-            number: self.number,
-            held: self.free + self.in_flight,
-            wanted,
-        };
-        host.send(NodeSet::only(to), &message);
+    /// Whether an answer is missing.
+    fn waits(&self) -> bool {
+        self.asked.is_some() || self.is_stale
     }
 }

@@ -8,11 +8,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
-    ReplicaHost, ReplicaMutant,
+    ReplicaMutant,
     machine::Context,
     message::{Append, ChangeKind, ReplicaMessage, SliceChange},
     primary::WHOLE,
-    room_credits::RoomCredits,
 };
 use crate::slice_view::SliceId;
 
@@ -25,7 +24,7 @@ pub(super) struct Streams {
 }
 
 /// The stream to one follower.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 struct Stream {
     /// A change is committed only if the follower has it.
     counts: bool,
@@ -54,11 +53,8 @@ impl Streams {
     pub(super) fn add(&mut self, node: NodeId, counts: bool, since: Instant) {
         let stream = Stream {
             counts,
-            last: 0,
-            sent: VecDeque::new(),
-            sent_late: VecDeque::new(),
             since,
-            is_behind: false,
+            ..Stream::default()
         };
         self.of.insert(node, stream);
     }
@@ -119,16 +115,14 @@ impl Streams {
     /// Sends a change to all, or to one; returns its number.
     pub(super) fn append(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
+        cx: &mut Context,
         (slice, term, seen): (SliceId, ViewNumber, Cas),
         change: SliceChange,
         only: Option<NodeId>,
     ) -> u64 {
         let committed = self.committed();
         self.seq += 1;
-        let again = (credits.asked(), committed, seen);
+        let again = (cx.credits.asked(), committed, seen);
         for (&node, stream) in &mut self.of {
             let skips = !stream.counts && only.is_none() && cx.has(ReplicaMutant::LiveUnsent);
             if only.is_some_and(|only| only != node) || skips {
@@ -148,34 +142,24 @@ impl Streams {
             }
             stream.last = self.seq;
             stream.sent.push_back(append);
-            credits.spend(node, change.room);
+            cx.credits.spend(node, change.room);
             if !stream.is_behind {
                 let at = stream.sent.len() - 1;
-                stream.send(host, node, at, again);
+                stream.send(cx, node, at, again);
             }
         }
         self.seq
     }
 
     /// A follower has applied its stream up to `seq`.
-    pub(super) fn acknowledge(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &mut RoomCredits,
-        (from, seq): (NodeId, u64),
-        seen: Cas,
-    ) {
-        let again = (credits.asked(), self.committed(), seen);
+    pub(super) fn acknowledge(&mut self, cx: &mut Context, (from, seq): (NodeId, u64), seen: Cas) {
+        let again = (cx.credits.asked(), self.committed(), seen);
         let Some(stream) = self.of.get_mut(&from) else {
             return;
         };
         let before = stream.sent.len();
-        while let Some(append) = stream.sent.front()
-            && append.seq <= seq
-        {
-            credits.settle(from, append.change.room);
-            stream.sent.pop_front();
+        while let Some(append) = stream.sent.pop_front_if(|append| append.seq <= seq) {
+            cx.credits.settle(from, append.change.room);
             stream.since = cx.now;
         }
         let gone = before - stream.sent.len();
@@ -184,7 +168,7 @@ impl Streams {
             let known = RESENT_MAX.saturating_sub(gone);
             for at in 0..stream.sent.len().min(RESENT_MAX) {
                 if at == 0 || at >= known {
-                    stream.send(host, from, at, again);
+                    stream.send(cx, from, at, again);
                 }
             }
             stream.is_behind = stream.sent.len() > RESENT_MAX;
@@ -198,20 +182,14 @@ impl Streams {
 
     /// Sends again what is not acknowledged; returns the followers that have been silent for too
     /// long, which is less for one that does not count.
-    pub(super) fn send_again(
-        &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
-        credits: &RoomCredits,
-        seen: Cas,
-    ) -> NodeSet {
-        let again = (credits.asked(), self.committed(), seen);
+    pub(super) fn send_again(&mut self, cx: &mut Context, seen: Cas) -> NodeSet {
+        let again = (cx.credits.asked(), self.committed(), seen);
         let mut silent = NodeSet::NONE;
         for (&node, stream) in &mut self.of {
             let waits = !stream.sent.is_empty();
             let waited_ns = waits.then(|| cx.now.ns.saturating_sub(stream.since.ns));
             // A write may wait for room there while nothing is sent.
-            let silent_ns = waited_ns.max(credits.unanswered_ns(cx, node));
+            let silent_ns = waited_ns.max(cx.credits.unanswered_ns(cx.now, node));
             let divisor = if stream.counts { 1 } else { 4 };
             if silent_ns.is_some_and(|ns| ns >= cx.config.suspicion_ns / divisor) {
                 silent = silent.with(node);
@@ -222,19 +200,19 @@ impl Streams {
             }
             stream.is_behind = stream.sent.len() > RESENT_MAX;
             for at in 0..stream.sent.len().min(RESENT_MAX) {
-                stream.send(host, node, at, again);
+                stream.send(cx, node, at, again);
             }
         }
         silent
     }
 
     /// Ends the streams of all nodes but these.
-    pub(super) fn keep(&mut self, credits: &mut RoomCredits, nodes: NodeSet) {
+    pub(super) fn keep(&mut self, cx: &mut Context, nodes: NodeSet) {
         self.of.retain(|node, stream| {
             let stays = nodes.contains(*node);
             if !stays {
                 for append in &stream.sent {
-                    credits.give_up(*node, append.change.room);
+                    cx.credits.give_up(*node, append.change.room);
                 }
             }
             stays
@@ -246,7 +224,7 @@ impl Stream {
     /// Sends one of the changes that are not acknowledged.
     fn send(
         &mut self,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         to: NodeId,
         at: usize,
         (asked, committed, seen): (u64, u64, Cas),
@@ -264,7 +242,8 @@ impl Stream {
         }
         append.asked = asked;
         append.committed = self.told(committed);
-        host.send(NodeSet::only(to), &ReplicaMessage::Append(append));
+        cx.host
+            .send(NodeSet::only(to), &ReplicaMessage::Append(append));
     }
 
     /// The last change of a key that follows here.

@@ -18,192 +18,103 @@
 
 use alloc::vec::Vec;
 
-use curtail_types::{Cas, RouteHash, ViewNumber};
-
 use super::message::{Append, ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange};
-use crate::{byte_reader::ByteReader, slice_view::SliceId};
+use crate::wire::{Wire, wire_enum, wire_structs};
+
+wire_enum! {
+    ReplicaMessage {
+        1 = Append(append),
+        2 = Applied { slice, term, seq },
+        3 = TailWanted { slice, term },
+        4 = Tail { slice, term, seen, flushed, keys },
+        5 = RoomWanted { number, held, wanted },
+        6 = Room { number, bytes, grows },
+        7 = Copy(copy),
+        8 = Entered(view),
+        9 = EnteredWanted(view),
+        10 = Evict(evicted),
+    }
+}
+
+/// A copy message that says how many nodes have the write.
+const COUNTED_COPY: u8 = 11;
+
+wire_structs! {
+    Append { slice, term, prev, seq, committed, asked, change }
+    SliceChange { key, version, room, kind }
+}
 
 impl ReplicaMessage {
     /// Appends its bytes.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
-            Self::Append(append) => append.encode(bytes),
-            &Self::Applied { slice, term, seq } => {
-                put_slice(bytes, APPLIED, slice, term);
-                bytes.extend(seq.to_le_bytes());
+            Self::Copy(copy) if copy.copies != 0 => {
+                bytes.push(COUNTED_COPY);
+                copy.put(bytes);
+                bytes.push(copy.copies);
             }
-            &Self::TailWanted { slice, term } => put_slice(bytes, TAIL_WANTED, slice, term),
-            Self::Tail {
-                slice,
-                term,
-                keys,
-                seen,
-                flushed,
-            } => {
-                put_slice(bytes, TAIL, *slice, *term);
-                put(bytes, &[seen.0, flushed.0]);
-                bytes.extend(keys.iter().flat_map(|key| key.0.to_le_bytes()));
-            }
-            &Self::RoomWanted {
-                number,
-                held,
-                wanted,
-            } => {
-                bytes.push(ROOM_WANTED);
-                put(bytes, &[number, held, wanted]);
-            }
-            &Self::Room {
-                number,
-                bytes: granted,
-                grows,
-            } => {
-                bytes.push(ROOM);
-                put(bytes, &[number, granted]);
-                bytes.push(u8::from(grows));
-            }
-            Self::Copy(copy) => {
-                bytes.push(if copy.copies == 0 { COPY } else { COUNTED_COPY });
-                bytes.extend(copy.view.0.to_le_bytes());
-                put(bytes, &[copy.key.0, copy.version.0]);
-                bytes.push(copy.kind as u8);
-                bytes.extend((copy.copies != 0).then_some(copy.copies));
-            }
-            &Self::Entered(view) => {
-                bytes.push(ENTERED);
-                bytes.extend(view.0.to_le_bytes());
-            }
-            &Self::EnteredWanted(view) => {
-                bytes.push(ENTERED_WANTED);
-                bytes.extend(view.0.to_le_bytes());
-            }
-            &Self::Evict(evicted) => {
-                bytes.push(EVICT);
-                put(bytes, &[evicted]);
-            }
+            _ => self.put(bytes),
         }
     }
 
     /// The message that `bytes` are, all of them; `None` if they are none.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = ByteReader::new(bytes);
-        let message = match reader.byte()? {
-            APPEND => Self::Append(Append::take(&mut reader)?),
-            APPLIED => Self::Applied {
-                slice: take_slice(&mut reader)?,
-                term: take_view(&mut reader)?,
-                seq: reader.u64()?,
-            },
-            TAIL_WANTED => Self::TailWanted {
-                slice: take_slice(&mut reader)?,
-                term: take_view(&mut reader)?,
-            },
-            TAIL => return take_tail(reader),
-            ROOM_WANTED => Self::RoomWanted {
-                number: reader.u64()?,
-                held: reader.u64()?,
-                wanted: reader.u64()?,
-            },
-            ROOM => Self::Room {
-                number: reader.u64()?,
-                bytes: reader.u64()?,
-                grows: reader.flag()?,
-            },
-            kind @ (COPY | COUNTED_COPY) => Self::Copy(CopyMessage {
-                view: take_view(&mut reader)?,
-                key: RouteHash(reader.u64()?),
-                version: Cas(reader.u64()?),
-                kind: CopyKind::from_number(reader.byte()?)?,
-                copies: match kind {
-                    COPY => 0,
-                    _ => reader.byte().filter(|copies| *copies != 0)?,
-                },
-            }),
-            ENTERED => Self::Entered(take_view(&mut reader)?),
-            ENTERED_WANTED => Self::EnteredWanted(take_view(&mut reader)?),
-            EVICT => Self::Evict(reader.u64()?),
-            _ => return None,
+    pub fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let message = match bytes.split_first()? {
+            (&COUNTED_COPY, counted) => {
+                bytes = counted;
+                let copy = CopyMessage::take(&mut bytes)?;
+                let copies = u8::take(&mut bytes).filter(|copies| *copies != 0)?;
+                Self::Copy(CopyMessage { copies, ..copy })
+            }
+            _ => Self::take(&mut bytes)?,
         };
-        reader.is_empty().then_some(message)
+        bytes.is_empty().then_some(message)
     }
 }
 
-impl Append {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        put_slice(bytes, APPEND, self.slice, self.term);
-        let change = &self.change;
-        put(bytes, &[self.prev, self.seq, self.committed, self.asked]);
-        put(bytes, &[change.key.0, change.version.0]);
-        bytes.extend(change.room.to_le_bytes());
-        bytes.push(change.kind as u8);
+/// Without how many nodes have the write.
+impl Wire for CopyMessage {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        self.view.put(bytes);
+        self.key.put(bytes);
+        self.version.put(bytes);
+        self.kind.put(bytes);
     }
 
-    fn take(reader: &mut ByteReader<'_>) -> Option<Self> {
-        Some(Self {
-            slice: take_slice(reader)?,
-            term: take_view(reader)?,
-            prev: reader.u64()?,
-            seq: reader.u64()?,
-            committed: reader.u64()?,
-            asked: reader.u64()?,
-            change: SliceChange {
-                key: RouteHash(reader.u64()?),
-                version: Cas(reader.u64()?),
-                room: reader.u32()?,
-                kind: ChangeKind::from_number(reader.byte()?)?,
-            },
-        })
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let view = Wire::take(bytes)?;
+        let of = (Wire::take(bytes)?, Wire::take(bytes)?);
+        Some(Self::new(view, of, Wire::take(bytes)?))
     }
 }
 
-const APPEND: u8 = 1;
-const APPLIED: u8 = 2;
-const TAIL_WANTED: u8 = 3;
-const TAIL: u8 = 4;
-const ROOM_WANTED: u8 = 5;
-const ROOM: u8 = 6;
-const COPY: u8 = 7;
-const ENTERED: u8 = 8;
-const ENTERED_WANTED: u8 = 9;
-const EVICT: u8 = 10;
-const COUNTED_COPY: u8 = 11;
+impl Wire for CopyKind {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(*self as u8);
+    }
 
-fn put(bytes: &mut Vec<u8>, numbers: &[u64]) {
-    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Self::from_number(u8::take(bytes)?)
+    }
 }
 
-fn put_slice(bytes: &mut Vec<u8>, kind: u8, slice: SliceId, term: ViewNumber) {
-    bytes.push(kind);
-    bytes.extend(slice.0.to_le_bytes());
-    bytes.extend(term.0.to_le_bytes());
-}
+impl Wire for ChangeKind {
+    fn put(&self, bytes: &mut Vec<u8>) {
+        bytes.push(*self as u8);
+    }
 
-fn take_slice(reader: &mut ByteReader<'_>) -> Option<SliceId> {
-    reader.u16().map(SliceId)
-}
-
-fn take_view(reader: &mut ByteReader<'_>) -> Option<ViewNumber> {
-    reader.u32().map(ViewNumber)
-}
-
-fn take_tail(mut reader: ByteReader<'_>) -> Option<ReplicaMessage> {
-    let (slice, term) = (take_slice(&mut reader)?, take_view(&mut reader)?);
-    let (seen, flushed) = (Cas(reader.u64()?), Cas(reader.u64()?));
-    let (keys, rest) = reader.rest().as_chunks::<8>();
-    let key = |bytes: &[u8; 8]| RouteHash(u64::from_le_bytes(*bytes));
-    rest.is_empty().then(|| ReplicaMessage::Tail {
-        slice,
-        term,
-        keys: keys.iter().map(key).collect(),
-        seen,
-        flushed,
-    })
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        Self::from_number(u8::take(bytes)?)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use curtail_types::{Cas, RouteHash, ViewNumber};
     use curtail_workload::Random;
 
     use super::*;
+    use crate::slice_view::SliceId;
 
     fn draw(random: &mut Random) -> ReplicaMessage {
         let mut word = |bound: u64| match random.below(4) {

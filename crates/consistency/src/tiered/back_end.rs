@@ -87,14 +87,14 @@ struct Held {
 }
 
 /// What a step works with.
-#[derive(Clone, Copy, Debug)]
-struct Context {
+struct Context<'a> {
     config: BackEndConfig,
     now: Instant,
     mutant: Option<TierMutant>,
+    host: &'a mut dyn BackEndHost,
 }
 
-impl Context {
+impl Context<'_> {
     fn has(&self, mutant: TierMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
     }
@@ -121,11 +121,10 @@ impl TierBackEnd {
         }
     }
 
-    /// The same with an error planted.
-    #[cfg(any(test, feature = "mutants"))]
+    /// The same with an error planted, if one is given and this build can plant it.
     #[must_use]
-    pub fn with_mutant(mut self, mutant: TierMutant) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: impl Into<Option<TierMutant>>) -> Self {
+        self.mutant = mutant.into();
         self
     }
 
@@ -174,60 +173,61 @@ impl TierBackEnd {
 
     /// Takes in what happened.
     pub fn step(&mut self, event: BackEndEvent<'_>, host: &mut impl BackEndHost) {
-        let cx = Context {
+        let cx = &mut Context {
             config: self.config,
             now: host.now(),
             mutant: self.mutant,
+            host,
         };
         while let Some(id) = self.first_ended(cx.now) {
-            self.end_session(&cx, host, id);
+            self.end_session(cx, id);
         }
         match event {
-            BackEndEvent::Tick => self.send_again(&cx, host),
-            BackEndEvent::Request(request) => self.request(&cx, host, request),
-            BackEndEvent::Message(from, message) => self.receive(&cx, host, from, message),
+            BackEndEvent::Tick => self.send_again(cx),
+            BackEndEvent::Request(request) => self.request(cx, request),
+            BackEndEvent::Message(from, message) => self.receive(cx, from, message),
             BackEndEvent::Report(key) => {
                 if let Some(home) = self.home {
-                    self.send_item(&cx, host, home, key);
+                    self.send_item(cx, home, key);
                 }
             }
-            BackEndEvent::Changed(key) => self.note_changed(&cx, host, key),
-            BackEndEvent::Assign(cache) => self.assign(&cx, host, cache),
+            BackEndEvent::Changed(key) => self.note_changed(cx, key),
+            BackEndEvent::Assign(cache) => self.assign(cx, cache),
             BackEndEvent::Join(cache) => {
                 self.group.insert(cache);
             }
-            BackEndEvent::Flush(ticket) => self.flush(&cx, host, ticket),
+            BackEndEvent::Flush(ticket) => self.flush(cx, ticket),
         }
-        self.flush_when_alone(&cx, host);
+        self.flush_when_alone(cx);
     }
 
     // ---- requests ----
 
-    fn request(&mut self, cx: &Context, host: &mut impl BackEndHost, request: TierRequest) {
+    fn request(&mut self, cx: &mut Context, request: TierRequest) {
         if cx.now < self.serves_at && !self.serves_early(cx, &request) {
-            return host.refuse(request.ticket, TierRefusal::Restarted);
+            return cx.host.refuse(request.ticket, TierRefusal::Restarted);
         }
         let waiting = self.waiting;
         if let Some(round) = self.rounds.get_mut(&request.key)
             && !round.is_passed_by(cx, &request)
         {
             if waiting >= cx.config.waiting_max {
-                return host.refuse(request.ticket, TierRefusal::Busy);
+                return cx.host.refuse(request.ticket, TierRefusal::Busy);
             }
             round.held.queue.push_back(request);
             self.waiting += 1;
             return;
         }
-        let changed = host.run(&request);
+        let changed = cx.host.run(&request);
         if !changed || !self.is_cached(request.key) {
-            return host.respond(request.ticket);
+            return cx.host.respond(request.ticket);
         }
-        let written = self.hold(cx, host, request.ticket);
+        let written = self.hold(cx, request.ticket);
         let held = Held {
             written,
             ..Held::default()
         };
-        self.begin_round(cx, host, request.key, held);
+        self.begin_round(cx, request.key, held);
     }
 
     fn serves_early(&self, cx: &Context, request: &TierRequest) -> bool {
@@ -238,9 +238,9 @@ impl TierBackEnd {
     }
 
     /// The answer of a write that ran waits.
-    fn hold(&mut self, cx: &Context, host: &mut impl BackEndHost, ticket: Ticket) -> Vec<Ticket> {
+    fn hold(&mut self, cx: &mut Context, ticket: Ticket) -> Vec<Ticket> {
         if cx.has(TierMutant::AnswersAtOnce) {
-            host.respond(ticket);
+            cx.host.respond(ticket);
             return Vec::new();
         }
         self.waiting += 1;
@@ -248,54 +248,47 @@ impl TierBackEnd {
     }
 
     /// The store changed the key: the caches are told, and nobody waits.
-    fn note_changed(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+    fn note_changed(&mut self, cx: &mut Context, key: RouteHash) {
         if self.is_cached(key) {
             let held = self.rounds.remove(&key).map(|round| round.held);
-            self.begin_round(cx, host, key, held.unwrap_or_default());
+            self.begin_round(cx, key, held.unwrap_or_default());
         }
     }
 
     // ---- flushes ----
 
-    fn flush(&mut self, cx: &Context, host: &mut impl BackEndHost, ticket: Ticket) {
+    fn flush(&mut self, cx: &mut Context, ticket: Ticket) {
         if self.flushes.len() >= cx.config.waiting_max {
-            return host.refuse(ticket, TierRefusal::Busy);
+            return cx.host.refuse(ticket, TierRefusal::Busy);
         }
         self.flushes.push(ticket);
     }
 
     /// Removes everything if that was asked for, as soon as no cache may show a copy.
-    fn flush_when_alone(&mut self, cx: &Context, host: &mut impl BackEndHost) {
+    fn flush_when_alone(&mut self, cx: &mut Context) {
         let may_show = !self.sessions.is_empty() && !cx.has(TierMutant::FlushesAtOnce);
         let is_early = cx.now < self.serves_at && !cx.has(TierMutant::FlushesAfterRestart);
         if self.flushes.is_empty() || may_show || is_early {
             return;
         }
         let asked = core::mem::take(&mut self.flushes);
-        host.clear(&asked);
-        asked.iter().for_each(|ticket| host.respond(*ticket));
+        cx.host.clear(&asked);
+        asked.iter().for_each(|ticket| cx.host.respond(*ticket));
     }
 
     // ---- rounds ----
 
     /// Has all caches but one drop the key, which is in some session, and that one update it.
-    fn begin_round(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        key: RouteHash,
-        mut held: Held,
-    ) {
+    fn begin_round(&mut self, cx: &mut Context, key: RouteHash, mut held: Held) {
         let has = |session: &Session| session.entries.contains_key(&key);
-        let mut ids = self
-            .sessions
-            .iter()
-            .filter(|(_, session)| has(session))
-            .map(|(id, _)| *id);
-        let at_home = self
-            .home
-            .filter(|home| self.sessions.get(home).is_some_and(has));
-        let Some(holder) = at_home.or_else(|| ids.next()) else {
+        let mut sessions = self.sessions.iter();
+        let at_home = |home: &CacheId| self.sessions.get(home).is_some_and(has);
+        let first = || {
+            sessions
+                .find(|(_, session)| has(session))
+                .map(|(id, _)| *id)
+        };
+        let Some(holder) = self.home.filter(at_home).or_else(first) else {
             return;
         };
         let mut others = Vec::new();
@@ -308,7 +301,7 @@ impl TierBackEnd {
             others.push((id, session.sent));
             held.wanting.retain(|other| *other != id);
             held.wanting.push(id);
-            host.send(id, &session.revocation(key, session.sent));
+            cx.host.send(id, &session.revocation(key, session.sent));
         }
         let is_update = others.is_empty() || cx.has(TierMutant::UpdatesTogether);
         let round = Round {
@@ -320,12 +313,12 @@ impl TierBackEnd {
         };
         self.rounds.insert(key, Box::new(round));
         if is_update || cx.has(TierMutant::FirstAcknowledgement) {
-            self.update_holder(cx, host, key);
+            self.update_holder(cx, key);
         }
     }
 
     /// Nobody else has a copy: the last one is updated, or its cache has no lease any more.
-    fn update_holder(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+    fn update_holder(&mut self, cx: &mut Context, key: RouteHash) {
         let Some(round) = self.rounds.get_mut(&key) else {
             return;
         };
@@ -337,17 +330,16 @@ impl TierBackEnd {
                 session.entries.insert(key, session.sent);
                 round.holder.1 = session.sent;
                 round.sent = cx.now;
-                host.send(holder, &session.update(key, session.sent));
+                cx.host.send(holder, &session.update(key, session.sent));
             }
-            None => self.finish_round(cx, host, key),
+            None => self.finish_round(cx, key),
         }
     }
 
     /// A cache has dropped the key, or shows nothing older than what has this number.
     fn note_acknowledged(
         &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
+        cx: &mut Context,
         key: RouteHash,
         (from, number): (CacheId, u64),
     ) {
@@ -364,26 +356,25 @@ impl TierBackEnd {
         let is_other = round.others.len() < before;
         let (holder, wanted) = round.holder;
         if is_other && cx.has(TierMutant::FirstAcknowledgement) {
-            self.finish_round(cx, host, key);
+            self.finish_round(cx, key);
         } else if is_other && round.others.is_empty() && wanted == 0 {
-            self.update_holder(cx, host, key);
+            self.update_holder(cx, key);
         } else if from == holder && wanted > 0 && is_over(wanted) && round.may_end(cx) {
-            self.finish_round(cx, host, key);
+            self.finish_round(cx, key);
         }
     }
 
     /// Answers the writes of a round, and runs what waited behind it: reads up to the next write,
     /// and then writes up to the next read, which have a round of their own. When none is left, the
     /// caches that dropped the key get it again.
-    fn finish_round(&mut self, cx: &Context, host: &mut impl BackEndHost, key: RouteHash) {
+    fn finish_round(&mut self, cx: &mut Context, key: RouteHash) {
         let Some(round) = self.rounds.remove(&key) else {
             return;
         };
         let mut held = round.held;
         self.waiting -= held.written.len();
-        held.written
-            .drain(..)
-            .for_each(|ticket| host.respond(ticket));
+        let written = held.written.drain(..);
+        written.for_each(|ticket| cx.host.respond(ticket));
         while let Some(&request) = held.queue.front() {
             let is_read = request.access == Access::Read;
             if is_read && !held.written.is_empty() && self.is_cached(key) {
@@ -391,13 +382,13 @@ impl TierBackEnd {
             }
             held.queue.pop_front();
             self.waiting -= 1;
-            let changed = host.run(&request);
+            let changed = cx.host.run(&request);
             if changed && self.is_cached(key) {
-                held.written.extend(self.hold(cx, host, request.ticket));
+                held.written.extend(self.hold(cx, request.ticket));
             } else {
                 // What did not change anything may show a write before it that is held back.
                 match held.written.is_empty() {
-                    true => host.respond(request.ticket),
+                    true => cx.host.respond(request.ticket),
                     false => {
                         self.waiting += 1;
                         held.written.push(request.ticket);
@@ -406,14 +397,14 @@ impl TierBackEnd {
             }
         }
         if !held.written.is_empty() || !held.queue.is_empty() {
-            return self.begin_round(cx, host, key, held);
+            return self.begin_round(cx, key, held);
         }
         for id in held.wanting {
-            self.send_item(cx, host, id, key);
+            self.send_item(cx, id, key);
         }
     }
 
-    fn send_again(&mut self, cx: &Context, host: &mut impl BackEndHost) {
+    fn send_again(&mut self, cx: &mut Context) {
         if cx.has(TierMutant::NeverResends) {
             return;
         }
@@ -425,27 +416,21 @@ impl TierBackEnd {
             let is_revoked_again = !cx.has(TierMutant::RevocationNotResent);
             for &(id, number) in round.others.iter().filter(|_| is_revoked_again) {
                 if let Some(session) = self.sessions.get(&id) {
-                    host.send(id, &session.revocation(key, number));
+                    cx.host.send(id, &session.revocation(key, number));
                 }
             }
             let (holder, number) = round.holder;
             if let Some(session) = self.sessions.get(&holder)
                 && number > 0
             {
-                host.send(holder, &session.update(key, number));
+                cx.host.send(holder, &session.update(key, number));
             }
         }
     }
 
     // ---- messages ----
 
-    fn receive(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        from: CacheId,
-        message: &TierMessage,
-    ) {
+    fn receive(&mut self, cx: &mut Context, from: CacheId, message: &TierMessage) {
         let &KeyMessage {
             kind,
             generation,
@@ -453,7 +438,7 @@ impl TierBackEnd {
             number,
         } = match message {
             &TierMessage::Renew { session, sent } => {
-                return self.renew(cx, host, from, (session, sent));
+                return self.renew(cx, from, (session, sent));
             }
             TierMessage::OfKey(message) => message,
             TierMessage::Lease { .. } => return,
@@ -464,22 +449,16 @@ impl TierBackEnd {
         let is_own = generation == session.generation;
         let counts = is_own || cx.has(TierMutant::AcknowledgedInAnySession);
         match kind {
-            KeyMessageKind::Fetch if is_own => self.send_item(cx, host, from, key),
+            KeyMessageKind::Fetch if is_own => self.send_item(cx, from, key),
             KeyMessageKind::Applied if counts => {
-                self.note_acknowledged(cx, host, key, (from, number));
+                self.note_acknowledged(cx, key, (from, number));
             }
-            KeyMessageKind::Dropped if counts => self.take_dropped(cx, host, key, (from, number)),
+            KeyMessageKind::Dropped if counts => self.take_dropped(cx, key, (from, number)),
             _ => {}
         }
     }
 
-    fn renew(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        from: CacheId,
-        (number, sent): (u64, Instant),
-    ) {
+    fn renew(&mut self, cx: &mut Context, from: CacheId, (number, sent): (u64, Instant)) {
         let is_flushing = !self.flushes.is_empty() && !cx.has(TierMutant::RenewsWhileFlushing);
         let is_known = self.home == Some(from) || self.group.contains(&from);
         if !is_known || is_flushing {
@@ -488,7 +467,7 @@ impl TierBackEnd {
         match self.sessions.get(&from) {
             Some(session) if session.number > number => return,
             // The cache has dropped all that it had.
-            Some(session) if session.number < number => self.end_session(cx, host, from),
+            Some(session) if session.number < number => self.end_session(cx, from),
             _ => {}
         }
         if self.is_unanswered(cx, from) {
@@ -512,7 +491,7 @@ impl TierBackEnd {
             generation: session.generation,
             sent,
         };
-        host.send(from, &lease);
+        cx.host.send(from, &lease);
     }
 
     /// Whether a message has no answer for so long that the cache had better lose its lease.
@@ -527,14 +506,8 @@ impl TierBackEnd {
 
     /// Sends the item, and remembers that the cache may have it. During a round of the key only the
     /// holder gets it, and only when nobody else has a copy; others get it afterwards.
-    fn send_item(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        to: CacheId,
-        key: RouteHash,
-    ) {
-        if !host.has(key) || cx.now < self.serves_at {
+    fn send_item(&mut self, cx: &mut Context, to: CacheId, key: RouteHash) {
+        if !cx.host.has(key) || cx.now < self.serves_at {
             return;
         }
         let Some(session) = self.sessions.get_mut(&to) else {
@@ -551,7 +524,7 @@ impl TierBackEnd {
         }
         let is_known = session.entries.contains_key(&key);
         if !is_known && session.entries.len() >= cx.config.entries_max {
-            return self.make_room(cx, host, to);
+            return self.make_room(cx, to);
         }
         session.sent += 1;
         let number = session.sent;
@@ -559,12 +532,12 @@ impl TierBackEnd {
             session.entries.insert(key, number);
         }
         let item = KeyMessageKind::Item.message(session.generation, key, number);
-        host.send(to, &item);
+        cx.host.send(to, &item);
     }
 
     /// The set is full: the cache shall drop the key that was sent least recently, of which it may
     /// have no copy at all.
-    fn make_room(&mut self, cx: &Context, host: &mut impl BackEndHost, id: CacheId) {
+    fn make_room(&mut self, cx: &mut Context, id: CacheId) {
         let Some(session) = self.sessions.get_mut(&id) else {
             return;
         };
@@ -579,39 +552,30 @@ impl TierBackEnd {
             return;
         }
         session.sent += 1;
-        host.send(id, &session.revocation(key, session.sent));
+        cx.host.send(id, &session.revocation(key, session.sent));
     }
 
-    fn take_dropped(
-        &mut self,
-        cx: &Context,
-        host: &mut impl BackEndHost,
-        key: RouteHash,
-        (from, number): (CacheId, u64),
-    ) {
+    fn take_dropped(&mut self, cx: &mut Context, key: RouteHash, (from, number): (CacheId, u64)) {
         let any = cx.has(TierMutant::DroppedAnyNumber);
         if let Some(session) = self.sessions.get_mut(&from) {
-            let is_last = session
-                .entries
-                .get(&key)
-                .is_some_and(|last| number >= *last);
-            if is_last || any {
+            let last = session.entries.get(&key);
+            if last.is_some_and(|last| number >= *last || any) {
                 session.entries.remove(&key);
             }
         }
-        self.note_acknowledged(cx, host, key, (from, number));
+        self.note_acknowledged(cx, key, (from, number));
     }
 
     // ---- sessions ----
 
     /// Another cache is not renewed any more; until its lease has ended, it is one of several.
-    fn assign(&mut self, cx: &Context, host: &mut impl BackEndHost, cache: CacheId) {
+    fn assign(&mut self, cx: &mut Context, cache: CacheId) {
         self.home = Some(cache);
         self.group.clear();
         if cx.has(TierMutant::ReassignsAtOnce) {
             let others = self.sessions.keys().copied().filter(|id| *id != cache);
             let others: Vec<CacheId> = others.collect();
-            others.iter().for_each(|id| self.end_session(cx, host, *id));
+            others.iter().for_each(|id| self.end_session(cx, *id));
         }
     }
 
@@ -622,7 +586,7 @@ impl TierBackEnd {
     }
 
     /// The cache has no copy any more, or must not show it.
-    fn end_session(&mut self, cx: &Context, host: &mut impl BackEndHost, id: CacheId) {
+    fn end_session(&mut self, cx: &mut Context, id: CacheId) {
         if self.sessions.remove(&id).is_none() {
             return;
         }
@@ -643,7 +607,7 @@ impl TierBackEnd {
             round.others.retain(|(other, _)| *other != id);
             if round.others.is_empty() && (round.holder.0 == id || round.holder.1 == 0) {
                 // The holder is updated, or there is none any more.
-                self.update_holder(cx, host, key);
+                self.update_holder(cx, key);
             }
         }
     }

@@ -45,15 +45,15 @@ struct Session {
 }
 
 /// What a step works with.
-#[derive(Clone, Copy, Debug)]
-struct Context {
+struct Context<'a> {
     config: CacheConfig,
     now: Instant,
     mutant: Option<TierMutant>,
     from: BackEndId,
+    host: &'a mut dyn CacheHost,
 }
 
-impl Context {
+impl Context<'_> {
     fn has(&self, mutant: TierMutant) -> bool {
         cfg!(any(test, feature = "mutants")) && self.mutant == Some(mutant)
     }
@@ -70,11 +70,10 @@ impl TierCache {
         }
     }
 
-    /// The same with an error planted.
-    #[cfg(any(test, feature = "mutants"))]
+    /// The same with an error planted, if one is given and this build can plant it.
     #[must_use]
-    pub fn with_mutant(mut self, mutant: TierMutant) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: impl Into<Option<TierMutant>>) -> Self {
+        self.mutant = mutant.into();
         self
     }
 
@@ -91,10 +90,8 @@ impl TierCache {
     /// The session of the copy of a key, if there is one.
     pub fn look(&self, from: BackEndId, key: RouteHash) -> Option<CacheSession> {
         let session = self.back_ends.get(&from)?;
-        session
-            .copies
-            .contains_key(&key)
-            .then_some(CacheSession(session.number))
+        let has_copy = session.copies.contains_key(&key);
+        has_copy.then_some(CacheSession(session.number))
     }
 
     /// The present session with a back end.
@@ -128,49 +125,47 @@ impl TierCache {
 
     /// Takes in what happened.
     pub fn step(&mut self, event: CacheEvent<'_>, host: &mut impl CacheHost) {
-        let cx = |from| Context {
+        let from = match event {
+            CacheEvent::Tick => BackEndId::default(),
+            CacheEvent::Message(from, _)
+            | CacheEvent::Join(from)
+            | CacheEvent::Leave(from)
+            | CacheEvent::Fetch(from, _)
+            | CacheEvent::Evict(from, _) => from,
+        };
+        let cx = &mut Context {
             config: self.config,
             now: host.now(),
             mutant: self.mutant,
             from,
+            host,
         };
         match event {
-            CacheEvent::Tick => {
-                let cx = cx(BackEndId::default());
-                self.tick(&cx, host);
-            }
-            CacheEvent::Join(from) => {
-                let cx = cx(from);
-                self.join(&cx, host);
-            }
-            CacheEvent::Leave(from) => {
+            CacheEvent::Tick => self.tick(cx),
+            CacheEvent::Join(_) => self.join(cx),
+            CacheEvent::Leave(_) => {
                 if let Some(session) = self.back_ends.remove(&from) {
-                    session
-                        .copies
-                        .keys()
-                        .for_each(|key| host.remove(from, *key));
+                    session.remove_all(cx);
                 }
             }
-            CacheEvent::Message(from, message) => {
-                let cx = cx(from);
-                if self.end_if_over(&cx, host) {
-                    self.receive(&cx, host, message);
+            CacheEvent::Message(_, message) => {
+                if self.end_if_over(cx) {
+                    self.receive(cx, message);
                 }
             }
-            CacheEvent::Fetch(from, key) => {
+            CacheEvent::Fetch(_, key) => {
                 let session = self.back_ends.get(&from);
                 let generation = session.map(|one| one.generation).unwrap_or_default();
                 if generation != Generation(0) {
                     let fetch = KeyMessageKind::Fetch.message(generation, key, 0);
-                    host.send(from, &fetch);
+                    cx.host.send(from, &fetch);
                 }
             }
-            CacheEvent::Evict(from, key) => {
-                let cx = cx(from);
+            CacheEvent::Evict(_, key) => {
                 if let Some(session) = self.back_ends.get_mut(&from)
                     && let Some(&number) = session.copies.get(&key)
                 {
-                    session.drop_copy(&cx, host, key, number);
+                    session.drop_copy(cx, key, number);
                 }
             }
         }
@@ -178,11 +173,11 @@ impl TierCache {
 
     // ---- sessions ----
 
-    fn join(&mut self, cx: &Context, host: &mut impl CacheHost) {
+    fn join(&mut self, cx: &mut Context) {
         if !self.back_ends.contains_key(&cx.from) {
             let session = Session::new(self.next_session(cx));
             self.back_ends.insert(cx.from, session);
-            self.renew(cx, host);
+            self.renew(cx);
         }
     }
 
@@ -194,13 +189,13 @@ impl TierCache {
         }
     }
 
-    fn tick(&mut self, cx: &Context, host: &mut impl CacheHost) {
+    fn tick(&mut self, cx: &mut Context) {
         let mut at = BackEndId::default();
         while let Some((&from, session)) = self.back_ends.range(at..).next() {
-            let cx = Context { from, ..*cx };
+            cx.from = from;
             let is_due = cx.now >= session.renew_at;
-            if self.end_if_over(&cx, host) && is_due {
-                self.renew(&cx, host);
+            if self.end_if_over(cx) && is_due {
+                self.renew(cx);
             }
             match from.0.checked_add(1) {
                 Some(next) => at = BackEndId(next),
@@ -210,29 +205,27 @@ impl TierCache {
     }
 
     /// Ends a session whose lease has ended; whether it goes on.
-    fn end_if_over(&mut self, cx: &Context, host: &mut impl CacheHost) -> bool {
+    fn end_if_over(&mut self, cx: &mut Context) -> bool {
         let Some(session) = self.back_ends.get(&cx.from) else {
             return false;
         };
         let is_over = session.generation != Generation(0) && cx.now >= session.until;
         if is_over && !cx.has(TierMutant::LeaseIgnored) {
-            self.begin_again(cx, host);
+            self.begin_again(cx);
         }
         !is_over
     }
 
     /// Drops everything of the back end and begins another session.
-    fn begin_again(&mut self, cx: &Context, host: &mut impl CacheHost) {
+    fn begin_again(&mut self, cx: &mut Context) {
         let next = Session::new(self.next_session(cx));
         if let Some(last) = self.back_ends.insert(cx.from, next) {
-            last.copies
-                .keys()
-                .for_each(|key| host.remove(cx.from, *key));
+            last.remove_all(cx);
         }
-        self.renew(cx, host);
+        self.renew(cx);
     }
 
-    fn renew(&mut self, cx: &Context, host: &mut impl CacheHost) {
+    fn renew(&mut self, cx: &mut Context) {
         let Some(session) = self.back_ends.get_mut(&cx.from) else {
             return;
         };
@@ -241,12 +234,12 @@ impl TierCache {
             session: session.number,
             sent: cx.now,
         };
-        host.send(cx.from, &renew);
+        cx.host.send(cx.from, &renew);
     }
 
     // ---- messages ----
 
-    fn receive(&mut self, cx: &Context, host: &mut impl CacheHost, message: &TierMessage) {
+    fn receive(&mut self, cx: &mut Context, message: &TierMessage) {
         let &KeyMessage {
             kind,
             generation,
@@ -257,7 +250,7 @@ impl TierCache {
                 session,
                 generation,
                 sent,
-            } => return self.take_lease(cx, host, (session, generation, sent)),
+            } => return self.take_lease(cx, (session, generation, sent)),
             TierMessage::OfKey(message) => message,
             TierMessage::Renew { .. } => return,
         };
@@ -268,12 +261,12 @@ impl TierCache {
             return;
         }
         match kind {
-            KeyMessageKind::Item => session.take_item(cx, host, key, number),
-            KeyMessageKind::Update => session.take_update(cx, host, key, number),
+            KeyMessageKind::Item => session.take_item(cx, key, number),
+            KeyMessageKind::Update => session.take_update(cx, key, number),
             KeyMessageKind::Revoke => {
                 let is_newer = session.copies.get(&key).is_some_and(|own| *own > number);
                 if !is_newer {
-                    session.drop_copy(cx, host, key, number);
+                    session.drop_copy(cx, key, number);
                 }
             }
             KeyMessageKind::Fetch | KeyMessageKind::Applied | KeyMessageKind::Dropped => {}
@@ -282,8 +275,7 @@ impl TierCache {
 
     fn take_lease(
         &mut self,
-        cx: &Context,
-        host: &mut impl CacheHost,
+        cx: &mut Context,
         (number, generation, sent): (u64, Generation, Instant),
     ) {
         let Some(session) = self.back_ends.get_mut(&cx.from) else {
@@ -295,7 +287,7 @@ impl TierCache {
         let is_first = session.generation == Generation(0);
         if !is_first && generation != session.generation && !cx.has(TierMutant::NoGeneration) {
             // The back end has begun again, and knows nothing of the copies.
-            return self.begin_again(cx, host);
+            return self.begin_again(cx);
         }
         let sent = match cx.has(TierMutant::LeaseFromReply) {
             true => cx.now,
@@ -318,55 +310,54 @@ impl Session {
         }
     }
 
-    fn take_item(&mut self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+    fn remove_all(&self, cx: &mut Context) {
+        let keys = self.copies.keys();
+        keys.for_each(|key| cx.host.remove(cx.from, *key));
+    }
+
+    fn take_item(&mut self, cx: &mut Context, key: RouteHash, number: u64) {
         let own = self.copies.get(&key).copied();
         if own.is_some_and(|own| own >= number) {
             return;
         }
         let is_above = number > self.floor || cx.has(TierMutant::NoFloor);
-        let is_taken = own.is_some() || (is_above && host.admits(cx.from, key));
-        if is_taken && host.has_incoming() {
+        let is_taken = own.is_some() || (is_above && cx.host.admits(cx.from, key));
+        if is_taken && cx.host.has_incoming() {
             self.copies.insert(key, number);
-            host.store(cx.from, key);
+            cx.host.store(cx.from, key);
         } else {
-            self.drop_copy(cx, host, key, number);
+            self.drop_copy(cx, key, number);
         }
     }
 
-    fn take_update(
-        &mut self,
-        cx: &Context,
-        host: &mut impl CacheHost,
-        key: RouteHash,
-        number: u64,
-    ) {
+    fn take_update(&mut self, cx: &mut Context, key: RouteHash, number: u64) {
         let own = self.copies.get(&key).copied();
         if own.is_none() && cx.has(TierMutant::AbsentApplied) {
-            return self.answer_applied(cx, host, key, number);
+            return self.answer_applied(cx, key, number);
         }
         let is_newer = own.is_none_or(|own| number > own) || cx.has(TierMutant::OrderIgnored);
-        if is_newer && (own.is_none() || !host.has_incoming()) {
-            return self.drop_copy(cx, host, key, number);
+        if is_newer && (own.is_none() || !cx.host.has_incoming()) {
+            return self.drop_copy(cx, key, number);
         }
         if is_newer {
             self.copies.insert(key, number);
-            host.store(cx.from, key);
+            cx.host.store(cx.from, key);
         }
-        self.answer_applied(cx, host, key, number);
+        self.answer_applied(cx, key, number);
     }
 
-    fn answer_applied(&self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+    fn answer_applied(&self, cx: &mut Context, key: RouteHash, number: u64) {
         let applied = KeyMessageKind::Applied.message(self.generation, key, number);
-        host.send(cx.from, &applied);
+        cx.host.send(cx.from, &applied);
     }
 
     /// There is no copy from now on, and none comes with this number or a lower one.
-    fn drop_copy(&mut self, cx: &Context, host: &mut impl CacheHost, key: RouteHash, number: u64) {
+    fn drop_copy(&mut self, cx: &mut Context, key: RouteHash, number: u64) {
         if self.copies.remove(&key).is_some() {
-            host.remove(cx.from, key);
+            cx.host.remove(cx.from, key);
         }
         self.floor = self.floor.max(number);
         let dropped = KeyMessageKind::Dropped.message(self.generation, key, number);
-        host.send(cx.from, &dropped);
+        cx.host.send(cx.from, &dropped);
     }
 }

@@ -25,7 +25,7 @@ use super::{
 };
 
 /// The controller.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct RuleController {
     caches_max: usize,
     mutant: Option<RuleMutant>,
@@ -41,7 +41,7 @@ pub struct RuleController {
 }
 
 /// What is known of a cache node.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 struct RulesOfCache {
     generation: u32,
     /// The last message that was taken, and what became of it.
@@ -76,33 +76,18 @@ pub struct RuleCounts {
 
 impl RuleController {
     /// One for so many cache nodes; `lives` is above every life that another one named.
-    pub const fn new(caches_max: usize, lives: u64) -> Self {
+    pub fn new(caches_max: usize, lives: u64) -> Self {
         Self {
             caches_max,
-            mutant: None,
-            found: BTreeMap::new(),
-            caches: BTreeMap::new(),
             lives,
-            sharing: CacheSet::EMPTY,
-            spread: CacheSet::EMPTY,
-            counts: RuleCounts {
-                installed: 0,
-                deleted: 0,
-                silences: 0,
-                restarts: 0,
-                failed: 0,
-                switch_restarts: 0,
-                kept: 0,
-                stale: 0,
-            },
+            ..Self::default()
         }
     }
 
-    /// The same with an error planted.
-    #[cfg(any(test, feature = "mutants"))]
+    /// The same with an error planted, if one is given and this build can plant it.
     #[must_use]
-    pub fn with_mutant(mut self, mutant: RuleMutant) -> Self {
-        self.mutant = Some(mutant);
+    pub fn with_mutant(mut self, mutant: impl Into<Option<RuleMutant>>) -> Self {
+        self.mutant = mutant.into();
         self
     }
 
@@ -149,7 +134,7 @@ impl RuleController {
     /// that has begun again since.
     pub fn take(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         id: CacheId,
         message: &RulesMessage<'_>,
         now: Instant,
@@ -201,7 +186,7 @@ impl RuleController {
 
     /// Tells the switch who shares, if that has changed. When nobody does any more, the rules of
     /// whoever did are gone, and nothing is to be told.
-    fn tell_sharing(&mut self, table: &mut (impl RuleTable + ?Sized)) {
+    fn tell_sharing(&mut self, table: &mut dyn RuleTable) {
         if self.spread == self.sharing || self.sharing.is_empty() {
             return;
         }
@@ -222,7 +207,7 @@ impl RuleController {
     /// The cache node has no rules from now on, and is told so.
     fn begin_again(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         id: CacheId,
         (generation, now): (u32, Instant),
     ) {
@@ -230,17 +215,15 @@ impl RuleController {
         self.delete_rules_of(table, id);
         let cache = RulesOfCache {
             generation,
-            number: 0,
-            status: RulesStatus::Done,
             life: self.next_life(),
             heard: now,
-            is_silent: false,
+            ..RulesOfCache::default()
         };
         self.caches.insert(id, cache);
     }
 
     /// Rules that stay cost detours.
-    fn delete_rules_of(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    fn delete_rules_of(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         let deleted = table.delete_cache(id);
         self.counts.failed += u64::from(deleted.is_err());
         self.found.retain(|_, cookie| cookie.cache != id);
@@ -252,7 +235,7 @@ impl RuleController {
 
     fn apply(
         &mut self,
-        table: &mut (impl RuleTable + ?Sized),
+        table: &mut dyn RuleTable,
         cookie: RuleCookie,
         changes: &[RuleChange],
         is_named: bool,
@@ -324,7 +307,7 @@ impl RuleController {
     }
 
     /// Deletes what was found of a cache's rules and the cache does not want.
-    fn delete_unnamed(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    fn delete_unnamed(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         if self.has(RuleMutant::UnnamedKept) {
             return;
         }
@@ -333,7 +316,7 @@ impl RuleController {
         self.delete_stale(table, &unnamed);
     }
 
-    fn delete_stale(&mut self, table: &mut (impl RuleTable + ?Sized), keys: &[KeyAddress]) {
+    fn delete_stale(&mut self, table: &mut dyn RuleTable, keys: &[KeyAddress]) {
         if keys.is_empty() {
             return;
         }
@@ -349,7 +332,7 @@ impl RuleController {
 
     /// Deletes the rules of cache nodes from which nothing is heard, and sees to it that the switch
     /// knows who shares.
-    pub fn watch_silence(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+    pub fn watch_silence(&mut self, table: &mut dyn RuleTable, now: Instant) {
         let is_late = |known: &RulesOfCache| now.ns.saturating_sub(known.heard.ns) >= SILENCE_NS;
         let caches = self.caches.iter();
         let late = caches.filter(|(_, known)| !known.is_silent && is_late(known));
@@ -361,7 +344,7 @@ impl RuleController {
     }
 
     /// A cache node is silent, or its link is down.
-    pub fn silence(&mut self, table: &mut (impl RuleTable + ?Sized), id: CacheId) {
+    pub fn silence(&mut self, table: &mut dyn RuleTable, id: CacheId) {
         self.counts.silences += 1;
         self.delete_rules_of(table, id);
         if let Some(known) = self.caches.get_mut(&id) {
@@ -370,7 +353,7 @@ impl RuleController {
     }
 
     /// The switch has been found, or has come back: nothing is known of its rules but what it says.
-    pub fn reconcile(&mut self, table: &mut (impl RuleTable + ?Sized), now: Instant) {
+    pub fn reconcile(&mut self, table: &mut dyn RuleTable, now: Instant) {
         self.counts.switch_restarts += 1;
         if !self.has(RuleMutant::SharingKept) {
             self.spread = CacheSet::EMPTY;
@@ -392,11 +375,8 @@ impl RuleController {
             // A cache node that says nothing from now on is silent.
             let cache = RulesOfCache {
                 generation: cookie.generation,
-                number: 0,
-                status: RulesStatus::Done,
-                life: RuleLife(0),
                 heard: now,
-                is_silent: false,
+                ..RulesOfCache::default()
             };
             let known = self.caches.entry(cookie.cache).or_insert(cache);
             known.generation = known.generation.max(cookie.generation);
@@ -421,7 +401,7 @@ impl RuleController {
 }
 
 fn change(
-    table: &mut (impl RuleTable + ?Sized),
+    table: &mut dyn RuleTable,
     installs: &BTreeMap<KeyAddress, RuleCookie>,
     deletes: &BTreeSet<KeyAddress>,
 ) -> Result<(), RuleError> {

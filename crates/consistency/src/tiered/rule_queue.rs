@@ -16,7 +16,7 @@ use core::fmt;
 use curtail_types::{Instant, RouteHash};
 
 /// What a switch bears.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct RuleBudget {
     /// Changes a second; 0 is as many as there are.
     pub per_s: u64,
@@ -42,7 +42,7 @@ impl RuleBudget {
 pub struct RuleQueueFull;
 
 /// The changes that wait.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct RuleQueue {
     budget: RuleBudget,
     installs: VecDeque<Waiting>,
@@ -68,18 +68,10 @@ struct Waiting {
 
 impl RuleQueue {
     /// An empty queue.
-    pub const fn new(budget: RuleBudget) -> Self {
+    pub fn new(budget: RuleBudget) -> Self {
         Self {
             budget,
-            installs: VecDeque::new(),
-            withdrawals: VecDeque::new(),
-            pending: BTreeMap::new(),
-            numbers: 0,
-            installs_pending: 0,
-            withdrew: false,
-            next_at: Instant { ns: 0 },
-            cancelled: 0,
-            refused: 0,
+            ..Self::default()
         }
     }
 

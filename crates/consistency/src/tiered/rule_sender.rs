@@ -43,9 +43,10 @@ pub struct RulesMessage<'a> {
 }
 
 /// What became of a message.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum RulesStatus {
     /// The rules are as the cache wants them.
+    #[default]
     Done,
     /// The table did not take all of them.
     Refused,
@@ -81,7 +82,7 @@ pub enum RulesAnswer {
 }
 
 /// The cache's side.
-#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct RuleSender {
     generation: u32,
     changes_max: usize,
@@ -104,19 +105,11 @@ pub struct RuleSender {
 
 impl RuleSender {
     /// One of a cache node that begins, with so many changes in a message at most.
-    pub const fn new(generation: u32, changes_max: usize) -> Self {
+    pub fn new(generation: u32, changes_max: usize) -> Self {
         Self {
             generation,
             changes_max,
-            changes: Vec::new(),
-            number: 0,
-            is_under_way: false,
-            sent: Instant { ns: 0 },
-            life: RuleLife(0),
-            has_named_all: false,
-            shares: false,
-            is_sharing: false,
-            sharing: CacheSet::EMPTY,
+            ..Self::default()
         }
     }
 

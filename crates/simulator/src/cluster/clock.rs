@@ -4,7 +4,7 @@ use curtail_types::{Instant, Now};
 use curtail_workload::Random;
 
 /// How a node's clocks relate to the world's time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clock {
     /// What the monotonic clock showed at the start.
     origin: u64,

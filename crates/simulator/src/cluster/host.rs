@@ -1,16 +1,14 @@
 //! The host of a replica in the simulator: a bounded store, a network, and requests beside the
 //! machine.
 
-use std::sync::Arc;
-
 use curtail_consistency::{
     replica::{
         ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
         RunResult, SliceChange, Ticket,
     },
-    slice_view::{RowChange, SliceId, SliceView, slice_of},
+    slice_view::{RowChange, SliceId, slice_of},
 };
-use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
     MemoryFull, Mutant,
@@ -29,14 +27,26 @@ pub(super) struct SimHost<'a, 'r> {
 }
 
 impl SimHost<'_, '_> {
-    fn view(&self) -> Option<&Arc<SliceView>> {
-        self.env.views[usize::from(self.local.me.0)].as_ref()
+    /// Where a write of a key stands now that has this version.
+    fn stamp_of(&self, key: usize, version: Cas) -> Stamp {
+        let row = self.env.row(self.local.me, self.env.keys.slice(key));
+        let born = row.map_or(0, |row| row.born.0);
+        Stamp { born, version }
     }
 
-    /// Where the slice's row began empty, and its term.
-    fn ages(&self, slice: SliceId) -> (ViewNumber, ViewNumber) {
-        let row = self.view().and_then(|view| view.row(slice));
-        row.map(|row| (row.born, row.term)).unwrap_or_default()
+    /// This primary runs a request for a key.
+    fn note_runs(&mut self, key: usize) {
+        let row = self.env.row(self.local.me, self.env.keys.slice(key));
+        let term = row.map(|row| row.term).unwrap_or_default();
+        self.env.record.runs(key, term, self.env.now);
+    }
+
+    fn trace(&self, key: usize, what: impl FnOnce() -> String) {
+        self.env.trace_key(self.local.me, key, what);
+    }
+
+    fn trace_slice(&self, slice: SliceId, what: impl FnOnce() -> String) {
+        self.env.trace_slice(self.local.me, slice, what);
     }
 
     fn slice(&self, key: RouteHash) -> SliceId {
@@ -44,7 +54,7 @@ impl SimHost<'_, '_> {
     }
 
     fn demand(&self, ticket: Ticket) -> Option<Demand> {
-        self.local.open_demand(ticket)
+        self.local.open.get(&ticket).map(|open| open.demand)
     }
 
     /// Whether a bounded store refuses just now.
@@ -54,8 +64,7 @@ impl SimHost<'_, '_> {
 
     /// Whether primary `from` waits for this node, as far as it knows.
     fn counts_here(&self, from: NodeId, slice: SliceId) -> bool {
-        let view = self.env.views[usize::from(from.0)].as_ref();
-        let row = view.and_then(|view| view.row(slice));
+        let row = self.env.row(from, slice);
         row.is_some_and(|row| row.primary == from && row.in_sync.contains(self.local.me))
     }
 
@@ -69,8 +78,7 @@ impl SimHost<'_, '_> {
     /// What a primary says of copies is the number of nodes in sync: all of them, and no other.
     fn check_copies(&mut self, ticket: Ticket, copies: u8) {
         let key = self.demand(ticket).map(|demand| demand.key);
-        let slice = key.map(|key| self.env.keys.slice(key));
-        let row = slice.and_then(|slice| self.view()?.row(slice).copied());
+        let row = key.and_then(|key| self.env.row(self.local.me, self.env.keys.slice(key)));
         let of_here = row.filter(|row| copies != 0 && row.primary == self.local.me);
         if of_here.is_some_and(|row| usize::from(copies) != row.in_sync.len()) {
             self.env.fail(format!("{copies} copies in {of_here:?}"));
@@ -87,17 +95,12 @@ impl SimHost<'_, '_> {
 
     /// Carries out what a client asked, as a write of this version.
     pub(super) fn execute(&mut self, demand: &Demand, version: Cas) -> (RunResult, Option<Effect>) {
-        let slice = self.env.keys.slice(demand.key);
-        let (born, term) = self.ages(slice);
-        self.env.record.runs(demand.key, term, self.env.now);
+        self.note_runs(demand.key);
         let stores = demand.size() > 0;
         if stores && self.refuses() {
             return (RunResult::NoRoom, None);
         }
-        let stamp = Stamp {
-            born: born.0,
-            version,
-        };
+        let stamp = self.stamp_of(demand.key, version);
         let (result, effect) = self.local.store.execute(demand, stamp);
         if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
             let from = match effect.outcome {
@@ -110,9 +113,7 @@ impl SimHost<'_, '_> {
                 self.env.fail(what);
             }
         }
-        let me = self.local.me;
-        self.env
-            .trace_key(me, demand.key, || format!("ran {demand:?}: {effect:?}"));
+        self.trace(demand.key, || format!("ran {demand:?}: {effect:?}"));
         (result, Some(effect))
     }
 
@@ -138,15 +139,14 @@ impl SimHost<'_, '_> {
             self.local.store.put(key, None);
             self.env.outcome.evictions += 1;
             self.env.record.evicted(key, self.env.now, item.stamp);
-            let me = self.local.me;
-            self.env.trace_key(me, key, || format!("evicted {item:?}"));
+            self.trace(key, || format!("evicted {item:?}"));
             evicted(slice, self.env.keys.route(key));
         }
         freed
     }
 
     fn answer(&mut self, ticket: Ticket, answer: Result<Effect, ReplicaRefusal>) {
-        let Some(open) = self.local.close(ticket) else {
+        let Some(open) = self.local.open.remove(&ticket) else {
             return;
         };
         // Nothing may be told that was read, or written, under a lease that has ended.
@@ -189,22 +189,21 @@ impl ReplicaHost for SimHost<'_, '_> {
             self.note_change(was_shown);
         }
         if let (Some(effect), false) = (effect, result == RunResult::NoRoom) {
-            self.local.set_result(request.ticket, effect);
+            self.local.results.insert(request.ticket, effect);
         }
         result
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        let mut results = self.local.results.iter_mut();
-        if let Some((_, effect)) = results.find(|(of, _)| *of == ticket) {
+        if let Some(effect) = self.local.results.get_mut(&ticket) {
             effect.as_of = version;
         }
     }
 
     fn respond(&mut self, ticket: Ticket, copies: u8) {
         self.check_copies(ticket, copies);
-        self.local.writes.retain(|(of, ..)| *of != ticket);
-        let result = self.local.take_result(ticket);
+        self.local.writes.remove(&ticket);
+        let result = self.local.results.remove(&ticket);
         if ticket.0 & FLUSH != 0 {
             let serves = self.local.serves(self.env);
             if serves && !self.env.record.flush_answered(ticket.0, self.env.now) {
@@ -218,8 +217,8 @@ impl ReplicaHost for SimHost<'_, '_> {
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
-        self.local.writes.retain(|(of, ..)| *of != ticket);
-        self.local.take_result(ticket);
+        self.local.writes.remove(&ticket);
+        self.local.results.remove(&ticket);
         self.answer(ticket, Err(refusal));
     }
 
@@ -260,9 +259,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         if self.local.store.is_overfull() {
             self.env.fail("more is stored than there is room for");
         }
-        let me = self.local.me;
-        self.env
-            .trace_key(me, key, || format!("applied {change:?} {item:?}"));
+        self.trace(key, || format!("applied {change:?} {item:?}"));
         true
     }
 
@@ -322,11 +319,10 @@ impl ReplicaHost for SimHost<'_, '_> {
             }
         }
         self.saw(before.unwrap_or_default());
-        let (me, (born, _)) = (self.local.me, self.ages(slice));
-        self.env
-            .trace_slice(me, slice, || format!("clears {slice:?} before {before:?}"));
+        self.trace_slice(slice, || format!("clears {slice:?} before {before:?}"));
         if let (Some(version), Some(number)) = (before, self.env.flushing) {
-            let born = born.0;
+            let row = self.env.row(self.local.me, slice);
+            let born = row.map_or(0, |row| row.born.0);
             self.env.record.flush_ran(number, Stamp { born, version });
         }
     }
@@ -337,7 +333,8 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
         let is_wrong = self.env.run.mutant == Some(Mutant::ClosedEarly);
-        let (me, of) = (self.local.me, &mut self.local.gates[usize::from(slice.0)]);
+        let me = usize::from(self.local.me.0);
+        let of = &mut self.local.gates[usize::from(slice.0)];
         let before = std::mem::replace(&mut of.gate, gate);
         of.closes += u32::from(gate == Gate::Closed);
         if before == Gate::Open {
@@ -345,18 +342,14 @@ impl ReplicaHost for SimHost<'_, '_> {
             if of.beside == 0 || is_wrong {
                 of.closing = false;
                 let delay = self.env.random.below(CLOSING_NS);
-                self.env
-                    .plan_for(usize::from(me.0), delay, What::Closed(slice));
+                self.env.plan_for(me, delay, What::Closed(slice));
             }
         }
-        self.env
-            .trace_slice(me, slice, || format!("gate of {slice:?} is {gate:?}"));
+        self.trace_slice(slice, || format!("gate of {slice:?} is {gate:?}"));
     }
 
     fn propose(&mut self, change: RowChange) {
-        let me = self.local.me;
-        self.env
-            .trace_slice(me, change.slice, || format!("proposes {change:?}"));
+        self.trace_slice(change.slice, || format!("proposes {change:?}"));
         self.local.proposals.push(change);
     }
 
@@ -373,9 +366,9 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
         let key = self.env.keys.index_of(key);
-        let mut own = self.local.writes.iter();
-        let own = own.find(|(_, of, item)| (*of, item.stamp.version) == (key, version));
-        let own = own.map(|(.., item)| *item);
+        let mut own = self.local.writes.values();
+        let own = own.find(|(of, item)| (*of, item.stamp.version) == (key, version));
+        let own = own.map(|(_, item)| *item);
         let was_hidden = !self.shows_item(key);
         let shown = &mut self.local.shown[key];
         shown.changes += 1;
@@ -388,19 +381,18 @@ impl ReplicaHost for SimHost<'_, '_> {
         } else if own.is_some() {
             shown.item = own;
         }
-        let (me, item) = (self.local.me, shown.item);
+        let item = shown.item;
         if state == CopyState::Absent && was_hidden && self.shows_item(key) {
             self.env
                 .fail("a key ceases to be hot while a write of it is under way");
         }
-        self.env
-            .trace_key(me, key, || format!("shows {version:?} {state:?} {item:?}"));
+        self.trace(key, || format!("shows {version:?} {state:?} {item:?}"));
     }
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let key = self.env.keys.index_of(request.key);
         let effect = self.local.shown[key].read();
-        self.local.set_result(request.ticket, effect);
+        self.local.results.insert(request.ticket, effect);
     }
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
@@ -410,8 +402,7 @@ impl ReplicaHost for SimHost<'_, '_> {
         let Command::Set(value) = demand.command else {
             return false;
         };
-        let born = self.ages(self.env.keys.slice(demand.key)).0.0;
-        let stamp = Stamp { born, version };
+        let stamp = self.stamp_of(demand.key, version);
         let item = Item {
             stamp,
             value,
@@ -425,15 +416,14 @@ impl ReplicaHost for SimHost<'_, '_> {
             as_of: Cas(0),
         };
         // A write that was not taken may be made again.
-        self.local.writes.retain(|(of, ..)| *of != request.ticket);
-        self.local.writes.push((request.ticket, demand.key, item));
-        self.local.set_result(request.ticket, effect);
+        let write = (demand.key, item);
+        self.local.writes.insert(request.ticket, write);
+        self.local.results.insert(request.ticket, effect);
         true
     }
 
     fn send_write(&mut self, to: NodeSet, message: &ReplicaMessage, ticket: Ticket) {
-        let item = self.local.writes.iter().find(|(of, ..)| *of == ticket);
-        let item = item.map(|(.., item)| *item);
+        let item = self.local.writes.get(&ticket).map(|(_, item)| *item);
         self.post(to, message, item);
     }
 
@@ -446,19 +436,12 @@ impl ReplicaHost for SimHost<'_, '_> {
         if self.refuses() || !self.local.store.fits(key, item.bytes) {
             return RunResult::NoRoom;
         }
-        let slice = self.env.keys.slice(key);
-        let (born, term) = self.ages(slice);
-        self.env.record.runs(key, term, self.env.now);
-        let stamp = Stamp {
-            born: born.0,
-            version,
-        };
+        self.note_runs(key);
+        let stamp = self.stamp_of(key, version);
         self.env.record.ran(item.number, None, stamp);
         self.note_change(self.shows_item(key));
         self.local.store.put(key, Some(Item { stamp, ..item }));
-        let me = self.local.me;
-        self.env
-            .trace_key(me, key, || format!("took {item:?} of a copy"));
+        self.trace(key, || format!("took {item:?} of a copy"));
         RunResult::Stored(item.bytes)
     }
 

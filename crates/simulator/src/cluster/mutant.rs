@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr};
 
 use curtail_consistency::replica::ReplicaMutant;
+use curtail_types::dashed;
 
 /// A planted error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,22 +22,24 @@ impl Mutant {
         let are_there = cfg!(any(test, feature = "mutants"));
         let machines = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
         let machines = machines.map(Self::Replica);
-        [Self::Unfenced, Self::ClosedEarly]
-            .into_iter()
-            .chain(machines)
+        let drivers = [Self::Unfenced, Self::ClosedEarly];
+        drivers.into_iter().chain(machines)
+    }
+
+    /// The error that the machine makes.
+    pub(super) const fn of_machine(self) -> Option<ReplicaMutant> {
+        match self {
+            Self::Replica(mutant) => Some(mutant),
+            Self::Unfenced | Self::ClosedEarly => None,
+        }
     }
 
     /// What it is called on the command line.
     pub fn name(self) -> String {
-        let name = match self {
-            Self::Replica(mutant) => format!("{mutant:?}"),
-            other => format!("{other:?}"),
-        };
-        let words = name.char_indices().map(|(at, letter)| match letter {
-            'A'..='Z' if at > 0 => format!("-{}", letter.to_ascii_lowercase()),
-            _ => letter.to_ascii_lowercase().to_string(),
-        });
-        words.collect()
+        match self {
+            Self::Replica(mutant) => dashed(&mutant),
+            other => dashed(&other),
+        }
     }
 }
 
@@ -46,10 +49,8 @@ impl FromStr for Mutant {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::all().find(|one| one.name() == text).ok_or_else(|| {
             let names: Vec<String> = Self::all().map(Self::name).collect();
-            format!(
-                "no planted error is called {text:?}; there are {}",
-                names.join(", ")
-            )
+            let names = names.join(", ");
+            format!("no planted error is called {text:?}; there are {names}")
         })
     }
 }

@@ -5,6 +5,8 @@
 //!   node ----Request--------- +-> the machine of the key's stage --> SimHost --> reply
 //! ```
 
+use std::collections::BTreeMap;
+
 use curtail_consistency::{
     replica::{CopyState, Gate, Replica, ReplicaConfig, Ticket},
     slice_view::{RowChange, SliceId},
@@ -28,7 +30,7 @@ pub(super) struct Node {
 }
 
 /// What a node has beside its machines.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Local {
     pub(super) me: NodeId,
     pub(super) is_up: bool,
@@ -43,11 +45,11 @@ pub(super) struct Local {
     /// By key: what readers may see of a hot key.
     pub(super) shown: Vec<Shown>,
     /// What clients here write into copies.
-    pub(super) writes: Vec<(Ticket, usize, Item)>,
+    pub(super) writes: BTreeMap<Ticket, (usize, Item)>,
     /// What requests that ran are answered with.
-    pub(super) results: Vec<(Ticket, Effect)>,
+    pub(super) results: BTreeMap<Ticket, Effect>,
     /// Requests that are not answered.
-    open: Vec<Open>,
+    pub(super) open: BTreeMap<Ticket, Open>,
     /// Changes of the view that it wants, until it follows another.
     pub(super) proposals: Vec<RowChange>,
     pub(super) is_proposing: bool,
@@ -71,7 +73,7 @@ pub(super) struct Local {
 }
 
 /// Who may run beside the machine of a slice, and who does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SliceGate {
     pub(super) gate: Gate,
     /// How often it was closed: what a reader copied before does not count.
@@ -150,10 +152,9 @@ fn seen(item: Option<&Item>) -> Effect {
 
 impl Node {
     pub(super) fn new(run: &ClusterRun, full: MemoryFull, me: NodeId, life: u32, of: Made) -> Self {
-        let room_ask = if full == MemoryFull::Ample {
-            0
-        } else {
-            ROOM_ASK
+        let room_ask = match full {
+            MemoryFull::Ample => 0,
+            MemoryFull::Evict | MemoryFull::Refuse => ROOM_ASK,
         };
         let machine = |stage| {
             let config = ReplicaConfig {
@@ -169,17 +170,11 @@ impl Node {
                 catch_ups_max: 2,
                 stage: (stage, STAGES),
             };
-            made(Replica::new(config), run.mutant)
+            Replica::new(config).with_mutant(run.mutant.and_then(Mutant::of_machine))
         };
         let slices = usize::from(run.slices);
         // No life of a node gives a version that another gave, whatever its clock shows.
         let writer = WriterId::of(me, life as u16);
-        let gate = SliceGate {
-            gate: Gate::Closed,
-            closes: 0,
-            beside: 0,
-            closing: false,
-        };
         Self {
             machines: (0..STAGES).map(machine).collect(),
             local: Local {
@@ -189,23 +184,11 @@ impl Node {
                 writer,
                 hybrid: HybridClock::new(writer, Default::default()),
                 store: Store::new(run.keys, of.capacity),
-                gates: vec![gate; slices],
+                gates: vec![SliceGate::default(); slices],
                 scans: vec![ScanAt::default(); slices],
                 shown: vec![Shown::default(); run.keys],
-                writes: Vec::new(),
-                results: Vec::new(),
-                open: Vec::new(),
-                proposals: Vec::new(),
-                is_proposing: false,
-                up_since: 0,
-                joined: None,
-                serve_until: 0,
-                granted_until: 0,
-                paused_until: 0,
-                store_cut_until: 0,
                 wake_at: u64::MAX,
-                reserved_until: 0,
-                lack: 0,
+                ..Local::default()
             },
         }
     }
@@ -218,19 +201,6 @@ pub(super) struct Made {
     pub(super) capacity: Option<u64>,
 }
 
-#[cfg(any(test, feature = "mutants"))]
-fn made(machine: Replica, mutant: Option<Mutant>) -> Replica {
-    match mutant {
-        Some(Mutant::Replica(mutant)) => machine.with_mutant(mutant),
-        _ => machine,
-    }
-}
-
-#[cfg(not(any(test, feature = "mutants")))]
-fn made(machine: Replica, _: Option<Mutant>) -> Replica {
-    machine
-}
-
 impl Local {
     /// Whether it may answer for what it has.
     pub(super) fn serves(&self, env: &RunState) -> bool {
@@ -240,60 +210,24 @@ impl Local {
     }
 
     pub(super) fn open(&mut self, demand: Demand, origin: Origin) {
-        self.open.push(Open { demand, origin });
+        self.open.insert(demand.ticket(), Open { demand, origin });
     }
 
-    pub(super) fn open_demand(&self, ticket: Ticket) -> Option<Demand> {
-        let mut open = self.open.iter();
-        let open = open.find(|open| open.demand.ticket() == ticket);
+    /// What a client of this node, or else another node, waits for.
+    pub(super) fn waited_for(&self, ticket: Ticket, by_client: bool) -> Option<Demand> {
+        let open = self.open.get(&ticket);
+        let open = open.filter(|open| by_client == matches!(open.origin, Origin::Client));
         open.map(|open| open.demand)
-    }
-
-    /// Whether another node waits for it.
-    pub(super) fn is_forwarded(&self, ticket: Ticket) -> bool {
-        self.open_demand(ticket).is_some() && !self.is_own(ticket)
-    }
-
-    /// Whether a client of this node waits for it.
-    pub(super) fn is_own(&self, ticket: Ticket) -> bool {
-        let mut open = self.open.iter();
-        open.any(|open| open.demand.ticket() == ticket && matches!(open.origin, Origin::Client))
-    }
-
-    pub(super) fn close(&mut self, ticket: Ticket) -> Option<Open> {
-        let at = self
-            .open
-            .iter()
-            .position(|open| open.demand.ticket() == ticket)?;
-        Some(self.open.swap_remove(at))
-    }
-
-    /// Whether nothing is unanswered.
-    pub(super) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-    }
-
-    pub(super) fn set_result(&mut self, ticket: Ticket, effect: Effect) {
-        self.take_result(ticket);
-        self.results.push((ticket, effect));
-    }
-
-    pub(super) fn take_result(&mut self, ticket: Ticket) -> Option<Effect> {
-        let at = self.results.iter().position(|(of, _)| *of == ticket)?;
-        Some(self.results.swap_remove(at).1)
     }
 
     /// What a client's request does beside the machine, if it may.
     pub(super) fn beside(&mut self, env: &RunState, demand: &Demand) -> Option<BesideKind> {
         let slice = env.keys.slice(demand.key);
         let reads = demand.access() == Access::Read;
-        let view = env.views[usize::from(self.me.0)].as_ref();
-        let row = view.and_then(|view| view.row(slice));
+        let row = env.row(self.me, slice);
         let is_primary = row.is_some_and(|row| row.primary == self.me);
-        let (shown, gate) = (
-            &self.shown[demand.key],
-            &mut self.gates[usize::from(slice.0)],
-        );
+        let shown = &self.shown[demand.key];
+        let gate = &mut self.gates[usize::from(slice.0)];
         let copied = |effect, closes| {
             let changes = shown.changes;
             BesideKind::Copied {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use curtail_consistency::{
     replica::ReplicaRefusal,
-    slice_view::{RowChange, SliceId, SliceView},
+    slice_view::{RowChange, SliceId, SliceRow, SliceView},
 };
 use curtail_types::NodeId;
 use curtail_workload::Random;
@@ -104,17 +104,28 @@ pub(super) enum StoreChange {
 }
 
 impl RunState<'_> {
+    /// The row of a slice in the view that a node follows.
+    pub(super) fn row(&self, node: NodeId, slice: SliceId) -> Option<&SliceRow> {
+        let view = self.views[usize::from(node.0)].as_ref();
+        view.and_then(|view| view.row(slice))
+    }
+
+    /// Plans something.
+    pub(super) fn plan_in(&mut self, delay: u64, event: Event) {
+        self.events.plan(self.now + delay, event);
+    }
+
     /// Plans something for a node as it is now.
     pub(super) fn plan_for(&mut self, node: usize, delay: u64, what: What) {
         let life = self.lives[node];
         let event = Event::At { node, life, what };
-        self.events.plan(self.now + delay, event);
+        self.plan_in(delay, event);
     }
 
     /// Plans what comes over the network outside of the links between nodes.
     pub(super) fn plan_soon(&mut self, event: Event) {
-        let at = self.now + Network::delay_ns(&mut self.random);
-        self.events.plan(at, event);
+        let delay = Network::delay_ns(&mut self.random);
+        self.plan_in(delay, event);
     }
 
     pub(super) fn send(&mut self, from: NodeId, to: NodeId, packet: Packet) {
@@ -164,11 +175,8 @@ impl RunState<'_> {
 
     /// The same of a slice.
     pub(super) fn trace_slice(&self, node: NodeId, slice: SliceId, what: impl FnOnce() -> String) {
-        if self
-            .run
-            .trace
-            .is_some_and(|key| self.keys.slice(key) == slice)
-        {
+        let traced = self.run.trace.map(|key| self.keys.slice(key));
+        if traced == Some(slice) {
             eprintln!("{:>12} n{} {}", self.now, node.0, what());
         }
     }

@@ -1,19 +1,21 @@
 //! The store of a node: a few items, in bounded room that is promised, taken and given back.
 
+use std::collections::BTreeMap;
+
 use curtail_consistency::replica::RunResult;
 use curtail_types::{Cas, NodeId};
 
 use super::packet::{Command, Demand, Done, Effect, Item, Stamp, bytes_of};
 
 /// Items by their keys, and room.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Store {
     items: Vec<Option<Item>>,
     used: u64,
     /// Room that the node needs for something else just now.
     pub(super) reserved: u64,
     /// Room that other nodes may count on, by stage and node.
-    promised: Vec<((u16, NodeId), u64)>,
+    promised: BTreeMap<(u16, NodeId), u64>,
     /// Room in all; `None` if there is no end.
     pub(super) capacity: Option<u64>,
 }
@@ -22,10 +24,8 @@ impl Store {
     pub(super) fn new(keys: usize, capacity: Option<u64>) -> Self {
         Self {
             items: vec![None; keys],
-            used: 0,
-            reserved: 0,
-            promised: Vec::new(),
             capacity,
+            ..Self::default()
         }
     }
 
@@ -46,7 +46,7 @@ impl Store {
 
     /// Room that nobody has and nobody was promised.
     fn free(&self) -> u64 {
-        let promised: u64 = self.promised.iter().map(|(_, bytes)| bytes).sum();
+        let promised: u64 = self.promised.values().sum();
         let taken = self.used + promised + self.reserved;
         self.capacity.unwrap_or(u64::MAX).saturating_sub(taken)
     }
@@ -59,9 +59,9 @@ impl Store {
 
     /// Keeps `held` for changes of a node, and up to `wanted` more; returns how many more.
     pub(super) fn promise(&mut self, to: (u16, NodeId), held: u64, wanted: u64) -> u64 {
-        self.set_promised(to, held);
+        self.promised.insert(to, held);
         let more = wanted.min(self.free());
-        self.set_promised(to, held + more);
+        self.promised.insert(to, held + more);
         more
     }
 
@@ -70,26 +70,18 @@ impl Store {
         if self.capacity.is_none() {
             return true;
         }
-        let promised = self.promised.iter().find(|(to, _)| *to == of);
-        let promised = promised.map_or(0, |(_, bytes)| *bytes);
-        let is_enough = promised >= bytes;
+        let promised = self.promised.entry(of).or_default();
+        let is_enough = *promised >= bytes;
         if is_enough {
-            self.set_promised(of, promised - bytes);
+            *promised -= bytes;
         }
         is_enough
     }
 
-    fn set_promised(&mut self, of: (u16, NodeId), bytes: u64) {
-        match self.promised.iter_mut().find(|(to, _)| *to == of) {
-            Some((_, promised)) => *promised = bytes,
-            None => self.promised.push((of, bytes)),
-        }
-        self.promised.retain(|(_, bytes)| *bytes > 0);
-    }
-
     /// The nodes that room is promised to.
     pub(super) fn creditors(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.promised.iter().map(|((_, node), _)| *node)
+        let promised = self.promised.iter().filter(|(_, bytes)| **bytes > 0);
+        promised.map(|((_, node), _)| *node)
     }
 
     /// Carries out a command; its write gets this stamp.

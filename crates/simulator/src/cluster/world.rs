@@ -5,7 +5,7 @@ mod random_faults;
 mod unavailability;
 mod views;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use curtail_consistency::{
     replica::{Gate, Model, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult, Ticket},
@@ -15,7 +15,6 @@ use curtail_history::Verdict;
 use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 use curtail_workload::Random;
 
-use self::unavailability::Troubles;
 use super::{
     ClusterOutcome, ClusterRun, Fault, MemoryFull, STAGES,
     clients::Session,
@@ -49,7 +48,10 @@ pub(super) struct World<'a> {
     healed: bool,
     /// Every node may die at any time.
     is_ruthless: bool,
-    troubles: Troubles,
+    /// When the last trouble of a node or a link ends.
+    calm_since: u64,
+    /// When the last trouble ended of each node that was to be missed.
+    missed_until: BTreeMap<NodeId, u64>,
 }
 
 /// What the placement wants, of which view and with whom leaving.
@@ -59,9 +61,8 @@ impl<'a> World<'a> {
     pub(super) fn new(run: &'a ClusterRun, keys: &'a Keys) -> Self {
         let mut random = Random::new(run.seed);
         let drifts = run.faults.has(Fault::Drift);
-        let full = run
-            .memory_full
-            .unwrap_or_else(|| random.one_of(&MemoryFull::ALL));
+        let drawn = || random.one_of(&MemoryFull::ALL);
+        let full = run.memory_full.unwrap_or_else(drawn);
         let members: NodeSet = (0..run.nodes).map(NodeId).collect();
         let made = |_| {
             let clock = Clock::new(drifts, &mut random);
@@ -88,7 +89,8 @@ impl<'a> World<'a> {
             begun: 0,
             healed: false,
             is_ruthless: random.one_in(8),
-            troubles: Troubles::default(),
+            calm_since: 0,
+            missed_until: BTreeMap::new(),
             env: RunState {
                 run,
                 keys,
@@ -114,9 +116,8 @@ impl<'a> World<'a> {
             self.plan_life(node);
         }
         for session in 0..self.sessions.len() {
-            self.env
-                .events
-                .plan(FORMED_NS + session as u64, Event::Next(session));
+            let at = FORMED_NS + session as u64;
+            self.env.events.plan(at, Event::Next(session));
         }
         self.plan_chances();
         self.safety();
@@ -136,10 +137,8 @@ impl<'a> World<'a> {
 
     /// What a node does again and again as long as it lives.
     fn plan_life(&mut self, node: usize) {
-        let (read, place) = (
-            self.env.random.below(10_000),
-            self.env.random.below(PLACING_NS),
-        );
+        let read = self.env.random.below(10_000);
+        let place = self.env.random.below(PLACING_NS);
         self.env.plan_for(node, read, What::Read(true));
         self.env.plan_for(node, place, What::Place);
     }
@@ -295,7 +294,7 @@ impl<'a> World<'a> {
                     let me = local.me;
                     return self.env.send(me, from, Packet::Answer { number, answer });
                 }
-                if local.is_forwarded(demand.ticket()) {
+                if local.waited_for(demand.ticket(), false).is_some() {
                     // A reader that was sent again, for an earlier life of this node was removed:
                     // the answer to the first serves it.
                     return;
@@ -307,8 +306,7 @@ impl<'a> World<'a> {
             Packet::Answer { number, answer } => {
                 let ticket = Ticket(number);
                 let local = &mut self.nodes[node].local;
-                let Some(demand) = local.open_demand(ticket).filter(|_| local.is_own(ticket))
-                else {
+                let Some(demand) = local.waited_for(ticket, true) else {
                     return;
                 };
                 let version = |effect: Effect| {
@@ -316,16 +314,12 @@ impl<'a> World<'a> {
                     shown.max(effect.as_of)
                 };
                 if let Ok(effect) = answer {
-                    local.set_result(ticket, effect);
+                    local.results.insert(ticket, effect);
                 }
                 let answer = answer.map(version);
                 let stage = self.stage_of_key(demand.key);
-                self.step(
-                    node,
-                    stage,
-                    ReplicaEvent::Answered(from, ticket, answer),
-                    None,
-                );
+                let event = ReplicaEvent::Answered(from, ticket, answer);
+                self.step(node, stage, event, None);
             }
         }
     }
@@ -371,9 +365,8 @@ impl<'a> World<'a> {
             Some((route(key), item.bytes))
         });
         let behind = scan.behind;
-        let mut found: Vec<(RouteHash, u32)> = stored
-            .filter(|(route, _)| behind.is_none_or(|behind| *route > behind))
-            .collect();
+        let found = stored.filter(|(route, _)| behind.is_none_or(|behind| *route > behind));
+        let mut found: Vec<(RouteHash, u32)> = found.collect();
         found.sort_unstable();
         let is_done = found.len() < 2;
         found.truncate(1);
@@ -422,12 +415,12 @@ impl<'a> World<'a> {
                 if !local.counts(slice, demand.key, closes, changes) {
                     return self.ask_machine(node, &demand);
                 }
-                local.close(demand.ticket());
+                local.open.remove(&demand.ticket());
                 let answer = serves.then_some(effect).ok_or(ReplicaRefusal::Elsewhere);
                 self.env.reply(demand.number, answer);
             }
             BesideKind::Runs => {
-                local.close(demand.ticket());
+                local.open.remove(&demand.ticket());
                 let answer = match serves {
                     true => self.run_beside(node, &demand),
                     false => Err(ReplicaRefusal::Elsewhere),
@@ -448,11 +441,8 @@ impl<'a> World<'a> {
         let Node { local, .. } = &mut self.nodes[node];
         let version = local.hybrid.next(local.clock.now(self.env.now));
         let stage = stage_of(self.env.keys.slice(demand.key));
-        let open: Vec<bool> = local
-            .gates
-            .iter()
-            .map(|gate| gate.gate == Gate::Open)
-            .collect();
+        let gates = local.gates.iter();
+        let open: Vec<bool> = gates.map(|gate| gate.gate == Gate::Open).collect();
         let mut host = SimHost {
             local,
             env: &mut self.env,
@@ -477,8 +467,7 @@ impl<'a> World<'a> {
             return;
         }
         let Some(node) = self.choose_node(session) else {
-            let at = self.env.now + IDLE_NS;
-            return self.env.events.plan(at, Event::Next(session));
+            return self.env.plan_in(IDLE_NS, Event::Next(session));
         };
         self.begun += 1;
         let number = self.begun * self.sessions.len() as u64 + session as u64;
@@ -506,12 +495,8 @@ impl<'a> World<'a> {
         {
             return Some(node);
         }
-        let up: NodeSet = self
-            .nodes
-            .iter()
-            .filter(|node| is_up(node))
-            .map(|node| node.local.me)
-            .collect();
+        let up = self.nodes.iter().filter(|node| is_up(node));
+        let up: NodeSet = up.map(|node| node.local.me).collect();
         let chosen = self.env.random.below(up.len() as u64) as usize;
         let node = up.into_iter().nth(chosen)?;
         if self.env.run.model == Model::Sc {
@@ -557,9 +542,7 @@ impl<'a> World<'a> {
                 }
             }
         }
-        self.env
-            .events
-            .plan(self.env.now + pause, Event::Next(session));
+        self.env.plan_in(pause, Event::Next(session));
     }
 
     /// A session ends, and its client begins another.

@@ -6,7 +6,7 @@ use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
     super::{
-        CopyState, ReplicaHost, ReplicaMutant, ReplicaRefusal, Ticket,
+        CopyState, ReplicaMutant, ReplicaRefusal, Ticket,
         machine::Context,
         message::{CopyKind, CopyMessage, ReplicaMessage},
     },
@@ -23,8 +23,7 @@ impl HotKeys {
     /// requests.
     pub(in crate::replica) fn enter_view(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
         (guarded, begins): (BTreeSet<SliceId>, bool),
         keeps: impl Fn(RouteHash) -> bool,
@@ -34,7 +33,8 @@ impl HotKeys {
         self.rounds.retain(|&(key, _), round| {
             let goes_on = keeps(key);
             if !goes_on {
-                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
+                cx.host
+                    .refuse(round.request.ticket, ReplicaRefusal::Unknown);
             }
             round.missing = round.missing.intersection(lasting);
             goes_on
@@ -47,14 +47,14 @@ impl HotKeys {
             };
             match keeps(key) {
                 true => go_on.push((key, round.version, round.seq, ticket)),
-                false => host.refuse(ticket, ReplicaRefusal::Unknown),
+                false => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
             }
         }
         let keeps_copies = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
         for &key in self.copies.keys().filter(|_| !keeps_copies) {
-            host.show(key, Cas(0), CopyState::Absent, false);
+            cx.host.show(key, Cas(0), CopyState::Absent, false);
         }
         if !keeps_copies {
             self.copies.clear();
@@ -66,19 +66,20 @@ impl HotKeys {
         self.guarded = guarded;
         (self.view, self.members) = (view, members);
         if had_copies || !lost.is_empty() {
-            host.send(self.others(cx), &ReplicaMessage::Entered(view));
+            cx.host
+                .send(self.others(cx), &ReplicaMessage::Entered(view));
         }
-        self.ask_entered(host);
-        self.answer_shown(host);
+        self.ask_entered(cx);
+        self.answer_shown(cx);
         if self.missing.is_empty() {
             self.guarded.clear();
         }
-        self.end_rounds(cx, host);
+        self.end_rounds(cx);
         go_on
     }
 
     /// Asks whether members have entered the view, if anything waits for that.
-    fn ask_entered(&self, host: &mut impl ReplicaHost) {
+    fn ask_entered(&self, cx: &mut Context) {
         let late = self.rounds.values().filter(|one| one.view < self.view);
         let of_rounds = late.fold(NodeSet::NONE, |all, round| {
             all.union(round.missing.without(round.primary))
@@ -89,15 +90,16 @@ impl HotKeys {
         };
         let asked = of_rounds.union(of_guard);
         if !asked.is_empty() {
-            host.send(asked, &ReplicaMessage::EnteredWanted(self.view));
+            cx.host
+                .send(asked, &ReplicaMessage::EnteredWanted(self.view));
         }
     }
 
     /// Ends the rounds for which nobody is missing any more.
-    fn end_rounds(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
+    fn end_rounds(&mut self, cx: &mut Context) {
         let done = |(&of, round): (&_, &WriterRound)| round.missing.is_empty().then_some(of);
         while let Some(of) = self.rounds.iter().find_map(done) {
-            self.end_round(cx, host, of);
+            self.end_round(cx, of);
         }
     }
 
@@ -105,8 +107,7 @@ impl HotKeys {
     /// guards.
     pub(in crate::replica) fn note_entered(
         &mut self,
-        cx: &Context,
-        host: &mut impl ReplicaHost,
+        cx: &mut Context,
         from: NodeId,
         view: ViewNumber,
     ) -> bool {
@@ -116,7 +117,7 @@ impl HotKeys {
                     round.missing = round.missing.without(from);
                 }
             }
-            self.end_rounds(cx, host);
+            self.end_rounds(cx);
         }
         if view < self.guarded_since {
             return false;
@@ -129,19 +130,17 @@ impl HotKeys {
         ends
     }
 
-    pub(in crate::replica) const fn view(&self) -> ViewNumber {
-        self.view
-    }
-
     /// Sends again what has no answer, and refuses what has waited for too long.
-    pub(in crate::replica) fn tick(&mut self, cx: &Context, host: &mut impl ReplicaHost) {
-        let is_over = |since: Instant| cx.now.ns - since.ns >= cx.config.patience_ns;
-        self.ask_entered(host);
+    pub(in crate::replica) fn tick(&mut self, cx: &mut Context) {
+        self.ask_entered(cx);
+        let (at, patience_ns) = (cx.now.ns, cx.config.patience_ns);
+        let is_over = |since: Instant| at - since.ns >= patience_ns;
         let now = self.view;
         self.rounds.retain(|&of, round| {
             let is_late = round.view < now;
             if is_late && is_over(round.since) {
-                host.refuse(round.request.ticket, ReplicaRefusal::Unknown);
+                cx.host
+                    .refuse(round.request.ticket, ReplicaRefusal::Unknown);
                 return false;
             }
             let to = match is_late {
@@ -150,7 +149,8 @@ impl HotKeys {
             };
             let message = CopyMessage::new(round.view, of, CopyKind::Invalidate);
             if !to.is_empty() {
-                host.send_write(to, &ReplicaMessage::Copy(message), round.request.ticket);
+                cx.host
+                    .send_write(to, &ReplicaMessage::Copy(message), round.request.ticket);
             }
             true
         });
@@ -159,7 +159,7 @@ impl HotKeys {
         for (&key, owned) in &mut self.owned {
             if let OwnedStage::Dropping(left, version) = owned.stage {
                 let message = CopyMessage::new(view, (key, version), CopyKind::Drop);
-                host.send(left, &ReplicaMessage::Copy(message));
+                cx.host.send(left, &ReplicaMessage::Copy(message));
             }
             if let Some(round) = &mut owned.round {
                 round.is_sent = false;
@@ -171,12 +171,12 @@ impl HotKeys {
             if copy.state == CopyState::Invalid && !is_own && !has_round {
                 let writer = NodeSet::only(copy.version.writer().node());
                 let message = self.message(key, copy.version, CopyKind::ValidateWanted);
-                host.send(writer.intersection(others), &message);
+                cx.host.send(writer.intersection(others), &message);
             }
         }
         self.waiting.retain(|(request, since)| {
             if is_over(*since) {
-                host.refuse(request.ticket, ReplicaRefusal::Late);
+                cx.host.refuse(request.ticket, ReplicaRefusal::Late);
             }
             !is_over(*since)
         });

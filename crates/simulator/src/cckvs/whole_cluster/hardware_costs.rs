@@ -52,6 +52,7 @@ impl Hardware {
     fn check(&self) -> Result<(), CostsError> {
         let (rate, time, count) = (1e3..=1e12, 1.0..=1e9, 1.0..=256.0);
         let (sc, lin) = (self.sc_credits_per_message, self.lin_credits_per_message);
+        let (together, outstanding) = (self.requests_per_packet, self.requests_outstanding);
         let ranges = [
             ("packets_per_second", self.packets_per_second, &rate),
             ("bytes_per_second", self.bytes_per_second, &rate),
@@ -59,16 +60,8 @@ impl Hardware {
             ("item_ns", self.item_ns, &time),
             ("wire_ns", self.wire_ns, &time),
             ("threads", self.threads.into(), &count),
-            (
-                "requests_per_packet",
-                self.requests_per_packet.into(),
-                &count,
-            ),
-            (
-                "requests_outstanding",
-                self.requests_outstanding.into(),
-                &count,
-            ),
+            ("requests_per_packet", together.into(), &count),
+            ("requests_outstanding", outstanding.into(), &count),
             ("sc_credits_per_message", sc.into(), &count),
             ("lin_credits_per_message", lin.into(), &count),
         ];

@@ -110,16 +110,15 @@ impl<'a> World<'a> {
         };
         let cached = (STORED_KEYS as f64 * CACHED_SHARE) as u64;
         let hot = cluster.copies;
+        let leaving = (0..nodes).map(|_| Port::joining(ways));
+        let coming = (0..nodes).map(|_| Port::default());
         let mut world = Self {
             cluster,
             bytes: MessageBytes::paper(cluster.value_bytes),
             planned: EventQueue::default(),
             now_ps: 0,
             threads: (0..all).map(|_| Thread::new(cluster)).collect(),
-            ports: (0..nodes)
-                .map(|_| Port::joining(ways))
-                .chain((0..nodes).map(|_| Port::default()))
-                .collect(),
+            ports: leaving.chain(coming).collect(),
             hot: hot.map(|model| Hot::new(cluster.nodes, model, cached)),
             draw: Draw::new(cluster, cached),
             asked_ps: Vec::new(),

@@ -90,7 +90,7 @@ impl World<'_> {
             let local = &self.nodes[node].local;
             view.is_some_and(|view| view.number == number)
                 && local.serves(&self.env)
-                && local.is_idle()
+                && local.open.is_empty()
                 && local.paused_until <= self.env.now
         };
         let mut nodes = 0..self.nodes.len();
@@ -118,7 +118,7 @@ impl World<'_> {
             let (me, serves) = (local.me.0, local.serves(&self.env));
             let view = self.env.views[usize::from(me)].as_ref();
             let view = view.map(|view| view.number);
-            let is_idle = local.is_idle();
+            let is_idle = local.open.is_empty();
             text += &format!("\n  node {me} serves {serves} {view:?} idle {is_idle}");
             if self.env.run.trace.is_some() {
                 text += &format!(" {local:?}\n    {:?}", node.machines);

@@ -38,9 +38,8 @@ impl World<'_> {
             Fault::Slow => {
                 let other = self.env.random.below(nodes) as u8;
                 self.note_trouble(until, NodeSet::NONE);
-                self.env
-                    .network
-                    .slow([NodeId(node as u8), NodeId(other)], until);
+                let link = [NodeId(node as u8), NodeId(other)];
+                self.env.network.slow(link, until);
             }
             Fault::Crash => self.crash_some(node),
             Fault::Pause => self.pause(node, until),
@@ -116,9 +115,7 @@ impl World<'_> {
                 self.env.reply(asked.demand.number, unknown);
             }
         }
-        self.env
-            .events
-            .plan(self.env.now + down_ns, Event::Start(node));
+        self.env.plan_in(down_ns, Event::Start(node));
     }
 
     fn pause(&mut self, node: usize, until: u64) {

@@ -4,8 +4,6 @@
 //! without it: a lease, a round of the store of views, and until what it left behind is finished. A
 //! wait is counted from when it begins or from the last such trouble, whichever is later.
 
-use std::collections::BTreeMap;
-
 use curtail_consistency::replica::ReplicaRefusal;
 use curtail_types::{Access, NodeId, NodeSet};
 
@@ -16,21 +14,12 @@ use crate::cluster::{
     node::RETRANSMIT_NS,
 };
 
-/// What was seen of it.
-#[derive(Debug, Default)]
-pub(super) struct Troubles {
-    /// When the last trouble ends.
-    until: u64,
-    /// When the last trouble ends of each node that was to be missed.
-    of: BTreeMap<NodeId, u64>,
-}
-
 impl World<'_> {
     /// A node or a link is in trouble, until then; `missed` may be silent meanwhile.
     pub(super) fn note_trouble(&mut self, until: u64, missed: NodeSet) {
-        self.troubles.until = self.troubles.until.max(until);
+        self.calm_since = self.calm_since.max(until);
         for node in missed {
-            let of = self.troubles.of.entry(node).or_default();
+            let of = self.missed_until.entry(node).or_default();
             *of = until.max(*of);
         }
     }
@@ -39,9 +28,8 @@ impl World<'_> {
     /// in trouble, and what is lost meanwhile of the messages that it takes to finish what that
     /// node left behind. Members that are few may be those that are cut off: they take longer.
     fn wait_ns_max(&self) -> u64 {
-        let Troubles { until, of } = &self.troubles;
-        let is_recent = |end: &&u64| **end + removal_ns() > *until;
-        let missed = of.values().filter(is_recent).count();
+        let is_recent = |end: &&u64| **end + removal_ns() > self.calm_since;
+        let missed = self.missed_until.values().filter(is_recent).count();
         let removal = match 2 * missed > self.nodes.len() {
             true => removal_by_few_ns(),
             false => removal_ns(),
@@ -51,7 +39,7 @@ impl World<'_> {
 
     /// A request was answered that was asked of this node.
     pub(super) fn note_wait(&mut self, asked: &Asked, node: NodeId, answer: &Answer) {
-        let calm_since = self.troubles.until;
+        let calm_since = self.calm_since;
         let local = &self.nodes[usize::from(node.0)].local;
         let since = match answer {
             // A full store is no absence, and a view may come at any time.

@@ -139,12 +139,7 @@ impl World<'_> {
         for node in joining {
             self.nodes[usize::from(node.0)].local.joined = Some(next.number);
         }
-        let born: Vec<SliceId> = next
-            .rows()
-            .filter(|(_, row)| row.born == next.number)
-            .map(|(slice, _)| slice)
-            .collect();
-        for slice in born {
+        for (slice, _) in next.rows().filter(|(_, row)| row.born == next.number) {
             self.env.outcome.lost += 1;
             for key in self.env.keys.of_slice(slice) {
                 self.env.record.lost(key, next.number, self.env.now);
@@ -194,12 +189,10 @@ impl World<'_> {
             let local = &self.nodes[*other].local;
             *other != node && local.is_up && local.paused_until <= now
         });
-        let deaf = others
-            .iter()
-            .filter(|other| self.env.network.is_cut(now, [node, **other]));
-        let is_apart = 2 * deaf.count() > others.len();
+        let is_deaf = |other: &&usize| self.env.network.is_cut(now, [node, **other]);
+        let is_apart = 2 * others.iter().filter(is_deaf).count() > others.len();
         let can_tell = |other: &&usize| {
-            let hears = !self.env.network.is_cut(now, [node, **other]);
+            let hears = !is_deaf(other);
             let reaches = self.nodes[**other].local.store_cut_until <= now;
             reaches && (is_silent || !hears)
         };
@@ -216,8 +209,8 @@ impl World<'_> {
     pub(super) fn miss(&mut self, node: usize) {
         let jitter = self.env.random.below(SUSPICION_NS / 4);
         let life = self.env.lives[node];
-        let at = self.env.now + SUSPICION_NS + jitter;
-        self.env.events.plan(at, Event::Suspect(node, life));
+        self.env
+            .plan_in(SUSPICION_NS + jitter, Event::Suspect(node, life));
     }
 
     // ---- placement ----

@@ -251,6 +251,11 @@ fn greet(server: &Server, config: &Config) {
         );
         return;
     }
+    greet_contents(server, config);
+}
+
+/// What became of the contents of an earlier process, and what will become of these.
+fn greet_contents(server: &Server, config: &Config) {
     match (server.restored(), &config.memory_file) {
         (Restored::Items(items), Some(file)) => info!(
             target: component::SERVER,

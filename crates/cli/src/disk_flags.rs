@@ -24,8 +24,8 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_enum)]
     durability: Option<Promise>,
     /// With --durability bounded: when the oldest write that is not on stable storage is this old,
-    /// in milliseconds (10 to 60000), new writes wait. So a crash can lose only writes that were
-    /// acknowledged within this time of each other (default: 100)
+    /// in milliseconds (10 to 60000), new writes wait. So all writes that a crash loses were
+    /// acknowledged within one such period (default: 100)
     #[arg(long, value_name = "MS", allow_negative_numbers = true)]
     loss_window_ms: Option<u64>,
     /// Memory of the disk tier in addition to -m, in MiB, from 16 to 1048576: half of it for writes
@@ -119,8 +119,9 @@ pub(crate) fn promise(durability: Durability) -> String {
             "a write is answered when it is on stable storage (--durability sync)".to_owned()
         }
         Durability::Bounded(window) => format!(
-            "a write is answered before it is on stable storage: a crash of the machine can lose \
-             the writes of the last {} ms (with --durability sync it loses none)",
+            "a write is answered before it is on stable storage: a crash of the machine or the \
+             process can lose the newest writes, all from one period of {} ms (with --durability \
+             sync it loses none)",
             window.as_millis()
         ),
     }

@@ -172,9 +172,9 @@ fn memory_group() -> Finding {
 
 fn memory_group_of(groups: &ControlGroups<'_>) -> Finding {
     match groups.memory_limit() {
-        None => good("memory group limit", "none"),
+        None => good("cgroup memory limit", "none"),
         Some(limit) => good(
-            "memory group limit",
+            "cgroup memory limit",
             format!("{} MiB, of {}", mib(limit.bytes), limit.group.display()),
         )
         .note(

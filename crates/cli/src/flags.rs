@@ -35,8 +35,8 @@ pub(crate) struct Flags {
     /// port of -U if only -U is given)
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
-    /// UDP port for memcached's datagrams; 0: no UDP, -1: the system chooses a port. A request that
-    /// could have a reply longer than itself is not executed; the reply, if any, says: use TCP
+    /// UDP port for memcached's datagrams; 0: no UDP, -1: the system chooses a port. A request
+    /// whose reply could be longer than the request is not executed: send such requests over TCP
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,
@@ -124,8 +124,8 @@ pub(crate) struct Flags {
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
     /// Maximum number of requests of one connection that a worker executes in one turn (pass of its
-    /// event loop). With n ready connections it is at most 256/n, or 32 if that is more; after 256
-    /// requests the turn is full
+    /// event loop). With n ready connections it is 256/n, but at least 32 and at most NUM; after
+    /// 256 requests the turn is full
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,

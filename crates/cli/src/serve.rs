@@ -86,6 +86,13 @@ fn serve(flags: &Flags, config: Config, controls: &mut Controls) -> anyhow::Resu
     greet(&server, &config);
     stop_waiting_parent(config.verbosity > 0);
     let early = await_service(controls, &server, &service);
+    if early.is_none() && config.node.is_some() {
+        info!(
+            target: component::SERVER,
+            "this node is in service and listens on {}",
+            server.names().join(", ")
+        );
+    }
     let last = match early {
         Some(last) => last,
         None => wait_for_the_end(controls, &server, &service),
@@ -203,6 +210,11 @@ fn greet(server: &Server, config: &Config) {
         [] => "no TCP port and no Unix socket".to_owned(),
         names => names.join(", "),
     };
+    // A node listens once it is in service.
+    let begins = match config.node {
+        None => "listens on",
+        Some(_) => "starts, for clients at",
+    };
     info!(
         target: component::SERVER,
         version = env!("CARGO_PKG_VERSION"),
@@ -213,7 +225,7 @@ fn greet(server: &Server, config: &Config) {
         connections_max = config.connections_max,
         evictions = config.evict,
         logins = config.auth_file.is_some(),
-        "curtail {} listens on {where_to}",
+        "curtail {} {begins} {where_to}",
         env!("CARGO_PKG_VERSION")
     );
     greet_beside(server);
@@ -239,6 +251,11 @@ fn greet(server: &Server, config: &Config) {
         );
         return;
     }
+    greet_contents(server, config);
+}
+
+/// What became of the contents of an earlier process, and what will become of these.
+fn greet_contents(server: &Server, config: &Config) {
     match (server.restored(), &config.memory_file) {
         (Restored::Items(items), Some(file)) => info!(
             target: component::SERVER,
@@ -256,6 +273,10 @@ fn greet(server: &Server, config: &Config) {
             file = %file.display(),
             "started empty, because the -e file does not exist; a stop by SIGUSR1 or `shutdown \
              graceful` saves the contents, any other end of the process loses them"
+        ),
+        (_, None) if config.node.is_some() => info!(
+            target: component::SERVER,
+            "started empty; at SIGTERM this node first moves its keys to other nodes"
         ),
         (_, None) => info!(
             target: component::SERVER,
@@ -377,7 +398,8 @@ fn reload(server: &Server) {
 fn finish(server: Server, last: ControlEvent, service: &Service) -> anyhow::Result<ExitCode> {
     let stopped = server.stop();
     if last == ControlEvent::StopAndSave {
-        match service.extending(|| stopped.save())? {
+        let saved = service.extending(|| stopped.save());
+        match saved.context("the contents are lost")? {
             Some(path) => info!(
                 target: component::SERVER,
                 file = %path.display(),

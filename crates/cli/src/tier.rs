@@ -190,8 +190,9 @@ struct CacheFlags {
     #[arg(long, value_name = "NUM", default_value_t = 2000)]
     rule_changes: u64,
     /// Maximum time for which an eviction waits while rules of new keys are installed, in
-    /// milliseconds. Meanwhile the cache node may hold more keys than --keys, at most this time
-    /// multiplied by --rule-changes (the rule buffer). 0: a key is evicted before another is added
+    /// milliseconds. Meanwhile the cache node may hold more keys than --keys; the surplus, the
+    /// rule buffer, is at most this time multiplied by --rule-changes. 0: a key is evicted before
+    /// another is added
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,

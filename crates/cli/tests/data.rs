@@ -52,7 +52,7 @@ fn a_killed_server_has_what_it_acknowledged() {
     server.client().demand_value("key-0", "value-0");
     assert!(begun.elapsed().as_secs() < 10);
     let (_, text) = server.stop();
-    assert_contains(&text, "can lose the writes of the last 100 ms");
+    assert_contains(&text, "all from one period of 100 ms");
     assert_contains(&text, "replayed=100");
 }
 

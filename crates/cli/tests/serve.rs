@@ -90,7 +90,8 @@ fn a_full_disk_fails_the_save() {
     server.signal("USR1");
     let (status, told) = server.wait();
     assert_eq!(status.code(), Some(1), "{told}");
-    assert_contains(&told, "saved file");
+    assert_contains(&told, "the contents are lost: cannot write ");
+    assert_contains(&told, file.to_str().unwrap());
     assert!(!file.exists());
     let name = file.file_name().unwrap().to_str().unwrap().to_owned();
     let mut beside = fs::read_dir(file.parent().unwrap()).unwrap().flatten();

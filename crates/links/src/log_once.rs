@@ -33,10 +33,12 @@ impl Complaints {
         self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => {
-                "the two nodes have no version of the protocol in common; stop all nodes, and \
-                 start them again with one version of curtail"
+                "the two nodes have no protocol version in common; upgrade through a version of \
+                 curtail that has one in common with each (docs/operations/upgrades.md)"
             }
-            RefusalReason::Cluster => "the other node's cluster has another name",
+            RefusalReason::Cluster => {
+                "the cluster names of the two nodes differ; compare `name` in their cluster files"
+            }
             RefusalReason::Secret => {
                 "the secrets of the two nodes differ; give all nodes the same file"
             }

@@ -431,7 +431,10 @@ fn another_secret_or_cluster_is_refused_and_said_once() {
         cluster: "another",
         ..other()
     };
-    for (kind, word) in [(secret, "secret"), (cluster, "cluster has another name")] {
+    for (kind, word) in [
+        (secret, "secret"),
+        (cluster, "cluster names of the two nodes differ"),
+    ] {
         let (mut a, mut b) = (Node::start(KIND), Node::start(kind));
         introduce(&[&a, &b]);
         let begun = Moment::now();

@@ -12,12 +12,12 @@ pub enum LoadError {
     #[error("arguments: {0}")]
     Arguments(String),
     /// The server could not be reached or closed a connection; look at the server.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {error}")]
     Network {
         /// What was being done.
         doing: String,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The server answered something that is not a reply of this protocol; the server's fault or a
     /// wrong `--protocol`.
@@ -33,27 +33,27 @@ pub enum LoadError {
     #[error("server: {0}")]
     Server(String),
     /// Something of this machine (affinity, `/proc`, files) was refused.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {error}")]
     Machine {
         /// What was being done.
         doing: String,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
 impl LoadError {
     pub(crate) fn network(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Network { doing, source }
+        move |error| Self::Network { doing, error }
     }
 
     /// The same with what was being done in front.
     pub(crate) fn while_doing(self, more: &str) -> Self {
         match self {
-            Self::Network { doing, source } => Self::Network {
+            Self::Network { doing, error } => Self::Network {
                 doing: format!("{more}: {doing}"),
-                source,
+                error,
             },
             other => other,
         }
@@ -61,6 +61,22 @@ impl LoadError {
 
     pub(crate) fn machine(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Machine { doing, source }
+        move |error| Self::Machine { doing, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error as _, io};
+
+    use super::*;
+
+    /// Goal: a program that prints an error with its causes does not repeat what the system said.
+    #[test]
+    fn what_the_system_said_is_no_further_cause() {
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        let error = LoadError::network("connecting to 127.0.0.1:1")(refused);
+        assert!(error.to_string().contains("connection refused"), "{error}");
+        assert!(error.source().is_none());
     }
 }

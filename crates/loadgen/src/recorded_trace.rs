@@ -71,10 +71,7 @@ impl Recording {
             ))
         })?;
         let mut recording =
-            Self::read(&name, format, &mut input).map_err(|source| LoadError::Machine {
-                doing: reading(),
-                source,
-            })?;
+            Self::read(&name, format, &mut input).map_err(LoadError::machine(reading()))?;
         if recording.requests.is_empty() {
             let fault = recording.first_fault.take();
             let fault = fault.unwrap_or_else(|| "there is no line but a heading".into());

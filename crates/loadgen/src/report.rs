@@ -171,8 +171,8 @@ impl Report {
         let late = self.driver_lateness.as_ref();
         if let Some(late) = late.filter(|late| late.late_share > 0.01) {
             let text = format!(
-                "the driver itself was late: {:.1} % of the requests by more than {:.0} us (p99 \
-                 {:.0}, longest {:.0} us)",
+                "the driver, which sends the load, was late itself: {:.1} % of the requests by \
+                 more than {:.0} us (p99 {:.0}, longest {:.0} us)",
                 100.0 * late.late_share,
                 late.limit_us,
                 late.p99_us,

@@ -462,7 +462,9 @@ impl<O: Observer> Driver<O> {
         if !self.fails.contains(&asked) {
             self.fails.push(asked);
             let in_vain = match asked {
-                StoreAsked::Reading => "",
+                StoreAsked::Reading => {
+                    "; until the view can be read, this node cannot join, or loses its lease"
+                }
                 StoreAsked::Change => "; until the view can be changed, no dead node is removed",
             };
             let text = format!("{error}{in_vain}");

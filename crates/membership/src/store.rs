@@ -103,13 +103,13 @@ pub struct StoredRoster {
 #[non_exhaustive]
 pub enum ViewStoreError {
     /// It did not answer, or not in time.
-    #[error("the view store: {0}")]
+    #[error("the view store cannot be used: {0}")]
     Unreachable(String),
     /// It answered, but does not do what it was asked.
     #[error("the view store refuses requests: {0}")]
     Refused(String),
     /// It answered something that is not understood.
-    #[error("the view store holds no valid view: {0}")]
+    #[error("the view store gave no valid answer: {0}")]
     Strange(String),
     /// What it holds is not a roster of this version.
     #[error("the view in the store is {0}")]

@@ -74,7 +74,10 @@ pub struct SliceShare {
 #[non_exhaustive]
 pub enum RosterError {
     /// It is not what a curtail of this version writes.
-    #[error("no valid view of a cluster: {0}")]
+    #[error(
+        "no valid view of a cluster ({0}): restore it, or stop all nodes (their contents are lost) \
+         and remove it"
+    )]
     Malformed(String),
     /// A newer curtail wrote it.
     #[error("in format {0}, but this curtail reads format {FORM}: upgrade this node")]

@@ -22,7 +22,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_storage::{Durability, ReadAnswer, ReadRequest, Storage, StorageConfig, StorageEvents};
+use curtail_storage::{
+    Durability, ReadAnswer, ReadRequest, ReportLevel, Storage, StorageConfig, StorageEvents,
+};
 use curtail_workload::{KeyText, Random};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, SeqNo, SequenceNumberCounter,
@@ -163,7 +165,7 @@ impl StorageEvents for Answers {
 
     fn progress(&self) {}
 
-    fn report(&self, what: &str) {
+    fn report(&self, _level: ReportLevel, what: &str) {
         eprintln!("{what}");
     }
 }

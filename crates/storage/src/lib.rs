@@ -30,6 +30,7 @@ mod log_disk;
 mod pending_keys;
 mod planted_fault;
 mod replay;
+mod space_log;
 mod storage;
 mod write_log;
 mod write_queue;
@@ -43,7 +44,7 @@ pub use export_import::{TransferError, export, import};
 pub use inspect::{StorageInfo, VerifyReport, info, verify};
 pub use item_record::ItemImage;
 pub use pending_keys::{KeyLock, Latest, LoadedItem, ReadTicket};
-pub use storage::{ReadAnswer, ReadFailed, ReadRequest, Storage, StorageEvents};
+pub use storage::{ReadAnswer, ReadFailed, ReadRequest, ReportLevel, Storage, StorageEvents};
 
 /// The version of everything in a data directory.
 pub const FORMAT_VERSION: u32 = 1;

@@ -16,6 +16,7 @@ use crate::{
     engine::{Durability, Engine, ReadFault, StorageConfig, StorageGauges, WriteRefused, lock},
     error::StorageError,
     pending_keys::{self, KeyLock, LoadedItem},
+    space_log::{SpaceLog, SpaceNews},
 };
 
 /// What storage tells its user, from threads of its own.
@@ -28,7 +29,18 @@ pub trait StorageEvents: Send + Sync {
     fn progress(&self);
 
     /// An operator has to know this.
-    fn report(&self, what: &str);
+    fn report(&self, level: ReportLevel, what: &str);
+}
+
+/// How urgent a report is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReportLevel {
+    /// Something does not work.
+    Error,
+    /// Something needs attention.
+    Warn,
+    /// It works again.
+    Info,
 }
 
 /// A read of the disk.
@@ -136,9 +148,10 @@ impl Storage {
         };
         spawn("disk-commit".into(), Box::new(|| committer.run()))?;
         let (of_flush, signal) = (Arc::clone(engine), Arc::clone(upkeep));
+        let told = Arc::clone(events);
         spawn(
             "disk-flush".into(),
-            Box::new(move || flush_loop(&of_flush, &signal)),
+            Box::new(move || flush_loop(&of_flush, &signal, &*told)),
         )?;
         let (of_compact, signal) = (Arc::clone(engine), Arc::clone(upkeep));
         let compact = move || compact_loop(&of_compact, &signal);
@@ -291,9 +304,14 @@ impl Committer {
         let waiting = self.engine.writes_waiting();
         if waiting > 0 {
             let dir = self.engine.path().display();
-            self.events.report(&format!(
-                "{dir}: the last {waiting} writes could not be written before the end"
-            ));
+            let fate = match self.engine.config.durability {
+                Durability::Sync => "; none of them was acknowledged",
+                Durability::Bounded(_) => " and are lost",
+            };
+            self.events.report(
+                ReportLevel::Error,
+                &format!("{dir}: the last {waiting} writes could not be written{fate}"),
+            );
         }
         self.events.progress();
     }
@@ -364,19 +382,48 @@ impl Committer {
             && !std::mem::replace(&mut self.failure_told, true)
         {
             let dir = self.engine.path().display().to_string();
-            self.events.report(&format!(
-                "{dir}: {what}; writes are refused until a restart, reads go on"
-            ));
+            self.events.report(
+                ReportLevel::Error,
+                &format!("{dir}: {what}; writes are refused until a restart, reads go on"),
+            );
         }
     }
 }
 
-fn flush_loop(engine: &Engine, signal: &UpkeepSignal) {
+fn flush_loop(engine: &Engine, signal: &UpkeepSignal, events: &dyn StorageEvents) {
+    let mut space_log = SpaceLog::default();
     while signal.wait() {
+        // Before the look, which lets a write be tried although one has just found no room.
+        tell_space(engine, &mut space_log, events);
         engine.look_at_space();
         if engine.flush() {
             signal.wake.notify_all();
         }
+    }
+}
+
+fn tell_space(engine: &Engine, log: &mut SpaceLog, events: &dyn StorageEvents) {
+    let is_short = match engine.admit() {
+        Ok(()) | Err(WriteRefused::Behind) => false,
+        Err(WriteRefused::Full) => true,
+        // That is told by itself, and for good.
+        Err(WriteRefused::Failed) => return,
+    };
+    let dir = engine.path().display();
+    match log.note(is_short, Instant::now()) {
+        None => {}
+        Some(SpaceNews::Short) => events.report(
+            ReportLevel::Warn,
+            &format!(
+                "{dir}: writes are refused, because the file system has less free space than the \
+                 reserve of {} MiB (`serve --disk-reserve`) or than compaction needs; make space",
+                engine.config.reserve_bytes >> 20
+            ),
+        ),
+        Some(SpaceNews::Enough) => events.report(
+            ReportLevel::Info,
+            &format!("{dir}: the file system has enough free space again; writes are accepted"),
+        ),
     }
 }
 
@@ -409,9 +456,9 @@ fn read_loop(engine: &Engine, desk: &ReadQueue, events: &dyn StorageEvents) {
                 ReadFault::Damaged(what) => what.to_owned(),
             };
             let dir = engine.path().display();
-            events.report(&format!(
-                "{dir}: {what}; `curtail data verify` names the file"
-            ));
+            let remedy =
+                format!("stop the server, then `curtail data verify {dir}` names the file");
+            events.report(ReportLevel::Error, &format!("{dir}: {what}; {remedy}"));
             ReadFailed
         });
         next = desk.try_next();

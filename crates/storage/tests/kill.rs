@@ -16,7 +16,8 @@ use std::{
 };
 
 use curtail_storage::{
-    Durability, ItemImage, ReadAnswer, ReadRequest, Storage, StorageConfig, StorageEvents,
+    Durability, ItemImage, ReadAnswer, ReadRequest, ReportLevel, Storage, StorageConfig,
+    StorageEvents,
 };
 use curtail_types::KeyHash;
 use curtail_workload::Random;
@@ -35,7 +36,7 @@ impl StorageEvents for Quiet {
 
     fn progress(&self) {}
 
-    fn report(&self, what: &str) {
+    fn report(&self, _level: ReportLevel, what: &str) {
         panic!("{what}");
     }
 }

@@ -1,5 +1,7 @@
 //! The configuration of a store, and the errors of creating, saving and restoring one.
 
+use std::path::PathBuf;
+
 use curtail_types::{Cas, HashSeed};
 use thiserror::Error;
 
@@ -54,9 +56,15 @@ pub enum StoreError {
     /// A value is still being received into the store; finish or drop its reservation first.
     #[error("a value is still being received")]
     Busy,
-    /// The file could not be written or read: disk full, no permission, not there.
-    #[error("saved file: {0}")]
+    /// The saved file could not be written: disk full, no permission.
+    #[error("cannot write {path}: {1}", path = .0.display())]
+    Save(PathBuf, std::io::Error),
+    /// The saved file could not be read: no permission, a directory.
+    #[error("cannot read the saved file: {0}")]
     File(std::io::Error),
+    /// The saved file was read but could not be removed, and must not be restored twice.
+    #[error("cannot remove the saved file: {0}")]
+    Remove(std::io::Error),
     /// The file is not a saved store, is damaged, or is of another version; start cold.
     #[error("the saved file is not usable: {0}")]
     Corrupt(&'static str),

@@ -71,7 +71,7 @@ impl Store {
     /// meanwhile; the store stays usable whatever the result.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] when a reservation is alive, [`StoreError::File`] when the disk is full
+    /// [`StoreError::Busy`] when a reservation is alive, [`StoreError::Save`] when the disk is full
     /// or the file cannot be written.
     pub fn save(&self, path: &Path, now: Now) -> Result<(), StoreError> {
         self.tick(now);
@@ -88,7 +88,8 @@ impl Store {
         if records.iter().any(is_busy) {
             return Err(StoreError::Busy);
         }
-        refuse_special(path).map_err(StoreError::File)?;
+        let failed = |error| StoreError::Save(path.to_owned(), error);
+        refuse_special(path).map_err(failed)?;
         let temporary = temporary_beside(path);
         let written = create_anew(&temporary)
             .and_then(|mut file| {
@@ -100,7 +101,7 @@ impl Store {
         written.map_err(|error| {
             // The target is untouched; what was written of the temporary file is of no use.
             let _ = fs::remove_file(&temporary);
-            StoreError::File(error)
+            failed(error)
         })
     }
 
@@ -186,7 +187,10 @@ impl Store {
         let mut file = BufReader::with_capacity(1 << 16, file);
         let header: [u64; HEADER] = read_header(&mut file)?;
         if header[1] != format_of(&config) {
-            let why = "it was saved by a node of a cluster, or this is one and it was not";
+            let why = match config.hash_by_route {
+                true => "a server alone saved it, and this server is a node of a cluster",
+                false => "a node of a cluster saved it, and this server is none",
+            };
             return Err(StoreError::Mismatch(why));
         }
         let segment_bytes = checked_segment_bytes(&config, header[5])?;

@@ -196,12 +196,12 @@ fn a_failed_save_changes_nothing() {
     let nowhere = Path::new("/nonexistent-folder/saved");
     assert!(matches!(
         store.save(nowhere, at(0)),
-        Err(StoreError::File(_))
+        Err(StoreError::Save(..))
     ));
     // A folder in the place of the file is not replaced.
     assert!(matches!(
         store.save(&std::env::temp_dir(), at(0)),
-        Err(StoreError::File(_))
+        Err(StoreError::Save(..))
     ));
     assert_same(&store, &versions);
 }

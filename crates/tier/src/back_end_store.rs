@@ -18,8 +18,8 @@ use std::{
 
 use curtail_runtime::{Waker, lock};
 use curtail_storage::{
-    Durability, ItemImage, Latest, LoadedItem, ReadAnswer, ReadRequest, ReadTicket, Storage,
-    StorageConfig, StorageError, StorageEvents, WriteRefused,
+    Durability, ItemImage, Latest, LoadedItem, ReadAnswer, ReadRequest, ReadTicket, ReportLevel,
+    Storage, StorageConfig, StorageError, StorageEvents, WriteRefused,
 };
 use curtail_types::{Cas, KeyHash, RouteHash};
 
@@ -114,7 +114,7 @@ impl StorageEvents for Answers {
         self.waker.wake();
     }
 
-    fn report(&self, what: &str) {
+    fn report(&self, _level: ReportLevel, what: &str) {
         eprintln!("{}: {what}", self.name);
     }
 }

@@ -113,11 +113,10 @@ impl CacheNode {
         let id = options.id;
         let refused = |why: String| Err(NodeError::Refused(why));
         let Some(address) = file.caches.get(usize::from(id.0)) else {
-            let count = file.caches.len();
-            return refused(format!(
-                "the file names {count} cache nodes, not number {}",
-                id.0
-            ));
+            return refused(match file.caches.len().checked_sub(1) {
+                None => "the file names no cache nodes".to_owned(),
+                Some(last) => format!("the file names cache nodes 0 to {last}, not {}", id.0),
+            });
         };
         if !(1..=CAPACITY_MAX).contains(&options.capacity) {
             return refused(format!("a cache node holds 1 to {CAPACITY_MAX} keys"));

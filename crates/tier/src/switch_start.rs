@@ -33,13 +33,13 @@ impl SwitchNode {
         let address = match file.network {
             TierFileNetwork::Forwarder(address) => address,
             TierFileNetwork::Ipv6 { .. } => {
-                let why =
-                    "the file is for XDP or Open vSwitch with IPv6 addresses: name the interfaces";
+                let why = "the file is for XDP or Open vSwitch with IPv6 addresses: give \
+                           --xdp-port or --ovs-port";
                 return Err(NodeError::Refused(why.to_string()));
             }
             TierFileNetwork::Mac { .. } => {
                 let why = "the file is for a switch that reads MAC addresses, which the forwarder \
-                           in user space cannot: name the interfaces of XDP or Open vSwitch";
+                           in user space cannot: give --xdp-port, --ovs-port or --openflow-port";
                 return Err(NodeError::Refused(why.to_string()));
             }
         };
@@ -186,7 +186,8 @@ pub(crate) fn encoding(file: &TierFile) -> Result<Encoding, NodeError> {
         TierFileNetwork::Ipv6 { cluster, .. } => Ok(Encoding::Ipv6 { cluster }),
         TierFileNetwork::Mac { network, .. } => Ok(Encoding::Mac { network: network.0 }),
         TierFileNetwork::Forwarder(_) => {
-            let why = "the file is for the forwarder in user space: name no interfaces";
+            let why = "the file is for the forwarder in user space: remove --xdp-port, --ovs-port \
+                       and --openflow-port";
             Err(NodeError::Refused(why.to_string()))
         }
     }

@@ -48,8 +48,8 @@ pub(super) struct TieredOptions {
     /// limit
     #[arg(long, value_name = "NUM", default_value_t = 0, requires = "tiered")]
     cache_limit: u64,
-    /// Maximum number of its hottest keys that each cache node shares: all cache nodes have copies
-    /// of these, and the switch divides their reads. 0: each key is at one cache node
+    /// Maximum number of hot keys of each cache node that are copied to all cache nodes; the switch
+    /// divides their reads. 0: each key is at one cache node
     #[arg(long, value_name = "NUM", default_value_t = 16, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=i64::from(TierFile::GROUP_KEYS_MAX)))]
     group_keys: u8,
@@ -60,8 +60,8 @@ pub(super) struct TieredOptions {
     #[arg(long, value_name = "NUM", default_value_t = 2000, requires = "tiered")]
     rule_changes: u64,
     /// Maximum time for which a tier's cache node lets evictions wait while rules of new keys are
-    /// installed, in milliseconds. Meanwhile it may hold more keys than --cached-keys (the rule
-    /// buffer). 0: a key is evicted before another is added
+    /// installed, in milliseconds. Meanwhile it may hold more keys than --cached-keys; the surplus
+    /// is the rule buffer. 0: a key is evicted before another is added
     #[arg(long, value_name = "MS", default_value_t = 1000, requires = "tiered")]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=60_000))]
     rule_delay_ms: u64,
@@ -389,19 +389,13 @@ impl TieredTrial<'_> {
         Ok(command)
     }
 
-    /// Whether every node answers and every back end has granted its lease, by `tier status`.
-    fn is_whole(&self) -> anyhow::Result<bool> {
+    /// The nodes that do not answer and the back ends without a lease, by `tier status`.
+    fn missing(&self) -> anyhow::Result<Vec<String>> {
         let mut command = self.inside(TrialNamespaces::CLIENTS)?;
         command.args(["tier", "status", "--json", "--file"]);
         let output = command.arg(self.folder.tier_file()).output()?;
         let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        let all = |kind: &str| status[kind].as_array().cloned().unwrap_or_default();
-        let needs_lease = !self.file.caches.is_empty();
-        let is_up =
-            |one: &serde_json::Value| one.is_object() && (!needs_lease || one["has_lease"] == 1);
-        Ok(status["switch"].is_object()
-            && all("caches").iter().all(serde_json::Value::is_object)
-            && all("back_ends").iter().all(is_up))
+        Ok(missing_in(&status))
     }
 
     fn attend(&mut self, events: &Receiver<Event>) -> anyhow::Result<ExitCode> {
@@ -431,11 +425,13 @@ impl TieredTrial<'_> {
         if self.greeted {
             return Ok(());
         }
-        if !self.is_whole()? {
+        let missing = self.missing()?;
+        if !missing.is_empty() {
             let waited = self.began.elapsed();
             ensure!(
                 waited < START_PATIENCE,
-                "not every node answers after {waited:.0?}"
+                "not ready after {waited:.0?}: {}",
+                missing.join(", ")
             );
             return Ok(());
         }
@@ -474,7 +470,7 @@ impl TieredTrial<'_> {
                 self.start(&node)?;
                 Ok(node)
             }
-            _ => bail!("this is a tier, not a cluster: kill, pause and resume its nodes"),
+            _ => bail!("this is a tier, not a cluster: use kill, pause, resume or `add NODE`"),
         }
     }
 
@@ -491,6 +487,27 @@ impl TieredTrial<'_> {
             node.finish(deadline);
         }
     }
+}
+
+/// The nodes that a status shows as silent, and the back ends that have granted no lease to a cache
+/// node although there is one.
+fn missing_in(status: &serde_json::Value) -> Vec<String> {
+    let all = |kind: &str| status[kind].as_array().cloned().unwrap_or_default();
+    let needs_lease = !all("caches").is_empty();
+    let mut missing = Vec::new();
+    if !status["switch"].is_object() {
+        missing.push("switch".to_owned());
+    }
+    for (kind, name) in [("caches", "cache"), ("back_ends", "back-end")] {
+        for (number, node) in all(kind).iter().enumerate() {
+            if !node.is_object() {
+                missing.push(format!("{name}{number}"));
+            } else if kind == "back_ends" && needs_lease && node["has_lease"] != 1 {
+                missing.push(format!("{name}{number} (has no lease)"));
+            }
+        }
+    }
+    missing
 }
 
 fn cache_nodes(file: &TierFile) -> String {
@@ -519,3 +536,24 @@ const FIRST_CACHE: u16 = 2;
 const GLANCE: Duration = Duration::from_millis(100);
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const END_PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Goal: an operator is told which nodes of a tier are not ready. Method: a status in which
+    /// some are silent and one back end has no lease, with and without a cache node.
+    #[test]
+    fn the_nodes_that_are_not_ready_are_named() {
+        let (up, leased) = (json!({"has_lease": 0}), json!({"has_lease": 1}));
+        let all = json!({"switch": up, "caches": [up], "back_ends": [leased, leased]});
+        assert_eq!(missing_in(&all), Vec::<String>::new());
+        let few = json!({"switch": null, "caches": [up, null], "back_ends": [null, up, leased]});
+        let named = ["switch", "cache1", "back-end0", "back-end1 (has no lease)"];
+        assert_eq!(missing_in(&few), named);
+        let without_cache = json!({"switch": up, "caches": [], "back_ends": [up, null]});
+        assert_eq!(missing_in(&without_cache), ["back-end1"]);
+    }
+}

@@ -92,7 +92,11 @@ fn until(
             return Ok(());
         };
         if start.elapsed() >= patience {
-            bail!("after {} s: {lacking}", patience.as_secs());
+            bail!(
+                "not done after {} s: {lacking}; the nodes continue, and `curtail cluster \
+                 rebalance` waits for them again",
+                patience.as_secs()
+            );
         }
         if lacking != told {
             println!("{lacking}");

@@ -185,8 +185,8 @@ fn judge_driver(setting: &Setting, rate: f64) -> Result<(), LoadError> {
     }
     let why = last.unwrap_or_default();
     Err(LoadError::Driver(format!(
-        "this driver cannot judge {slo} on this machine: {why}, at {rate:.0} requests/s in {TRIES} \
-         short runs. {}",
+        "the driver, which sends the load, cannot judge {slo} on this machine: {why}, at \
+         {rate:.0} requests/s in {TRIES} short runs. {}",
         advice(&plan)
     )))
 }

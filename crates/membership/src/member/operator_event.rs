@@ -62,12 +62,10 @@ pub enum MemberEvent {
 }
 
 impl MemberEvent {
-    /// Whether it is said often and of little interest: steps of slices on their way.
+    /// Whether it occurs often and is of little interest: a step of slices that move, a change that
+    /// another node made first.
     pub const fn is_routine(&self) -> bool {
-        matches!(
-            self,
-            Self::Changed(RecordChange::Rows(_)) | Self::Beaten(RecordChange::Rows(_))
-        )
+        matches!(self, Self::Changed(RecordChange::Rows(_)) | Self::Beaten(_))
     }
 }
 
@@ -94,13 +92,14 @@ impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fenced => f.write_str(
-                "the lease of this node has ended, because the view store or another node \
-                 did not answer in time; this node refuses requests until it has a lease again",
+                "the lease of this node has ended: the view store or another node did not answer \
+                 in time, or this process did not run; this node refuses requests until it has a \
+                 lease again",
             ),
             Self::Resumed => f.write_str("this node has a lease again and answers requests"),
             Self::Removed => f.write_str(
-                "the other nodes removed this node from the view; it drops its contents and joins \
-                 again",
+                "the other nodes removed this node from the view, because they received no \
+                 heartbeats from it; it drops its contents and joins again",
             ),
             Self::Replaced => f.write_str(
                 "another process joined as this node and replaced this process: end this process, \
@@ -130,11 +129,11 @@ impl fmt::Display for MemberEvent {
             Self::StoreWentBack => f.write_str(
                 "the view store holds an older view than before, which this node ignores. Either \
                  the store was restored from a backup, or another cluster writes to it: restore \
-                 the newest view, or stop all nodes and start them again",
+                 the newest view, or restart all nodes, which loses the contents",
             ),
             Self::StoreEmpty => f.write_str(
-                "the view was removed from the view store; restore it, or stop all nodes and start \
-                 them again",
+                "the view was removed from the view store; restore the newest view from a backup, \
+                 or restart all nodes, which loses the contents",
             ),
             Self::StoreFailed(reason) | Self::Mismatch(reason) => f.write_str(reason),
             Self::StoreSlow { asked, took } => {
@@ -162,7 +161,7 @@ impl fmt::Display for Told<'_> {
             RecordChange::Join(_) => f.write_str("this node joins"),
             RecordChange::Form => f.write_str("the waiting nodes form the cluster"),
             RecordChange::Rows(changes) => {
-                write!(f, "{} changes of the holders of slices", changes.len())
+                write!(f, "changes of the holders of slices: {}", changes.len())
             }
             RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
             RecordChange::Depart => f.write_str("this node has left"),

@@ -189,7 +189,7 @@ impl Failure {
 
 fn understand<'a, T: Deserialize<'a>>(answer: &'a str) -> Result<T, ViewStoreError> {
     serde_json::from_str(answer)
-        .map_err(|error| ViewStoreError::Strange(format!("{error} in the answer of etcd")))
+        .map_err(|error| ViewStoreError::Strange(format!("{error}; is each endpoint etcd's?")))
 }
 
 /// The gateway writes 64-bit numbers as text.

@@ -83,8 +83,8 @@ impl FileStore {
 
     fn strange(&self, error: &serde_json::Error) -> ViewStoreError {
         let path = self.path.display();
-        let remedy = "if the machine lost power and no node runs, remove the file";
-        ViewStoreError::Strange(format!("{path}: {error}; {remedy}"))
+        let remedy = "restore it or, if the machine lost power and no node runs, remove it";
+        ViewStoreError::Strange(format!("{path} holds no valid view: {error}; {remedy}"))
     }
 
     fn unreachable(&self, error: &io::Error) -> ViewStoreError {

@@ -129,7 +129,7 @@ fn log_flush_of(worker: &mut Worker, slot: usize, delay: Exptime) {
             peer,
             exptime,
             suppressed,
-            "received flush_all with delay {exptime}; when due, it removes the items stored before"
+            "received flush_all with delay {exptime}; when due, it removes all items"
         );
     }
 }
@@ -268,7 +268,7 @@ fn policy(worker: &mut Worker, slot: usize, mut words: Words<'_>) {
     let text: &[u8] = match (words.next(), words.next()) {
         (None, _) => &format!("POLICY {}\r\n", shared.snapshots.current().name).into_bytes(),
         (Some(_), _) if !shared.config.policy_change_allowed => {
-            b"CLIENT_ERROR policy change not allowed\r\n"
+            b"CLIENT_ERROR the policy is fixed (--fixed-policy, --tier disk or --tier-file)\r\n"
         }
         (Some(name), None) => match std::str::from_utf8(name).map(str::parse) {
             Ok(Ok(name)) => {

@@ -204,7 +204,9 @@ mod tests {
         sync::{Arc, Mutex, mpsc},
     };
 
-    use curtail_storage::{Durability, ItemImage, Latest, StorageConfig, StorageEvents};
+    use curtail_storage::{
+        Durability, ItemImage, Latest, ReportLevel, StorageConfig, StorageEvents,
+    };
 
     use super::*;
 
@@ -217,7 +219,7 @@ mod tests {
 
         fn progress(&self) {}
 
-        fn report(&self, what: &str) {
+        fn report(&self, _level: ReportLevel, what: &str) {
             panic!("{what}");
         }
     }

@@ -23,8 +23,10 @@ use std::sync::{
     atomic::{Ordering, fence},
 };
 
-use curtail_storage::{ReadAnswer, Storage, StorageConfig, StorageError, StorageEvents};
-use tracing::error;
+use curtail_storage::{
+    ReadAnswer, ReportLevel, Storage, StorageConfig, StorageError, StorageEvents,
+};
+use tracing::{error, info, warn};
 
 use crate::{
     log::component,
@@ -112,7 +114,11 @@ impl StorageEvents for TierEvents {
         }
     }
 
-    fn report(&self, what: &str) {
-        error!(target: component::DISK, "{what}");
+    fn report(&self, level: ReportLevel, what: &str) {
+        match level {
+            ReportLevel::Error => error!(target: component::DISK, "{what}"),
+            ReportLevel::Warn => warn!(target: component::DISK, "{what}"),
+            ReportLevel::Info => info!(target: component::DISK, "{what}"),
+        }
     }
 }

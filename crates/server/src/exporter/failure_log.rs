@@ -70,7 +70,7 @@ const ALARMS: [Alarm; 7] = [
     Alarm {
         component: Component::Memory,
         count: |shared| of(shared, Count::ReplyNoMemory),
-        what: "reads of large values were refused because too many are being sent",
+        what: "reads of values above 1 KiB were refused because too many are being sent",
         remedy: "raise -m, or look for clients that read slowly",
     },
     Alarm {

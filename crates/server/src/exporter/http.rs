@@ -147,7 +147,7 @@ fn judge(fault: Option<impl std::fmt::Display>) -> Response<Full<Bytes>> {
 /// `PUT /policy/NAME`.
 fn set_policy(name: &str, shared: &Shared) -> Response<Full<Bytes>> {
     if !shared.config.policy_change_allowed {
-        let text = "policy change not allowed\n".to_owned();
+        let text = "the policy is fixed (--fixed-policy, --tier disk or --tier-file)\n".to_owned();
         return respond(StatusCode::FORBIDDEN, text);
     }
     match name.parse::<PolicyName>() {

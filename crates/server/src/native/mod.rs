@@ -376,13 +376,16 @@ impl Native {
             (NativeMode::Raw, _) => "a worker acknowledges each write after it executes it",
             (_, 0) => "each write is acknowledged after it is executed",
             (NativeMode::Xdp, _) => {
-                "the XDP program acknowledges marked writes before a worker executes them"
+                "the XDP program acknowledges marked writes (whose client needs no result) before \
+                 a worker executes them"
             }
             (NativeMode::IoAck, _) => {
-                "a thread acknowledges marked writes before a worker executes them"
+                "a thread acknowledges marked writes (whose client needs no result) before a \
+                 worker executes them"
             }
             (NativeMode::Deferred, _) => {
-                "a worker acknowledges marked writes before it executes them"
+                "a worker acknowledges marked writes (whose client needs no result) before it \
+                 executes them"
             }
         };
         let lost = match self.mode {

@@ -171,11 +171,11 @@ impl Opening {
         let seed = store.config().hash_seed;
         let secrets = match self.memory.secrets() {
             Some(kept) if kept.seed != seed => {
-                return Err(StartError::Native(
-                    "the -e file and the queues in --native-pin are of different servers; remove \
-                     the file or the queues"
-                        .to_owned(),
-                ));
+                let dir = self.config.pin.display();
+                return Err(StartError::Native(format!(
+                    "the -e file and the queues in {dir} are of different servers; remove the file \
+                     (its items are lost) or {dir} (the writes that wait there are lost)"
+                )));
             }
             Some(kept) => kept,
             None => Secrets {
@@ -227,8 +227,8 @@ impl Opening {
         notes.extend(native.open_queues(threads)?);
         if !config.evict && config.node.is_none() {
             notes.push(
-                "-M: an accepted write could fail for lack of memory, so each write is \
-                 acknowledged after it is executed"
+                "with -M a native write could fail for lack of memory after its acknowledgement, \
+                 so each is acknowledged after it is executed"
                     .to_owned(),
             );
         }
@@ -277,11 +277,11 @@ impl Native {
         }
         let queues = self.all_queues();
         if queues.len() != self.config.queues {
-            return Err(StartError::Native(
-                "the pinned queues were made with other --native-queues or --native-slots; give \
-                 the same again, or remove the queues"
-                    .to_owned(),
-            ));
+            return Err(StartError::Native(format!(
+                "the queues in {dir} were made with other --native-queues or --native-slots; give \
+                 the same again, or remove {dir} (the writes that wait there are lost)",
+                dir = self.config.pin.display()
+            )));
         }
         queues
             .iter()

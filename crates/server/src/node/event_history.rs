@@ -17,7 +17,7 @@ use curtail_consistency::{
 };
 use curtail_membership::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
-use tracing::info;
+use tracing::{Level, info, warn};
 
 use crate::{
     log::component,
@@ -77,8 +77,11 @@ impl Journal {
             None => Vec::new(),
         };
         let number = roster.number().0;
-        for line in lines {
-            info!(target: component::CLUSTER, view = number, "{line}");
+        for (level, line) in lines {
+            match level {
+                Level::WARN => warn!(target: component::CLUSTER, view = number, "{line}"),
+                _ => info!(target: component::CLUSTER, view = number, "{line}"),
+            }
             known.push(seconds, format!("view {number}: {line}"));
         }
     }
@@ -162,11 +165,11 @@ impl Known {
         self.lines.push_back((seconds, line));
     }
 
-    fn differences(&mut self, before: &Roster, now: &Roster) -> Vec<String> {
+    fn differences(&mut self, before: &Roster, now: &Roster) -> Vec<(Level, String)> {
         let mut lines = Vec::new();
         let life = |roster: &Roster, id| roster.node(id).map(|node| node.incarnation);
         if let (Some(old), Some(new)) = (before.slices(), now.slices()) {
-            lines.extend(self.loss(old, new));
+            lines.extend(self.loss(old, new).map(|line| (Level::WARN, line)));
         }
         for (id, node) in before.nodes() {
             if life(now, id) == life(before, id) {
@@ -174,28 +177,29 @@ impl Known {
             }
             let name = &node.name;
             lines.push(match before.record.leaving.contains(id) {
-                true => format!("{name} has left"),
-                false => format!("{name} was removed"),
+                true => (Level::INFO, format!("{name} has left")),
+                false => (Level::WARN, format!("{name} was removed")),
             });
             self.items.remove(&id);
             self.round_trips.remove(&id);
         }
+        let mut note = |line: String| lines.push((Level::INFO, line));
         let was_formed = before.slices().is_some();
         for (id, node) in now.nodes() {
             let (name, is_new) = (&node.name, life(now, id) != life(before, id));
             let is_formed = now.slices().is_some();
             match (is_new, is_formed && (is_new || !was_formed)) {
-                (_, true) => lines.push(format!("{name} is in service")),
-                (true, false) => lines.push(format!("{name} joins")),
+                (_, true) => note(format!("{name} is in service")),
+                (true, false) => note(format!("{name} joins")),
                 (false, false) => {}
             }
             if now.record.leaving.contains(id) && !before.record.leaving.contains(id) {
-                lines.push(format!("{name} starts to leave"));
+                note(format!("{name} starts to leave"));
             }
         }
         match (is_settled(before), is_settled(now)) {
-            (true, false) => lines.push("slices begin to move".to_owned()),
-            (false, true) => lines.push("all slices have moved".to_owned()),
+            (true, false) => note("slices begin to move".to_owned()),
+            (false, true) => note("all slices have moved".to_owned()),
             _ => {}
         }
         lines

@@ -282,13 +282,12 @@ impl Watcher {
 fn log_event(me: NodeId, event: &MemberEvent) {
     let node = me.0;
     match event {
-        MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
-            debug!(target: component::CLUSTER, node, "{event}");
-        }
+        event if event.is_routine() => debug!(target: component::CLUSTER, node, "{event}"),
         MemberEvent::Changed(RecordChange::Detach) => {
             warn!(target: component::CLUSTER, node, "{event}")
         }
         MemberEvent::Resumed
+        | MemberEvent::Heard(_)
         | MemberEvent::Departed
         | MemberEvent::Changed(_)
         | MemberEvent::StoreAnswers => {

@@ -332,8 +332,8 @@ impl Cluster {
                 target: component::CLUSTER,
                 node = me,
                 apart_ms = ms,
-                "the clock of this machine differs from the cluster's by {ms} ms; items expire by \
-                 the cluster's clock: set this machine's clock"
+                "the clock of this machine differs by {ms} ms from that of the live node with the \
+                 lowest id, by which items expire: set the clock that is wrong"
             );
         }
         let mut unset = lock(&self.unset);
@@ -429,14 +429,14 @@ impl Cluster {
         if self.holds_lease(now) {
             return None;
         }
-        let in_force = self.views.current();
-        Some(match in_force {
-            None if !self.clock.is_set() => "this node does not know the cluster's time yet",
-            None => "this node is not in the view of its cluster: it joins, or was removed",
-            Some(_) => {
-                "the lease of this node has ended: the view store or another node did not answer \
-                 in time"
-            }
+        Some(if self.views.current().is_some() {
+            "the lease of this node has ended: the view store or another node did not answer in \
+             time, or this process did not run"
+        } else if lock(&self.unset).is_some() {
+            "this node does not know the cluster's time yet"
+        } else {
+            "this node is not in the view of its cluster: it joins, was removed, or the view store \
+             does not answer; its log says which"
         })
     }
 

@@ -644,7 +644,7 @@ fn open_store(
     let saved = config.memory_file.as_deref().filter(|path| path.exists());
     let restored = saved.map(|path| {
         let store = Store::restore(path, store_config.clone(), now)?;
-        std::fs::remove_file(path).map_err(StoreError::File)?;
+        std::fs::remove_file(path).map_err(StoreError::Remove)?;
         Ok(store)
     });
     let (store, restored) = match restored {

@@ -215,6 +215,25 @@ fn a_node_out_of_service_is_not_ready() {
     assert_eq!(get(&servers.alone, "/readyz"), (200, "ok\n".to_owned()));
 }
 
+/// Goal: a node that cannot join says that, not what follows from it. Method: a node is started
+/// while a folder stands in the place of the view file.
+#[test]
+fn a_node_that_cannot_join_says_so() {
+    let mut cluster = Cluster::start(Shape::DEFAULT);
+    cluster.nodes[2] = None;
+    let mut config = cluster.config(2);
+    config.admin = Some("127.0.0.1:0".parse().unwrap());
+    fs::remove_file(cluster.view_file()).unwrap();
+    fs::create_dir(cluster.view_file()).unwrap();
+    let node = start(config);
+    let (status, why) = get(&node, "/readyz");
+    assert_eq!(status, 503);
+    assert!(
+        why.starts_with("this node is not in the view of its cluster"),
+        "{why}"
+    );
+}
+
 /// A server alone, with the native path on and every option that adds rows to `stats`, a node of a
 /// cluster of three, a server with a disk, and a gateway to a cache tier that is not there.
 struct Servers {

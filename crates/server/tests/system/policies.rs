@@ -344,7 +344,8 @@ fn the_policy_can_be_changed() {
         policy_change_allowed: false,
         ..config
     });
-    let refusal = "CLIENT_ERROR policy change not allowed\r\n";
+    let refusal =
+        "CLIENT_ERROR the policy is fixed (--fixed-policy, --tier disk or --tier-file)\r\n";
     client.demand("policy crew\r\n", refusal);
     assert!(ask(&server, "PUT /policy/crew").starts_with("HTTP/1.1 403"));
     client.demand("policy\r\n", "POLICY size-aware+d-crew\r\n");

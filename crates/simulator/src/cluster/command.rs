@@ -34,7 +34,7 @@ pub struct ClusterArgs {
     /// Cluster: number of slices that the keys are divided into.
     #[arg(long)]
     pub slices: Option<u16>,
-    /// Cluster: what happens when a store is full, or that none is ever full; without it, the seed
+    /// Cluster: what a full store does; ample: no store is ever full. Without the flag the seed
     /// decides.
     #[arg(long, value_enum)]
     pub memory_full: Option<MemoryFull>,

@@ -8,8 +8,8 @@ use std::{
 use curtail_types::KeyHash;
 
 use crate::{
-    Durability, ItemImage, Latest, ReadAnswer, ReadRequest, Storage, StorageConfig, StorageError,
-    StorageEvents, WriteRefused,
+    Durability, ItemImage, Latest, ReadAnswer, ReadRequest, ReportLevel, Storage, StorageConfig,
+    StorageError, StorageEvents, WriteRefused,
     engine::lock,
     planted_fault::{PlantedFault, plant},
 };
@@ -28,7 +28,7 @@ impl StorageEvents for ToChannel {
         let _ = self.progress.send(());
     }
 
-    fn report(&self, what: &str) {
+    fn report(&self, _level: ReportLevel, what: &str) {
         panic!("{what}");
     }
 }
@@ -207,8 +207,26 @@ fn a_flush_ends_an_epoch() {
     assert_eq!(answer.found.unwrap().unwrap().value(), b"stays");
 }
 
-/// Goal: writes are refused while the file system is below its reserve, and reads go on. Method: a
-/// reserve that no disk has.
+/// What reads find, and what an operator is told.
+struct Reports {
+    answers: mpsc::Sender<ReadAnswer>,
+    told: mpsc::Sender<(ReportLevel, String)>,
+}
+
+impl StorageEvents for Reports {
+    fn answer(&self, answer: ReadAnswer, _goes_on: bool) {
+        let _ = self.answers.send(answer);
+    }
+
+    fn progress(&self) {}
+
+    fn report(&self, level: ReportLevel, what: &str) {
+        let _ = self.told.send((level, what.to_owned()));
+    }
+}
+
+/// Goal: writes are refused while the file system is below its reserve, which is said once, and
+/// reads go on. Method: a reserve that no disk has.
 #[test]
 fn a_full_disk_refuses_writes_and_reads_go_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -217,12 +235,12 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     opened.wait_for(place);
     drop(opened);
     let (answers, from_readers) = mpsc::channel();
-    let (progress, _from_committer) = mpsc::channel();
+    let (told, reports) = mpsc::channel();
     let config = StorageConfig {
         reserve_bytes: u64::MAX,
         ..config(folder.path())
     };
-    let storage = Storage::open(config, Arc::new(ToChannel { answers, progress })).unwrap();
+    let storage = Storage::open(config, Arc::new(Reports { answers, told })).unwrap();
     assert_eq!(storage.admit(), Err(WriteRefused::Full));
     let request = ReadRequest {
         key: KEY.into(),
@@ -232,6 +250,11 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     assert!(storage.submit(request));
     let answer = from_readers.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!(answer.found.unwrap().unwrap().value(), b"value");
+    let (level, text) = reports.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(level, ReportLevel::Warn);
+    assert!(text.contains("--disk-reserve"), "{text}");
+    drop(storage);
+    assert!(reports.recv().is_err(), "it is said once");
 }
 
 /// What the threads that read told, from the first answer on, which waits until it may go on.
@@ -249,7 +272,7 @@ impl StorageEvents for Gated {
 
     fn progress(&self) {}
 
-    fn report(&self, what: &str) {
+    fn report(&self, _level: ReportLevel, what: &str) {
         panic!("{what}");
     }
 }

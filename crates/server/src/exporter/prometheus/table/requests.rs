@@ -50,7 +50,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("time_in_listen_disabled_us", |look| look.shared.doors.disabled_us.load(Relaxed));
     Counter curtail_connections_closed_total
         "Connections that the server closed, by reason: idle (-o idle_timeout), slow_reader (the \
-         client did not read large values), memory (no memory for a buffer).":
+         client did not read values above 1 KiB), memory (no memory for a buffer).":
         {reason="idle"} of(IdleKicks),
         {reason="slow_reader"} of(SlowReadersClosed),
         {reason="memory"} of(ReadNoMemory);
@@ -105,17 +105,17 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {reason="no_memory"} of(StoreNoMemory),
         {reason="no_memory", protocol="native"} of_native(NativeCount::NoMemory);
     Counter curtail_reads_refused_total
-        "Reads of large values that were refused because too many are being sent.":
+        "Reads of values above 1 KiB that were refused because too many are being sent.":
         of(ReplyNoMemory);
     Counter curtail_logins_total "Login attempts.":
         of(AuthCmds);
     Counter curtail_logins_refused_total "Login attempts with a wrong name or password.":
         of(AuthErrors);
     Histogram curtail_request_duration_seconds in Nanoseconds
-        "Time of requests in the server, by command and size class: from when a worker received \
-         the request until it gave the reply to the kernel. Only the requests of one turn in 64 \
-         and those served by a large worker are measured, so the count is not the number of \
-         requests. A request is large if its value has at least \
+        "Time of requests in the server, by command and size class: from the start of the \
+         worker's turn until the worker has given the reply to the kernel. Only the requests of \
+         one turn in 64 and those served by a large worker are measured, so the count is not the \
+         number of requests. A request is large if its value has at least \
          curtail_size_class_boundary_bytes.":
         found("", sources::latency);
     Gauge curtail_size_class_boundary_bytes in Bytes
@@ -124,8 +124,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time of requests in each stage (queue: until execution, execute, reply: until the \
-         kernel has the reply), by stage and size. All requests that a large worker serves are \
-         measured, of the others those of one turn in 64: each has the times of its turn.":
+         kernel has the reply), by stage and size. Measured are all requests that a large worker \
+         serves, and those of one turn in 64 with the times of their turn.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),

@@ -49,13 +49,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Gauge curtail_size_threshold_bytes in Bytes
         "Value size from which the active plan treats a request as large.":
         by("threshold", |look| u64::from(look.snapshot.plan.threshold));
-    Gauge curtail_plan_cores "Cores that the active plan counts on, by role: for small and for \
+    Gauge curtail_plan_cores "Cores that the active plan provides, by role: for small and for \
                               large requests.":
         {role="small"} by("small_cores", |look| u64::from(look.snapshot.plan.small)),
         {role="large"} by("large_cores", |look| {
             u64::from(look.snapshot.plan.cores - look.snapshot.plan.small)
         });
-    Gauge curtail_plan_standby "1 if the active plan counts on no core for large requests.":
+    Gauge curtail_plan_standby "1 if the active plan provides no core for large requests.":
         by("standby", |look| u64::from(look.snapshot.plan.standby().is_some()));
     Gauge curtail_plan_large_from_bytes in Bytes
         "Value size from which each large worker serves requests under the active plan.":

@@ -30,10 +30,10 @@ use thiserror::Error;
 
 use crate::{
     PeerNode,
-    handshake::{Established, Handshake, Identity},
+    handshake::{Established, Handshake, HandshakeEnd, Identity},
     log_once::Complaints,
     peer_list::PeerList,
-    pending_handshake::{HandshakeEnd, PendingHandshake},
+    pending_handshake::PendingHandshake,
     reconnect::Dials,
     tls::Tls,
     transport::Transport,
@@ -286,16 +286,12 @@ impl Connector {
                 Err(_) => return Some(OUT_OF_DESCRIPTORS),
             };
             if let Some(nonce) = self.nonce() {
-                let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
-                let handshake = Handshake::accept(nonce);
                 let wire = match &self.tls {
-                    None => Some(Transport::Plain(stream)),
+                    None => Some(Transport::plain(stream)),
                     Some(tls) => tls.accept(stream),
                 };
                 if let Some(wire) = wire {
-                    self.begin(PendingHandshake::accepted(
-                        wire, address, handshake, until_ns,
-                    ));
+                    self.begin(wire, (address, None), Handshake::accept(nonce));
                 }
             }
         }
@@ -309,19 +305,15 @@ impl Connector {
             let (peer, of_link) = (dial.peer, (dial.pair, dial.large));
             let stream = connect_tcp(peer.address).ok();
             let wire = stream.and_then(|stream| match &self.tls {
-                None => Some(Transport::Plain(stream)),
+                None => Some(Transport::plain(stream)),
                 Some(tls) => tls.connect(stream, peer.address.ip()),
             });
             let Some((wire, nonce)) = wire.zip(self.nonce()) else {
-                self.dials.fail(attempt, now_ns, attempt);
+                self.fail(Some(attempt));
                 continue;
             };
             let handshake = Handshake::connect(&self.me, peer, of_link, nonce);
-            let until_ns = now_ns + HANDSHAKE_NS_MAX;
-            let name = (peer.address, attempt);
-            self.begin(PendingHandshake::connecting(
-                wire, name, handshake, until_ns,
-            ));
+            self.begin(wire, (peer.address, Some(attempt)), handshake);
         }
     }
 
@@ -331,17 +323,27 @@ impl Connector {
         Some(nonce)
     }
 
-    fn begin(&mut self, mut pending: PendingHandshake) {
-        let slot = self.free_slot(pending.attempt.is_none());
-        let watched = pending.stream.watch(&self.poller, Token(slot));
-        match (watched, pending.attempt) {
-            (Ok(()), _) => {
-                if let Some(place) = self.pending.get_mut(slot) {
-                    *place = Some(Box::new(pending));
-                }
-            }
-            (Err(_), Some(attempt)) => self.dials.fail(attempt, self.now_ns(), attempt),
-            (Err(_), None) => {}
+    fn begin(
+        &mut self,
+        mut wire: Transport,
+        name: (SocketAddr, Option<u64>),
+        handshake: (Handshake, Vec<u8>),
+    ) {
+        let (slot, now_ns) = (self.free_slot(name.1.is_none()), self.now_ns());
+        if wire.watch(&self.poller, Token(slot)).is_err() {
+            return self.fail(name.1);
+        }
+        if let Some(place) = self.pending.get_mut(slot) {
+            let until_ns = now_ns + HANDSHAKE_NS_MAX;
+            let pending = PendingHandshake::new(wire, name, handshake, until_ns);
+            *place = Some(Box::new(pending));
+        }
+    }
+
+    /// An attempt of ours has failed, if it is one.
+    fn fail(&mut self, attempt: Option<u64>) {
+        if let Some(attempt) = attempt {
+            self.dials.fail(attempt, self.now_ns());
         }
     }
 
@@ -398,9 +400,7 @@ impl Connector {
             self.link(pending, established);
             return;
         }
-        if let Some(attempt) = attempt {
-            self.dials.fail(attempt, self.now_ns(), attempt);
-        }
+        self.fail(attempt);
         let complaint = match end {
             HandshakeEnd::Refuses(reason) => self.complaints.about(address, reason, true),
             HandshakeEnd::IsRefused(reason) => self.complaints.about(address, reason, false),

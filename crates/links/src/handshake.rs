@@ -34,36 +34,40 @@ pub(crate) struct Identity {
     pub(crate) versions: (u8, u8),
 }
 
-/// One handshake, of which one side is played here.
-pub(crate) struct Handshake {
-    expected: Expected,
-    hello: Option<Greeting>,
-    challenge: Option<Greeting>,
-}
+/// One handshake, of which one side is played here; it knows what comes next.
+pub(crate) struct Handshake(Expected);
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expected {
     Hello { nonce: Nonce },
-    Challenge { peer: PeerNode },
-    Proof,
-    Welcome,
+    Challenge { peer: PeerNode, hello: Greeting },
+    Proof(Greetings),
+    Welcome(Greetings),
 }
 
-/// What to do after a message.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum HandshakeStep {
-    /// Send this and wait for the next message.
-    Send(Vec<u8>),
-    /// Send this, then the connection is a link.
-    Done(Vec<u8>, Established),
-    /// Send this, then close: the other side cannot be linked with.
-    Refuse(Vec<u8>, RefusalReason),
-    /// Close: the other side does not want to be linked with.
-    Refused(RefusalReason),
-    /// Close: this is not the protocol.
-    Close,
+/// What both sides prove to have seen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Greetings {
+    hello: Greeting,
+    challenge: Greeting,
 }
+
+/// How a handshake ends when everything is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum HandshakeEnd {
+    /// It is a link.
+    Linked(Established),
+    /// This side refuses: the other one cannot be linked with.
+    Refuses(RefusalReason),
+    /// The other side does not want to be linked with.
+    IsRefused(RefusalReason),
+    /// The connection broke, or it is not this protocol.
+    Broken,
+}
+
+/// What to send after a message, and how the handshake ends then; if it does not, the next message
+/// is awaited.
+pub(crate) type HandshakeStep = (Vec<u8>, Option<HandshakeEnd>);
 
 /// What a connection was found to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -99,33 +103,22 @@ impl Identity {
         }
     }
 
-    fn mac(
-        &self,
-        kind: HandshakeKind,
-        hello: &Greeting,
-        challenge: &Greeting,
-    ) -> Option<HmacSha256> {
+    fn mac(&self, kind: HandshakeKind, seen: &Greetings) -> Option<HmacSha256> {
         let mut mac = HmacSha256::new_from_slice(&self.secret).ok()?;
         mac.update(&HandshakeProof::label(kind));
-        mac.update(&hello.encode());
-        mac.update(&challenge.encode());
+        mac.update(&seen.hello.encode());
+        mac.update(&seen.challenge.encode());
         Some(mac)
     }
 
-    fn prove(
-        &self,
-        kind: HandshakeKind,
-        hello: &Greeting,
-        challenge: &Greeting,
-    ) -> Option<HandshakeProof> {
-        let mac = self.mac(kind, hello, challenge)?;
-        let mac = mac.finalize().into_bytes().into();
-        Some(HandshakeProof { kind, mac })
+    fn prove(&self, kind: HandshakeKind, seen: &Greetings) -> Option<Vec<u8>> {
+        let mac = self.mac(kind, seen)?.finalize().into_bytes().into();
+        Some(HandshakeProof { kind, mac }.encode().into())
     }
 
     /// Whether a proof is right; the comparison takes as long wherever they differ.
-    fn believes(&self, proof: &HandshakeProof, hello: &Greeting, challenge: &Greeting) -> bool {
-        let mac = self.mac(proof.kind, hello, challenge);
+    fn believes(&self, proof: &HandshakeProof, seen: &Greetings) -> bool {
+        let mac = self.mac(proof.kind, seen);
         mac.is_some_and(|mac| mac.verify_slice(&proof.mac).is_ok())
     }
 
@@ -135,7 +128,8 @@ impl Identity {
             version_min: self.versions.0,
             version_max: self.versions.1,
         };
-        HandshakeStep::Refuse(refusal.encode().to_vec(), reason)
+        let end = HandshakeEnd::Refuses(reason);
+        (refusal.encode().into(), Some(end))
     }
 }
 
@@ -149,21 +143,13 @@ impl Handshake {
     ) -> (Self, Vec<u8>) {
         let hello = me.greet(HandshakeKind::Hello, peer.node, (pair, large));
         let hello = Greeting { nonce, ..hello };
-        let handshake = Self {
-            expected: Expected::Challenge { peer },
-            hello: Some(hello),
-            challenge: None,
-        };
-        (handshake, hello.encode().to_vec())
+        let handshake = Self(Expected::Challenge { peer, hello });
+        (handshake, hello.encode().into())
     }
 
-    /// The side of the acceptor.
-    pub(crate) fn accept(nonce: Nonce) -> Self {
-        Self {
-            expected: Expected::Hello { nonce },
-            hello: None,
-            challenge: None,
-        }
+    /// The side of the acceptor, which sends nothing at first.
+    pub(crate) const fn accept(nonce: Nonce) -> (Self, Vec<u8>) {
+        (Self(Expected::Hello { nonce }), Vec::new())
     }
 
     /// Takes the next message, whole.
@@ -174,21 +160,22 @@ impl Handshake {
         message: &[u8],
     ) -> HandshakeStep {
         if let Some(refusal) = message.first_chunk().and_then(HandshakeRefusal::decode) {
-            return HandshakeStep::Refused(refusal.reason);
+            let end = HandshakeEnd::IsRefused(refusal.reason);
+            return (Vec::new(), Some(end));
         }
         let greeting = || message.first_chunk().and_then(Greeting::decode);
         let proof = || message.first_chunk().and_then(HandshakeProof::decode);
-        let step = match self.expected {
+        let step = match self.0 {
             Expected::Hello { nonce } => {
                 greeting().and_then(|hello| self.take_hello(me, roster, hello, nonce))
             }
-            Expected::Challenge { peer } => {
-                greeting().and_then(|challenge| self.take_challenge(me, &peer, challenge))
+            Expected::Challenge { peer, hello } => {
+                greeting().and_then(|challenge| self.take_challenge(me, &peer, hello, challenge))
             }
-            Expected::Proof => proof().and_then(|proof| self.take_proof(me, roster, &proof)),
-            Expected::Welcome => proof().and_then(|proof| self.take_welcome(me, &proof)),
+            Expected::Proof(seen) => proof().and_then(|proof| seen.take_proof(me, roster, &proof)),
+            Expected::Welcome(seen) => proof().and_then(|proof| seen.take_welcome(me, &proof)),
         };
-        step.unwrap_or(HandshakeStep::Close)
+        step.unwrap_or((Vec::new(), Some(HandshakeEnd::Broken)))
     }
 
     fn take_hello(
@@ -222,20 +209,17 @@ impl Handshake {
             nonce,
             ..me.greet(HandshakeKind::Challenge, hello.node, of_link)
         };
-        self.hello = Some(hello);
-        self.challenge = Some(challenge);
-        self.expected = Expected::Proof;
-        (hello.pair < me.workers.max(hello.workers))
-            .then(|| HandshakeStep::Send(challenge.encode().into()))
+        self.0 = Expected::Proof(Greetings { hello, challenge });
+        (hello.pair < me.workers.max(hello.workers)).then(|| (challenge.encode().into(), None))
     }
 
     fn take_challenge(
         &mut self,
         me: &Identity,
         peer: &PeerNode,
+        hello: Greeting,
         challenge: Greeting,
     ) -> Option<HandshakeStep> {
-        let hello = self.hello?;
         let agrees = challenge.kind == HandshakeKind::Challenge
             && challenge.to == me.node
             && (challenge.pair, challenge.large) == (hello.pair, hello.large)
@@ -253,59 +237,53 @@ impl Handshake {
         if (challenge.node, challenge.incarnation) != (peer.node, peer.incarnation) {
             return Some(me.refuse(RefusalReason::Unknown));
         }
-        self.challenge = Some(challenge);
-        self.expected = Expected::Welcome;
-        let proof = me.prove(HandshakeKind::Proof, &hello, &challenge)?;
-        Some(HandshakeStep::Send(proof.encode().into()))
+        let seen = Greetings { hello, challenge };
+        self.0 = Expected::Welcome(seen);
+        Some((me.prove(HandshakeKind::Proof, &seen)?, None))
     }
+}
 
+impl Greetings {
     fn take_proof(
-        &mut self,
+        &self,
         me: &Identity,
         roster: &PeerList,
         proof: &HandshakeProof,
     ) -> Option<HandshakeStep> {
-        let (hello, challenge) = (self.hello?, self.challenge?);
         if proof.kind != HandshakeKind::Proof {
             return None;
         }
-        if !me.believes(proof, &hello, &challenge) {
+        if !me.believes(proof, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }
         // The list of peers may have changed since the Hello.
-        if roster.find(hello.node).map(|peer| peer.incarnation) != Some(hello.incarnation) {
+        let known = roster.find(self.hello.node).map(|peer| peer.incarnation);
+        if known != Some(self.hello.incarnation) {
             return Some(me.refuse(RefusalReason::Unknown));
         }
-        let welcome = me.prove(HandshakeKind::Welcome, &hello, &challenge)?;
-        Some(HandshakeStep::Done(
-            welcome.encode().into(),
-            Established::of(&hello, &challenge),
-        ))
+        let welcome = me.prove(HandshakeKind::Welcome, self)?;
+        Some((welcome, Some(self.linked_with(&self.hello))))
     }
 
-    fn take_welcome(&mut self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
-        let (hello, challenge) = (self.hello?, self.challenge?);
+    fn take_welcome(&self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
         if welcome.kind != HandshakeKind::Welcome {
             return None;
         }
-        if !me.believes(welcome, &hello, &challenge) {
+        if !me.believes(welcome, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }
-        let established = Established::of(&challenge, &challenge);
-        Some(HandshakeStep::Done(Vec::new(), established))
+        Some((Vec::new(), Some(self.linked_with(&self.challenge))))
     }
-}
 
-impl Established {
     /// What the peer's greeting contains, and the version that the challenge chose.
-    fn of(greeting: &Greeting, challenge: &Greeting) -> Self {
-        Self {
-            node: greeting.node,
-            incarnation: greeting.incarnation,
-            pair: greeting.pair,
-            large: greeting.large,
-            workers: greeting.workers,
-            version: challenge.version_max,
-        }
+    const fn linked_with(&self, peer: &Greeting) -> HandshakeEnd {
+        HandshakeEnd::Linked(Established {
+            node: peer.node,
+            incarnation: peer.incarnation,
+            pair: peer.pair,
+            large: peer.large,
+            workers: peer.workers,
+            version: self.challenge.version_max,
+        })
     }
 }

@@ -257,13 +257,6 @@ impl Links {
         link.is_some_and(|link| link.version >= version)
     }
 
-    /// Bytes of a class on their way to `to`: sent or waiting, and not known to have arrived.
-    pub fn under_way(&self, to: Endpoint, class: Class) -> usize {
-        let number = self.number_of(to, class.is_large());
-        let link = number.and_then(|number| self.links.get(number)?.as_ref());
-        link.map_or(0, |link| link.session.send_queue.used_by(class))
-    }
-
     /// Whether small items arrive at `node` at the moment.
     #[cfg(test)]
     pub fn is_up(&self, node: NodeId) -> bool {
@@ -345,10 +338,7 @@ impl Links {
                 continue;
             };
             link.is_dirty = false;
-            let sends_before = link.sends;
-            let progress = link.send(self.now);
-            self.counted.sends += link.sends - sends_before;
-            match progress {
+            match link.send(self.now, &mut self.counted) {
                 IoProgress::Waits => {}
                 IoProgress::More => self.line_up(number),
                 IoProgress::Broken => self.give_up(number),
@@ -375,9 +365,9 @@ impl Links {
             };
             link.in_line = false;
             let memory = (self.area.as_mut_slice(), &mut self.chunks);
-            let (progress, happened) = link.receive(memory, self.now, &mut each);
+            let counts = (self.now, &mut self.counted);
+            let (progress, happened) = link.receive(memory, counts, &mut each);
             bytes_left = bytes_left.saturating_sub(happened.bytes);
-            self.counted.receives += happened.receives;
             let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
             if happened.reset {
                 self.events.push_back(LinkEvent::Reset(node));

@@ -10,7 +10,7 @@ use curtail_runtime::{Readiness, Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
 use crate::{
-    Endpoint,
+    Endpoint, LinkCounts,
     chunk_pool::ChunkPool,
     session::{FrameReceipt, LinkSession, PeerResume, Resumed},
     transport::Transport,
@@ -43,8 +43,6 @@ pub(crate) struct PeerLink {
     /// When something was received last, on any connection, and sent; 0 for never.
     pub(crate) heard: Instant,
     spoke: Instant,
-    /// Calls to send.
-    pub(crate) sends: u64,
     /// From when on silence counts: the first look at this connection, which comes after its
     /// making.
     watched_since: Option<Instant>,
@@ -87,8 +85,6 @@ pub(crate) struct Happened {
     pub(crate) reset: bool,
     /// How much arrived.
     pub(crate) bytes: usize,
-    /// With how many calls.
-    pub(crate) receives: u64,
 }
 
 /// Why a connection is of no use.
@@ -125,7 +121,6 @@ impl PeerLink {
             is_dirty: false,
             heard: Instant { ns: 0 },
             spoke: Instant { ns: 0 },
-            sends: 0,
             watched_since: None,
         }
     }
@@ -177,7 +172,7 @@ impl PeerLink {
     pub(crate) fn receive(
         &mut self,
         (area, chunks): (&mut [u8], &mut ChunkPool),
-        now: Instant,
+        (now, counts): (Instant, &mut LinkCounts),
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
     ) -> (IoProgress, Happened) {
         let mut happened = Happened::default();
@@ -193,7 +188,7 @@ impl PeerLink {
             };
             self.heard = now;
             happened.bytes += bytes;
-            happened.receives += 1;
+            counts.receives += 1;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
                 return (IoProgress::Broken, happened);
@@ -282,7 +277,13 @@ impl PeerLink {
                 received_stream,
                 frame_bytes_max: frame_bytes_max as usize,
             };
-            return self.take_resume(&peer, chunks, happened);
+            if self.session.is_running() {
+                return Err(Broken);
+            }
+            let resumed = self.session.resumed(chunks, &peer).map_err(|_| Broken)?;
+            happened.up = true;
+            happened.reset |= resumed == Resumed::Reset;
+            return Ok(());
         }
         if !self.session.is_running() {
             return Err(Broken);
@@ -305,24 +306,9 @@ impl PeerLink {
         Ok(())
     }
 
-    fn take_resume(
-        &mut self,
-        peer: &PeerResume,
-        chunks: &mut ChunkPool,
-        happened: &mut Happened,
-    ) -> Result<(), Broken> {
-        if self.session.is_running() {
-            return Err(Broken);
-        }
-        let resumed = self.session.resumed(chunks, peer).map_err(|_| Broken)?;
-        happened.up = true;
-        happened.reset |= resumed == Resumed::Reset;
-        Ok(())
-    }
-
     /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
     /// taking parts.
-    pub(crate) fn send(&mut self, now: Instant) -> IoProgress {
+    pub(crate) fn send(&mut self, now: Instant, counts: &mut LinkCounts) -> IoProgress {
         if !self.writable {
             return IoProgress::Waits;
         }
@@ -369,7 +355,7 @@ impl PeerLink {
             return IoProgress::Broken;
         };
         self.spoke = now;
-        self.sends += 1;
+        counts.sends += 1;
         let of_control = self.control.consume(taken);
         self.session.send_queue.note_sent(taken - of_control);
         let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use curtail_consistency::members::{MemberNotice, RecordChange};
-use curtail_types::{NodeId, NodeSet};
+use curtail_types::NodeSet;
 
 use super::StoreAsked;
 
@@ -11,39 +11,9 @@ use super::StoreAsked;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// A lease has ended; nothing is served until the store, or the other nodes, answer.
-    Fenced,
-    /// The lease holds again.
-    Resumed,
-    /// The others removed this node. What it holds is worth nothing any more: throw it away, then
+    /// What the machine tells. After [`MemberNotice::Removed`] throw away what this node holds, then
     /// [`rejoin`](super::MemberHandle::rejoin).
-    Removed,
-    /// Another process has joined as this node: this one has to end.
-    Replaced,
-    /// This node has left, as asked, and may end.
-    Departed,
-    /// A node has been silent for too long.
-    Suspected(NodeId),
-    /// Its heartbeats arrive again.
-    Heard(NodeId),
-    /// This node changed the view.
-    Changed(RecordChange),
-    /// This node wanted to change the view; another was first, or nobody knows.
-    Beaten(RecordChange),
-    /// This node is the primary now of so many slices of nodes that were removed.
-    Inherited {
-        /// The slices.
-        slices: u16,
-    },
-    /// Nobody who had all of so many slices is left: they begin empty.
-    Lost {
-        /// The slices.
-        slices: u16,
-        /// Those of them whose primary this node is; the sum over the nodes counts each once.
-        here: u16,
-    },
-    /// The store holds an older view than before and is not believed.
-    StoreWentBack,
+    Notice(MemberNotice),
     /// The store holds no view any more, though there was one: it was removed or emptied.
     StoreEmpty,
     /// The store does not answer; reported once.
@@ -61,77 +31,10 @@ pub enum MemberEvent {
     Mismatch(String),
 }
 
-impl MemberEvent {
-    /// Whether it is said often and of little interest: steps of slices on their way.
-    pub const fn is_routine(&self) -> bool {
-        matches!(
-            self,
-            Self::Changed(RecordChange::Rows(_)) | Self::Beaten(RecordChange::Rows(_))
-        )
-    }
-}
-
-impl From<MemberNotice> for MemberEvent {
-    fn from(event: MemberNotice) -> Self {
-        match event {
-            MemberNotice::Fenced => Self::Fenced,
-            MemberNotice::Resumed => Self::Resumed,
-            MemberNotice::Removed => Self::Removed,
-            MemberNotice::Replaced => Self::Replaced,
-            MemberNotice::Departed => Self::Departed,
-            MemberNotice::Suspected(node) => Self::Suspected(node),
-            MemberNotice::Heard(node) => Self::Heard(node),
-            MemberNotice::Proposed(change) => Self::Changed(change),
-            MemberNotice::Beaten(change) => Self::Beaten(change),
-            MemberNotice::StoreWentBack => Self::StoreWentBack,
-            MemberNotice::Inherited { slices } => Self::Inherited { slices },
-            MemberNotice::Lost { slices, here } => Self::Lost { slices, here },
-        }
-    }
-}
-
 impl fmt::Display for MemberEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fenced => f.write_str(
-                "the lease of this node has ended, because the view store or another node \
-                 did not answer in time; this node refuses requests until it has a lease again",
-            ),
-            Self::Resumed => f.write_str("this node has a lease again and answers requests"),
-            Self::Removed => f.write_str(
-                "the other nodes removed this node from the view; it drops its contents and joins \
-                 again",
-            ),
-            Self::Replaced => f.write_str(
-                "another process joined as this node and replaced this process: end this process, \
-                 which refuses all requests",
-            ),
-            Self::Departed => f.write_str("this node has left the cluster"),
-            Self::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
-            Self::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
-            Self::Changed(change) => write!(f, "this node changed the view: {}", Told(change)),
-            Self::Beaten(change) => {
-                write!(
-                    f,
-                    "the view store did not confirm this node's change, which may not have \
-                     been made: {}",
-                    Told(change)
-                )
-            }
-            Self::Inherited { slices } => write!(
-                f,
-                "this node took over {slices} slices of removed nodes, with all their keys"
-            ),
-            Self::Lost { slices, .. } => write!(
-                f,
-                "{slices} slices lost all their keys, because no node that had them is left; raise \
-                 replicas to survive more failures"
-            ),
-            Self::StoreWentBack => f.write_str(
-                "the view store holds an older view than before, which this node ignores. Either \
-                 the store was restored from a backup, or another cluster writes to it: restore \
-                 the newest view, or stop all nodes and start them again",
-            ),
+            Self::Notice(notice) => tell(notice, f),
             Self::StoreEmpty => f.write_str(
                 "the view was removed from the view store; restore it, or stop all nodes and start \
                  them again",
@@ -151,6 +54,50 @@ impl fmt::Display for MemberEvent {
             }
             Self::StoreAnswers => f.write_str("the view store answers again"),
         }
+    }
+}
+
+fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match notice {
+        MemberNotice::Fenced => f.write_str(
+            "the lease of this node has ended, because the view store or another node \
+                 did not answer in time; this node refuses requests until it has a lease again",
+        ),
+        MemberNotice::Resumed => f.write_str("this node has a lease again and answers requests"),
+        MemberNotice::Removed => f.write_str(
+            "the other nodes removed this node from the view; it drops its contents and joins \
+                 again",
+        ),
+        MemberNotice::Replaced => f.write_str(
+            "another process joined as this node and replaced this process: end this process, \
+                 which refuses all requests",
+        ),
+        MemberNotice::Departed => f.write_str("this node has left the cluster"),
+        MemberNotice::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
+        MemberNotice::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
+        MemberNotice::Proposed(change) => write!(f, "this node changed the view: {}", Told(change)),
+        MemberNotice::Beaten(change) => {
+            write!(
+                f,
+                "the view store did not confirm this node's change, which may not have \
+                     been made: {}",
+                Told(change)
+            )
+        }
+        MemberNotice::Inherited { slices } => write!(
+            f,
+            "this node took over {slices} slices of removed nodes, with all their keys"
+        ),
+        MemberNotice::Lost { slices, .. } => write!(
+            f,
+            "{slices} slices lost all their keys, because no node that had them is left; raise \
+                 replicas to survive more failures"
+        ),
+        MemberNotice::StoreWentBack => f.write_str(
+            "the view store holds an older view than before, which this node ignores. Either \
+                 the store was restored from a backup, or another cluster writes to it: restore \
+                 the newest view, or stop all nodes and start them again",
+        ),
     }
 }
 
@@ -198,7 +145,7 @@ mod tests {
     #[test]
     fn an_event_is_a_sentence() {
         let nodes = NodeSet::from_bits(0b101);
-        let event = MemberEvent::Changed(RecordChange::Remove(nodes));
+        let event = MemberEvent::Notice(MemberNotice::Proposed(RecordChange::Remove(nodes)));
         assert_eq!(
             event.to_string(),
             "this node changed the view: removed node 0, node 2"

@@ -15,7 +15,7 @@ use std::{
 
 use curtail_codec::node::{VERSION_MAX, VERSION_MIN};
 use curtail_consistency::{
-    members::{Heartbeat, Incarnation, RecordChange},
+    members::{Heartbeat, Incarnation, MemberNotice, RecordChange},
     slice_view::RowChange,
 };
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
@@ -225,18 +225,21 @@ impl Observer for Watcher {
 
     fn event(&mut self, event: &MemberEvent) {
         log_event(self.cluster.me, event);
-        match event {
-            MemberEvent::Removed => {
+        let MemberEvent::Notice(notice) = event else {
+            return;
+        };
+        match notice {
+            MemberNotice::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
                 self.cluster.begin_anew();
                 self.put_in_force(None);
                 self.nothing_to_give();
             }
-            MemberEvent::Replaced => {
+            MemberNotice::Replaced => {
                 self.put_in_force(None);
                 self.nothing_to_give();
             }
-            MemberEvent::Departed => self.cluster.has_left.store(true, Relaxed),
+            MemberNotice::Departed => self.cluster.has_left.store(true, Relaxed),
             // Also a view of another cluster changes nothing: if it stays, the lease ends.
             _ => {}
         }
@@ -280,21 +283,20 @@ impl Watcher {
 
 /// Writes an event to the log, as important as it is.
 fn log_event(me: NodeId, event: &MemberEvent) {
+    use MemberEvent::{Mismatch, Notice, StoreAnswers};
+    use MemberNotice::{Beaten, Departed, Heard, Proposed, Removed, Replaced, Resumed, Suspected};
     let node = me.0;
     match event {
-        MemberEvent::Beaten(_) | MemberEvent::Heard(_) | MemberEvent::Suspected(_) => {
+        Notice(Beaten(_) | Heard(_) | Suspected(_)) => {
             debug!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Changed(RecordChange::Detach) => {
+        Notice(Proposed(RecordChange::Detach)) => {
             warn!(target: component::CLUSTER, node, "{event}")
         }
-        MemberEvent::Resumed
-        | MemberEvent::Departed
-        | MemberEvent::Changed(_)
-        | MemberEvent::StoreAnswers => {
+        Notice(Resumed | Departed | Proposed(_)) | StoreAnswers => {
             info!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Removed | MemberEvent::Replaced | MemberEvent::Mismatch(_) => {
+        Notice(Removed | Replaced) | Mismatch(_) => {
             error!(target: component::CLUSTER, node, "{event}");
         }
         _ => warn!(target: component::CLUSTER, node, "{event}"),

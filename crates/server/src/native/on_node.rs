@@ -29,28 +29,28 @@ use curtail_store::route_of;
 use curtail_types::{Failure, Operation, Outcome};
 
 use crate::{
+    completion::{AskingThread, ThreadAsker, Told},
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
-        Host, Native, NodeAsker, NodeTold,
+        Host, Native, ShowsEnded,
         counters::NativeCount,
         executor::{at_arrival, done, reply_to},
         receiver::{Receiver, ReceiverContext, ack, arrival_of, place_of},
         reply_cache::Done,
         reply_sender::{Sender, queue_peer, session_name, value_bytes_max},
     },
+    places::Places,
 };
 
 /// The requests that the node has.
+#[derive(Default)]
 pub(super) struct RequestsOnNode {
-    places: Vec<Option<UnderWay>>,
-    free: Vec<u32>,
-    serial: u64,
+    under_way: Places<UnderWay>,
     /// Memory of requests that have ended: two pieces each.
     spare: Vec<Vec<u8>>,
 }
 
 struct UnderWay {
-    serial: u64,
     head: Head,
     from: Sender,
     /// Of what changes something.
@@ -58,50 +58,19 @@ struct UnderWay {
 }
 
 impl RequestsOnNode {
-    pub(super) const fn new() -> Self {
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-            serial: 0,
-            spare: Vec::new(),
-        }
-    }
-
     /// Whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
-    }
-
-    /// A place for one more, if there may be one.
-    fn place(&mut self) -> Option<u32> {
-        if self.free.is_empty() && self.places.len() < NATIVE_UNDER_WAY_MAX {
-            self.free.push(self.places.len() as u32);
-            self.places.push(None);
-        }
-        self.free.pop()
+        self.under_way.len() == 0
     }
 
     /// How many more there may be.
     fn left(&self) -> u32 {
-        (NATIVE_UNDER_WAY_MAX - (self.places.len() - self.free.len())) as u32
+        (NATIVE_UNDER_WAY_MAX - self.under_way.len()) as u32
     }
 
     fn memory(&mut self) -> [Vec<u8>; 2] {
         let mut piece = || self.spare.pop().unwrap_or_default();
         [piece(), piece()]
-    }
-
-    fn keep(&mut self, place: u32, under_way: UnderWay) {
-        if let Some(free) = self.places.get_mut(place as usize) {
-            *free = Some(under_way);
-        }
-    }
-
-    fn take(&mut self, (place, serial): (u32, u64)) -> Option<UnderWay> {
-        let kept = self.places.get_mut(place as usize)?;
-        let taken = kept.take_if(|kept| kept.serial == serial)?;
-        self.free.push(place);
-        Some(taken)
     }
 }
 
@@ -137,32 +106,24 @@ impl Receiver<'_> {
         {
             return;
         }
-        let Some(place) = self.on_node.place() else {
+        if self.on_node.left() == 0 {
             if let Some(ticket) = ticket {
                 self.native.sessions().reopen(ticket);
             }
             let place = self.node_place(0);
             return self.refuse_busy(receiver_cx, head.echo(), place, from);
-        };
-        self.on_node.serial += 1;
-        let serial = self.on_node.serial;
-        match asked_of(request, receiver_cx.store_cx.now.unix_ns) {
-            Some(asked) => {
-                let memory = self.on_node.memory();
-                host.ask_node(NodeAsker::Datagrams, (place, serial), &asked, memory);
-            }
-            None => {
-                self.native.log_flush(receiver_cx.store_cx.now, head);
-                host.flush_node(NodeAsker::Datagrams, (place, serial));
-            }
         }
-        let under_way = UnderWay {
-            serial,
-            head: *head,
-            from,
-            ticket,
+        let asked = asked_of(request, receiver_cx.store_cx.now.unix_ns);
+        if asked.is_none() {
+            self.native.log_flush(receiver_cx.store_cx.now, head);
+        }
+        let head = *head;
+        let name = self.on_node.under_way.keep(UnderWay { head, from, ticket });
+        let asker = ThreadAsker {
+            thread: AskingThread::Native,
+            name,
         };
-        self.on_node.keep(place, under_way);
+        host.ask_node(asker, asked.as_ref(), self.on_node.memory());
     }
 
     /// Accepts a marked write whose slice no other node holds: its client is answered, and a worker
@@ -257,15 +218,12 @@ impl Receiver<'_> {
         host: &dyn Host,
     ) {
         let mut spare = std::mem::take(&mut self.on_node.spare);
-        host.take_from_node(
-            NodeAsker::Datagrams,
-            &mut spare,
-            &mut |name, told, copies| {
-                if let Some(under_way) = self.on_node.take(name) {
-                    self.answer(receiver_cx, &under_way, (told, copies));
-                }
-            },
-        );
+        let show: &mut ShowsEnded<'_> = &mut |name, told, copies| {
+            if let Some(under_way) = self.on_node.under_way.take(name) {
+                self.answer(receiver_cx, &under_way, (told, copies));
+            }
+        };
+        host.take_from_node(AskingThread::Native, &mut spare, show);
         self.on_node.spare = spare;
     }
 
@@ -273,7 +231,7 @@ impl Receiver<'_> {
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
         under_way: &UnderWay,
-        (told, copies): (NodeTold<'_>, u8),
+        (told, copies): (Told<'_>, u8),
     ) {
         let UnderWay { head, from, .. } = under_way;
         let place = self.node_place(copies);

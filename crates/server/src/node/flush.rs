@@ -18,7 +18,6 @@ use crate::{
     completion::Token,
     node::{
         Cluster, NodeWorker,
-        forward::Relayed,
         host::NodeContext,
         stages::{Asker, Completed, End, Job, Origin, stage_of},
     },
@@ -86,21 +85,16 @@ impl NodeWorker {
     }
 
     /// Has all nodes flush; the place of `token` is filled when they have.
-    pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
-        self.order_flush_for(cx, Asker::Client(token), at);
+    pub(crate) fn order_flush_of(&mut self, cx: &mut NodeContext<'_>, token: Token, at: Exptime) {
+        self.order_flush(cx, Asker::Client(token), at);
     }
 
     /// The same for anybody who waits.
-    pub(super) fn order_flush_for(&mut self, cx: &mut NodeContext<'_>, asker: Asker, at: Exptime) {
-        let origin = Origin {
-            worker: self.index,
-            asker,
-        };
+    pub(super) fn order_flush(&mut self, cx: &mut NodeContext<'_>, asker: Asker, at: Exptime) {
+        let origin = self.origin(asker);
         if !self.serves {
-            let failure = Failure::OutOfService;
-            return self
-                .done
-                .push(Completed::failed(origin, Vec::new(), failure));
+            let failed = Completed::failed(origin, Vec::new(), Failure::OutOfService);
+            return self.done.push(failed);
         }
         self.flushes.last += 1;
         let number = self.flushes.last;
@@ -125,14 +119,11 @@ impl NodeWorker {
             return;
         };
         (order.view, order.left, order.agree) = (view, members.len(), true);
-        let origin = Origin {
-            worker: self.index,
-            asker: Asker::Order(number),
-        };
+        let origin = self.origin(Asker::Order(number));
         let bytes = at.0.to_le_bytes();
         for to in members.difference(NodeSet::only(self.cluster.me)) {
-            let relayed = Relayed::flush(origin, to, &bytes);
-            self.relay(cx.store_cx.now.instant, relayed);
+            let now = cx.store_cx.now.instant;
+            self.relay(now, (origin, to), None, bytes.to_vec());
         }
         self.run_flush(cx, origin, bytes.to_vec(), at);
     }
@@ -188,7 +179,7 @@ impl NodeWorker {
         let due = self.cluster.flush_at.load(Relaxed);
         let is_due = due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due;
         if is_due && self.serves {
-            self.order_flush_for(cx, Asker::Nobody, Exptime(0));
+            self.order_flush(cx, Asker::Nobody, Exptime(0));
         }
     }
 
@@ -223,10 +214,7 @@ impl NodeWorker {
             let due = run.again.extract_if(.., |(_, at_ns)| *at_ns <= now_ns);
             let due: Vec<SliceId> = due.map(|(slice, _)| slice).collect();
             for slice in due {
-                let origin = Origin {
-                    worker: self.index,
-                    asker: Asker::Flush(run.number, slice),
-                };
+                let origin = self.origin(Asker::Flush(run.number, slice));
                 self.give(stage_of(slice), Job::Flush(slice, origin));
             }
             true

@@ -8,7 +8,7 @@ use crate::{
     log::Limit,
     metrics::counters::Counts,
     native::{Behind, ReadBarrier},
-    node::{Completed, ThreadRequest},
+    node::{Completed, requests_asked::Asked},
     store_context::StoreContext,
 };
 
@@ -19,8 +19,9 @@ pub(crate) enum NodeArrival {
     Link(Box<curtail_links::NewLink>),
     /// Something was left for a stage of the worker.
     Wake,
-    /// A request of a thread that is no worker.
-    Asked(ThreadRequest),
+    /// A request of a thread that is no worker, and memory for what it shows: answers take memory
+    /// along, so requests bring some.
+    Asked(Asked, Vec<u8>),
     /// A request that was completed for one that waits there.
     Completed(Box<Completed>),
 }

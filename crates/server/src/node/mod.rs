@@ -17,6 +17,7 @@
 //! no thread of the cluster on the path of a request.
 
 mod active_view;
+mod answers_to_peers;
 mod clock;
 mod control_messages;
 mod event_history;
@@ -30,8 +31,8 @@ mod inbox;
 mod membership;
 mod peer_heartbeats;
 mod request_placement;
+mod requests_asked;
 mod requests_elsewhere;
-mod requests_from_peers;
 mod requests_of_threads;
 mod stages;
 mod work_costs;
@@ -53,6 +54,7 @@ use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, Rou
 use tracing::warn;
 
 use crate::{
+    completion::AskingThread,
     config::Config,
     limits::{SHARED_KEYS_MAX, STAGE_WAITING_MAX},
     log::component,
@@ -76,7 +78,6 @@ pub(crate) use crate::node::{
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
-    requests_of_threads::{AskingThread, ThreadAsker, ThreadRequest},
     stages::{Completed, STAGES},
     worker::NodeWorker,
 };

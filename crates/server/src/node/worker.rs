@@ -26,7 +26,7 @@ use crate::{
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
         hot_keys::HeatLook,
-        inbox::{Inbox, PutOff},
+        inbox::Inbox,
         peer_heartbeats::PlanLook,
         requests_elsewhere::KeysUnderWay,
         stages::{
@@ -34,6 +34,7 @@ use crate::{
         },
         work_costs::TurnCosts,
     },
+    places::Places,
 };
 
 /// A worker's part in the cluster.
@@ -55,8 +56,7 @@ pub(crate) struct NodeWorker {
     pub(super) scans: SliceScans,
     pub(super) flushes: Flushes,
     /// Requests that other nodes carry out.
-    pub(super) out: Vec<Option<Out>>,
-    pub(super) free: Vec<u32>,
+    pub(super) out: Places<Out>,
     /// Those of them that have to be sent again.
     pub(super) parked: VecDeque<u32>,
     /// Answers to other nodes that found no room on their way.
@@ -65,7 +65,6 @@ pub(crate) struct NodeWorker {
     /// Own stages that have something to do.
     woken: u64,
     pub(super) inbox: Inbox,
-    pub(super) put_off: PutOff,
     pub(super) planned: PlanLook,
     pub(super) heated: HeatLook,
     /// The last heartbeat that was passed on, and the last call: what it said and when.
@@ -102,14 +101,12 @@ impl NodeWorker {
             completed: Vec::new(),
             scans: SliceScans::default(),
             flushes: Flushes::default(),
-            out: Vec::new(),
-            free: Vec::new(),
+            out: Places::default(),
             parked: VecDeque::new(),
             unanswered: VecDeque::new(),
             under_way: KeysUnderWay::default(),
             woken: 0,
             inbox: Inbox::default(),
-            put_off: PutOff::default(),
             planned: PlanLook::default(),
             heated: HeatLook::default(),
             beat: 0,
@@ -180,7 +177,7 @@ impl NodeWorker {
         self.links.wants_turn()
             || self.woken != 0
             || !self.done.is_empty()
-            || self.inbox.waits()
+            || !self.inbox.asked.is_empty()
             || self.scans.is_ready(self.now_ns)
     }
 
@@ -212,8 +209,7 @@ impl NodeWorker {
         self.beat(cx);
         self.receive();
         self.take_news(cx);
-        self.answer_peers(cx);
-        self.answer_threads(cx);
+        self.answer_asked(cx);
         self.take_answers(cx);
         self.take_events(cx);
         self.plan();
@@ -380,7 +376,10 @@ impl NodeWorker {
     pub(crate) fn take_arrival(&mut self, arrival: NodeArrival) {
         match arrival {
             NodeArrival::Completed(completed) => self.done.push(*completed),
-            NodeArrival::Asked(asked) => self.inbox.of_threads.push(asked),
+            NodeArrival::Asked(asked, memory) => {
+                self.spare.give(memory);
+                self.inbox.asked.push(asked);
+            }
             NodeArrival::Link(_) | NodeArrival::Wake => {}
         }
     }

@@ -5,9 +5,10 @@ use curtail_codec::native::{Head, Nack, NackReason, Opcode, Reply, Request};
 use curtail_types::Key;
 
 use crate::{
+    completion::{AskingThread, ThreadAsker, Told},
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
-        Host, Native, NodeAsker, NodeTold,
+        Host, Native,
         counters::{NativeCount, NativeCounts},
         on_node::{asked_of, done_of, had_no_effect},
         reply_cache::Done,
@@ -24,7 +25,7 @@ impl Line {
         &mut self,
         (host, native): (&dyn Host, &Native),
         store_cx: &StoreContext,
-        (place, serial): (u32, &mut u64),
+        (place, serial): (u32, &mut u32),
     ) {
         let Progress::Waiting(whole) = &mut self.state else {
             return;
@@ -32,9 +33,9 @@ impl Line {
         if whole.asked.is_some() {
             return;
         }
-        *serial += 1;
-        whole.asked = Some(*serial);
-        let name = (place, *serial);
+        *serial = serial.wrapping_add(1);
+        let name = u64::from(*serial) << 32 | u64::from(place);
+        whole.asked = Some(name);
         if let Some(reservation) = whole.reservation.take() {
             whole.value.clear();
             reservation.read(&mut whole.value);
@@ -44,26 +45,26 @@ impl Line {
             key: key_of(&whole.head, &whole.key),
             value: &whole.value,
         };
-        match asked_of(&request, store_cx.now.unix_ns) {
-            Some(asked) => {
-                host.ask_node(NodeAsker::Streams, name, &asked, <[Vec<u8>; 2]>::default())
-            }
-            None => {
-                native.log_flush(store_cx.now, &whole.head);
-                host.flush_node(NodeAsker::Streams, name);
-            }
+        let asked = asked_of(&request, store_cx.now.unix_ns);
+        if asked.is_none() {
+            native.log_flush(store_cx.now, &whole.head);
         }
+        let asker = ThreadAsker {
+            thread: AskingThread::NativeStreams,
+            name,
+        };
+        host.ask_node(asker, asked.as_ref(), <[Vec<u8>; 2]>::default());
     }
 
-    /// Answers the request that the node was asked under this serial.
+    /// Answers the request that the node was asked under this name.
     pub(super) fn take_from_node(
         &mut self,
         native: &Native,
         counts: &mut NativeCounts,
-        serial: u64,
-        (told, copies): (NodeTold<'_>, u8),
+        name: u64,
+        (told, copies): (Told<'_>, u8),
     ) {
-        let is_it = |whole: &Whole| whole.asked == Some(serial);
+        let is_it = |whole: &Whole| whole.asked == Some(name);
         if !matches!(&self.state, Progress::Waiting(whole) if is_it(whole)) {
             return;
         }

@@ -34,13 +34,10 @@ pub(super) struct StageHost<'a, 'c, 'n> {
 /// An hour of the version clock: no node's clock runs further ahead of another's.
 const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 
-impl<'a> StageHost<'a, '_, '_> {
-    fn copies(&self) -> Option<&CopyTable> {
-        let inbox = self
-            .stage_cx
-            .cluster
-            .stages
-            .get(usize::from(self.state.number));
+impl<'a, 'c> StageHost<'a, 'c, '_> {
+    fn copies(&self) -> Option<&'c CopyTable> {
+        let cluster = self.stage_cx.cluster;
+        let inbox = cluster.stages.get(usize::from(self.state.number));
         inbox.map(|inbox| &inbox.copies)
     }
 
@@ -53,7 +50,7 @@ impl<'a> StageHost<'a, '_, '_> {
     /// Runs a write under `version`.
     fn write(&mut self, ticket: Ticket, version: Cas) -> RunResult {
         let store_cx = &mut *self.stage_cx.cx.store_cx;
-        let Some(waiting) = self.state.requests.get(ticket) else {
+        let Some(waiting) = self.state.requests.get(ticket.0) else {
             return RunResult::Unchanged;
         };
         let Some(request) = ItemRequest::decode(&waiting.bytes) else {
@@ -99,7 +96,7 @@ impl<'a> StageHost<'a, '_, '_> {
 
     fn read(&mut self, ticket: Ticket) {
         let cx = &mut *self.stage_cx.cx;
-        let Some(waiting) = self.state.requests.get(ticket) else {
+        let Some(waiting) = self.state.requests.get(ticket.0) else {
             return;
         };
         let Some(request) = ItemRequest::decode(&waiting.bytes) else {
@@ -128,7 +125,7 @@ impl<'a> StageHost<'a, '_, '_> {
 
     fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
         self.state.writes.retain(|(.., of)| *of != ticket);
-        self.state.requests.take(ticket)
+        self.state.requests.take(ticket.0)
     }
 
     /// Finds the stored item of a key: its bytes are in `state.key` then.
@@ -162,7 +159,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        if let Some(waiting) = self.state.requests.get(ticket) {
+        if let Some(waiting) = self.state.requests.get(ticket.0) {
             waiting.shown = waiting.shown.max(version);
         }
     }
@@ -329,7 +326,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
         let keys = &self.stage_cx.cluster.keys;
         let store = std::sync::Arc::clone(&self.stage_cx.cx.store_cx.store);
-        let is_new = self.copies().is_some_and(|copies| !copies.has(key));
+        let copies = self.copies();
+        let is_new = copies.is_some_and(|copies| !copies.has(key));
         match (is_new, state) {
             (true, CopyState::Absent) => return,
             (true, _) => {
@@ -342,7 +340,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         }
         let mut own = self.state.writes.iter();
         let own = own.find(|one| (one.0, one.1) == (key, version));
-        let own = own.and_then(|(.., ticket)| self.state.requests.get(*ticket));
+        let own = own.and_then(|(.., ticket)| self.state.requests.get(ticket.0));
         let own = own.filter(|_| !takes_image);
         let written = own.as_ref().and_then(|waiting| {
             let value = ItemRequest::decode(&waiting.bytes)?.value;
@@ -353,15 +351,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             Some(item) => (Some(item.image), item.value()),
             None => (None, &[][..]),
         });
-        if let Some(inbox) = self
-            .stage_cx
-            .cluster
-            .stages
-            .get(usize::from(self.state.number))
-        {
-            inbox
-                .copies
-                .show(key, (version, state), incoming.or(written));
+        if let Some(copies) = copies {
+            copies.show(key, (version, state), incoming.or(written));
         }
         match state {
             CopyState::Valid => keys.settle(key, SharedState::Valid),
@@ -375,18 +366,16 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let now = self.stage_cx.cx.store_cx.now;
-        let stages = &self.stage_cx.cluster.stages;
-        let (Some(inbox), Some(waiting)) = (
-            stages.get(usize::from(self.state.number)),
-            self.state.requests.get(request.ticket),
-        ) else {
+        let copies = self.copies();
+        let waiting = self.state.requests.get(request.ticket.0);
+        let Some((copies, waiting)) = copies.zip(waiting) else {
             return;
         };
         let shows = ItemRequest::decode(&waiting.bytes).map(|request| request.shows);
         let shows_value = shows == Some(curtail_codec::node::Shows::Value);
         waiting.value.clear();
         let Waiting { value, end, .. } = waiting;
-        let read = inbox.copies.read(now, request.key, |outcome, bytes| {
+        let read = copies.read(now, request.key, |outcome, bytes| {
             if shows_value {
                 value.extend_from_slice(bytes);
             }
@@ -400,7 +389,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
         let store_cx = &self.stage_cx.cx.store_cx;
-        let Some(waiting) = self.state.requests.get(request.ticket) else {
+        let Some(waiting) = self.state.requests.get(request.ticket.0) else {
             return false;
         };
         let set = ItemRequest::decode(&waiting.bytes).and_then(|request| plain_set(&request));

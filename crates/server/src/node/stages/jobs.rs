@@ -2,16 +2,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use curtail_codec::node::{self, ItemRequest, ReplicaItem, ReplicaPart};
+use curtail_codec::node::{self, ItemAnswer, ItemRequest, ReplicaItem, ReplicaPart};
 use curtail_consistency::{
-    replica::{ReplicaMessage, ReplicaRefusal},
+    replica::ReplicaMessage,
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Access, Cas, Failure, NodeId, Outcome, RouteHash};
 
-use crate::{completion::Token, node::requests_of_threads::ThreadAsker};
+use crate::{
+    completion::{ThreadAsker, Token, Told},
+    node::inbox::ForwardAnswer,
+};
 
 /// Something for the machine of a stage.
 #[derive(Debug)]
@@ -25,8 +28,8 @@ pub(in crate::node) enum Job {
     },
     /// What another node says.
     Message(Said),
-    /// What another node answers to a request that the machine forwarded.
-    Answered(Answered),
+    /// What another node answers to the request that waits at this place.
+    Answered(u32, ForwardAnswer),
     /// Another view is in force.
     View(Arc<SliceView>),
     /// This node is no longer a member: the machine forgets everything.
@@ -54,22 +57,6 @@ pub(super) struct Carried {
     /// The key, then the value.
     bytes: Vec<u8>,
     key_bytes: usize,
-}
-
-/// The answer of another node.
-#[derive(Debug)]
-pub(in crate::node) struct Answered {
-    pub(in crate::node) from: NodeId,
-    /// Where the request waits.
-    pub(in crate::node) index: u32,
-    /// Which attempt to have it carried out this answers.
-    pub(in crate::node) attempt: u64,
-    pub(in crate::node) end: Result<End, ReplicaRefusal>,
-    /// The write that it shows.
-    pub(in crate::node) shown: Cas,
-    /// How many nodes in sync have that; 0 if the node does not say.
-    pub(in crate::node) copies: u8,
-    pub(in crate::node) value: Vec<u8>,
 }
 
 /// Who waits for a request.
@@ -128,9 +115,6 @@ pub(in crate::node) enum End {
     /// It has no outcome, or none that may be told.
     Failed(Failure),
 }
-
-/// What a client is told: the outcome, if there is one, and what it shows of a value.
-pub(crate) type Told<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
 
 /// Memory that requests and values are kept in, used again.
 #[derive(Debug, Default)]
@@ -206,6 +190,17 @@ impl End {
             Err(failure) => Self::Failed(failure),
         }
     }
+
+    /// Whether a reply is of the request's kind: another would corrupt the client's reply stream.
+    pub(in crate::node) fn answers(&self, request: &[u8], value: &[u8]) -> bool {
+        let Self::Answered(outcome) = *self else {
+            return true;
+        };
+        let request = ItemRequest::decode(request);
+        request.zip(outcome).is_some_and(|(request, outcome)| {
+            request.is_answered_by(&ItemAnswer { outcome, value })
+        })
+    }
 }
 
 impl Completed {
@@ -261,6 +256,15 @@ impl Completed {
     pub(crate) fn take_memory(self) -> [Vec<u8>; 2] {
         [self.request, self.value]
     }
+}
+
+/// The bytes of a request, in memory that is used again.
+pub(in crate::node) fn written(request: &ItemRequest<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.clear();
+    bytes.resize(ItemRequest::HEAD_BYTES_MAX + request.value.len(), 0);
+    let length = request.encode(&mut bytes);
+    bytes.truncate(length.unwrap_or_default());
+    bytes
 }
 
 impl Spare {

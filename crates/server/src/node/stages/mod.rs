@@ -39,19 +39,20 @@ use curtail_types::{
 
 use crate::{
     metrics::counters::Count,
-    node::{Cluster, host::NodeContext},
+    node::{Cluster, host::NodeContext, inbox::ForwardAnswer},
+    places::Places,
     sync::{Mutex, lock},
 };
 
 use host::StageHost;
 pub(crate) use hot_copies::CopyTable;
 pub(crate) use jobs::Completed;
-pub(super) use jobs::{Answered, Asker, End, Job, Origin, Said, Spare};
+pub(super) use jobs::{Asker, End, Job, Origin, Said, Spare, written};
 pub(super) use scans::SliceScans;
 use sending::Unsent;
 pub(super) use sending::forwarded;
 pub(crate) use slice_gates::Gates;
-use waiting::{Waiting, WaitingRequests};
+use waiting::Waiting;
 
 /// Machines that a node divides its slices among; slice `s` belongs to stage `s` modulo this.
 pub(crate) const STAGES: usize = 8;
@@ -83,7 +84,7 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct StageState {
     number: u16,
-    requests: WaitingRequests,
+    requests: Places<Waiting>,
     clock: HybridClock,
     writer: WriterId,
     /// Slices whose gates were open.
@@ -148,7 +149,7 @@ impl Stage {
             config,
             state: StageState {
                 number,
-                requests: WaitingRequests::default(),
+                requests: Places::default(),
                 clock: HybridClock::new(writer, Cas(0)),
                 writer,
                 closing: VecDeque::new(),
@@ -199,13 +200,13 @@ impl Stage {
                 bytes,
             } => self.take_request(stage_cx, origin, (key, access), bytes),
             Job::Message(said) => self.take_message(stage_cx, said),
-            Job::Answered(answered) => self.take_answer(stage_cx, answered),
+            Job::Answered(place, answer) => self.take_answer(stage_cx, place, answer),
             Job::View(view) => self.step(stage_cx, ReplicaEvent::View(&view)),
             Job::Forget => self.forget(stage_cx),
             Job::Wanted(slice, step) => self.step(stage_cx, ReplicaEvent::Wanted(slice, step)),
             Job::Heat(key, is_hot) => self.step(stage_cx, ReplicaEvent::Heat(key, is_hot)),
             Job::Flush(slice, origin) => {
-                let ticket = self.state.requests.keep(Waiting::flush(origin));
+                let ticket = Ticket(self.state.requests.keep(Waiting::flush(origin)));
                 self.step(stage_cx, ReplicaEvent::Flush(slice, ticket));
             }
         }
@@ -249,7 +250,7 @@ impl Stage {
         waiting.size = size;
         let (key, access) = (waiting.key, waiting.access);
         let is_forwarded = matches!(waiting.origin.asker, Asker::Peer { .. });
-        let ticket = self.state.requests.keep(waiting);
+        let ticket = Ticket(self.state.requests.keep(waiting));
         let request = ReplicaRequest {
             ticket,
             key,
@@ -279,35 +280,38 @@ impl Stage {
         self.settle(stage_cx);
     }
 
-    fn take_answer(&mut self, stage_cx: &mut StageContext<'_, '_>, answered: Answered) {
-        let Answered {
+    fn take_answer(
+        &mut self,
+        stage_cx: &mut StageContext<'_, '_>,
+        place: u32,
+        answer: ForwardAnswer,
+    ) {
+        let ForwardAnswer {
             from,
-            index,
-            attempt,
+            delegated,
             mut end,
             shown,
             copies,
-            value,
-        } = answered;
-        let found = self.state.requests.at(index);
-        let found = found.filter(|(_, waiting)| waiting.sent == Some((from, attempt)));
-        let Some((ticket, waiting)) = found else {
+            mut value,
+            ..
+        } = answer;
+        let found = self.state.requests.at(place);
+        let found = found.filter(|(_, waiting)| waiting.sent == Some((from, delegated)));
+        let Some((name, waiting)) = found else {
             return stage_cx.spare.give(value);
         };
         waiting.sent = None;
-        if let Ok(said) = &mut end {
-            if !waiting.is_answered_by(said, &value) {
-                *said = End::Failed(Failure::NodeLost);
+        let mut answer = Err(ReplicaRefusal::Elsewhere);
+        if end != End::Elsewhere {
+            if !end.answers(&waiting.bytes, &value) {
+                end = End::Failed(Failure::NodeLost);
             }
-            (waiting.end, waiting.shown, waiting.copies) = (*said, shown, copies);
-            stage_cx
-                .spare
-                .give(std::mem::replace(&mut waiting.value, value));
-        } else {
-            stage_cx.spare.give(value);
+            (waiting.end, waiting.shown, waiting.copies) = (end, shown, copies);
+            std::mem::swap(&mut waiting.value, &mut value);
+            answer = Ok(shown);
         }
-        let answer = end.map(|_| shown);
-        self.step(stage_cx, ReplicaEvent::Answered(from, ticket, answer));
+        stage_cx.spare.give(value);
+        self.step(stage_cx, ReplicaEvent::Answered(from, Ticket(name), answer));
     }
 
     fn step(&mut self, stage_cx: &mut StageContext<'_, '_>, event: ReplicaEvent<'_>) {
@@ -376,7 +380,11 @@ impl Stage {
                 keys.settle(key, curtail_dispatch::SharedState::Ordinary);
             });
         }
-        for waiting in state.requests.drain() {
+        for place in state.requests.all() {
+            let name = state.requests.at(place).map(|(name, _)| name);
+            let Some(waiting) = name.and_then(|name| state.requests.take(name)) else {
+                continue;
+            };
             let failed = Completed::failed(waiting.origin, waiting.bytes, Failure::ViewChanged);
             stage_cx.done.push(failed);
         }

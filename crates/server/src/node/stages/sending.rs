@@ -11,7 +11,7 @@ use curtail_links::SendError;
 use curtail_types::{Key, NodeId, NodeSet};
 
 use super::{StageContext, StageState};
-use crate::node::LARGE_BYTES;
+use crate::node::{LARGE_BYTES, forward::send_request};
 
 /// Messages that found no room on their way, the oldest first. What is sent to a node meanwhile
 /// waits behind them, since a follower takes changes in order only.
@@ -175,7 +175,7 @@ impl StageState {
 
     /// Takes the value that a request writes to a copy.
     fn written_item(&mut self, ticket: Ticket) -> bool {
-        let Some(waiting) = self.requests.get(ticket) else {
+        let Some(waiting) = self.requests.get(ticket.0) else {
             return false;
         };
         let request = ItemRequest::decode(&waiting.bytes);
@@ -197,7 +197,7 @@ impl StageState {
         ticket: Ticket,
         to: NodeId,
     ) -> bool {
-        let Some(waiting) = self.requests.get(ticket) else {
+        let Some(waiting) = self.requests.get(ticket.0) else {
             return true;
         };
         let head = BatchHead {
@@ -205,10 +205,6 @@ impl StageState {
             view: stage_cx.view,
         };
         waiting.sent = Some((to, head.number));
-        let class = match waiting.bytes.len() > LARGE_BYTES {
-            true => Class::LargeDemand,
-            false => Class::Demand,
-        };
         let request = NodeRequest {
             number: FORWARDED
                 | u32::from(self.number) << STAGE_SHIFT
@@ -216,9 +212,7 @@ impl StageState {
             options: 0,
             bytes: &waiting.bytes,
         };
-        let endpoint = stage_cx.links.endpoint(to);
-        let part = Part::Request(head, request);
-        endpoint.is_some_and(|to| stage_cx.links.send(to, class, &part).is_ok())
+        send_request(stage_cx.links, to, head, request)
     }
 }
 

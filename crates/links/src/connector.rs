@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_codec::node::{Nonce, cluster_hash};
+use curtail_codec::node::{Greeting, Nonce, cluster_hash};
 use curtail_runtime::{
     BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Token, Waker, bind_tcp,
     connect_tcp, lock,
@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use crate::{
     PeerNode,
-    handshake::{Established, Handshake, HandshakeEnd, Identity},
+    handshake::{Handshake, HandshakeEnd, Identity},
     log_once::Complaints,
     peer_list::PeerList,
     pending_handshake::PendingHandshake,
@@ -103,7 +103,8 @@ const WATCH: &str = "watch the links between nodes (epoll)";
 #[derive(Debug)]
 pub struct NewLink {
     pub(crate) stream: Transport,
-    pub(crate) established: Established,
+    /// What the peer has said of itself and of the link, in the version that both speak.
+    pub(crate) greeting: Greeting,
     pub(crate) attempt: u64,
 }
 
@@ -395,10 +396,9 @@ impl Connector {
 
     fn finish(&mut self, pending: PendingHandshake, end: HandshakeEnd) {
         let (address, attempt) = (pending.address.ip(), pending.attempt);
-        if let HandshakeEnd::Linked(established) = end {
+        if let HandshakeEnd::Linked(greeting) = end {
             self.complaints.forget(address);
-            self.link(pending, established);
-            return;
+            return self.link(pending, greeting);
         }
         self.fail(attempt);
         let complaint = match end {
@@ -415,7 +415,7 @@ impl Connector {
         }
     }
 
-    fn link(&mut self, pending: PendingHandshake, established: Established) {
+    fn link(&mut self, pending: PendingHandshake, greeting: Greeting) {
         let PendingHandshake {
             mut stream,
             attempt,
@@ -425,13 +425,13 @@ impl Connector {
             let Some(dial) = self.dials.succeed(attempt) else {
                 return;
             };
-            self.dials.add(dial.peer, established.workers);
+            self.dials.add(dial.peer, greeting.workers);
         }
         stream.unwatch(&self.poller);
-        let worker = usize::from(established.pair % self.me.workers);
+        let worker = usize::from(greeting.pair % self.me.workers);
         let link = NewLink {
             stream,
-            established,
+            greeting,
             attempt: attempt.unwrap_or(0),
         };
         (self.deliver)(worker, link);

@@ -55,8 +55,8 @@ struct Greetings {
 /// How a handshake ends when everything is sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum HandshakeEnd {
-    /// It is a link.
-    Linked(Established),
+    /// It is a link: the peer's greeting, of which `version_max` is the newest that both speak.
+    Linked(Greeting),
     /// This side refuses: the other one cannot be linked with.
     Refuses(RefusalReason),
     /// The other side does not want to be linked with.
@@ -68,19 +68,6 @@ pub(crate) enum HandshakeEnd {
 /// What to send after a message, and how the handshake ends then; if it does not, the next message
 /// is awaited.
 pub(crate) type HandshakeStep = (Vec<u8>, Option<HandshakeEnd>);
-
-/// What a connection was found to be.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Established {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: u64,
-    pub(crate) pair: u16,
-    pub(crate) large: bool,
-    /// Workers that the other node has.
-    pub(crate) workers: u16,
-    /// The newest version that both speak.
-    pub(crate) version: u8,
-}
 
 /// Why a proof is wanted: `Hmac` takes keys of any length, so making one cannot fail.
 type HmacSha256 = Hmac<Sha256>;
@@ -275,15 +262,11 @@ impl Greetings {
         Some((Vec::new(), Some(self.linked_with(&self.challenge))))
     }
 
-    /// What the peer's greeting contains, and the version that the challenge chose.
+    /// What the peer has said, and the version that the challenge chose.
     const fn linked_with(&self, peer: &Greeting) -> HandshakeEnd {
-        HandshakeEnd::Linked(Established {
-            node: peer.node,
-            incarnation: peer.incarnation,
-            pair: peer.pair,
-            large: peer.large,
-            workers: peer.workers,
-            version: self.challenge.version_max,
+        HandshakeEnd::Linked(Greeting {
+            version_max: self.challenge.version_max,
+            ..*peer
         })
     }
 }

@@ -32,7 +32,8 @@ pub(crate) struct PeerLink {
     frame_bytes_max: usize,
     /// The beginning of a frame.
     partial: Vec<u8>,
-    control: ControlBytes,
+    /// A frame about the connection itself, as far as it was not sent.
+    control: Vec<u8>,
     readable: bool,
     writable: bool,
     /// The peer will send no more: what follows is received until the end is seen.
@@ -46,14 +47,6 @@ pub(crate) struct PeerLink {
     /// From when on silence counts: the first look at this connection, which comes after its
     /// making.
     watched_since: Option<Instant>,
-}
-
-/// A frame about the connection itself, while it is being sent.
-#[derive(Debug)]
-struct ControlBytes {
-    bytes: [u8; LinkControl::BYTES_MAX],
-    from: usize,
-    to: usize,
 }
 
 /// What heartbeats carry about this node.
@@ -113,7 +106,7 @@ impl PeerLink {
             stream: None,
             frame_bytes_max: max,
             partial: Vec::new(),
-            control: ControlBytes::NONE,
+            control: Vec::with_capacity(LinkControl::BYTES_MAX),
             readable: false,
             writable: false,
             ending: false,
@@ -139,7 +132,7 @@ impl PeerLink {
     /// Ends the connection; whether there was one.
     pub(crate) fn disconnect(&mut self, chunks: &mut ChunkPool) -> bool {
         self.session.disconnect();
-        self.control = ControlBytes::NONE;
+        self.control.clear();
         chunks.give(std::mem::take(&mut self.partial));
         self.stream.take().is_some()
     }
@@ -331,10 +324,9 @@ impl PeerLink {
             }
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let control = self.control.rest();
-        let (mut count, mut offered) = (0, control.len());
+        let (mut count, mut offered) = (0, self.control.len());
         if let Some(first) = slices.first_mut().filter(|_| offered > 0) {
-            *first = IoSlice::new(control);
+            *first = IoSlice::new(&self.control);
             count = 1;
         }
         if self.session.is_running() {
@@ -356,7 +348,8 @@ impl PeerLink {
         };
         self.spoke = now;
         counts.sends += 1;
-        let of_control = self.control.consume(taken);
+        let of_control = taken.min(self.control.len());
+        self.control.drain(..of_control);
         self.session.send_queue.note_sent(taken - of_control);
         let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);
         self.writable = taken == offered && !holds_back;
@@ -394,34 +387,12 @@ impl PeerLink {
     /// Has a frame about the connection sent before the next numbered one. What it acknowledges is
     /// what was received until now.
     fn control(&mut self, control: LinkControl) {
-        let room = &mut self.control.bytes;
-        if let Some(bytes) = control.encode(self.large, self.session.received(), room) {
-            (self.control.from, self.control.to) = (0, bytes);
+        self.control.resize(LinkControl::BYTES_MAX, 0);
+        let bytes = control.encode(self.large, self.session.received(), &mut self.control);
+        self.control.truncate(bytes.unwrap_or_default());
+        if bytes.is_some() {
             self.session.note_told();
         }
-    }
-}
-
-impl ControlBytes {
-    const NONE: Self = Self {
-        bytes: [0; LinkControl::BYTES_MAX],
-        from: 0,
-        to: 0,
-    };
-
-    fn is_empty(&self) -> bool {
-        self.from == self.to
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.bytes.get(self.from..self.to).unwrap_or_default()
-    }
-
-    /// Takes the first of `taken` bytes for its own; how many.
-    fn consume(&mut self, taken: usize) -> usize {
-        let own = taken.min(self.to - self.from);
-        self.from += own;
-        own
     }
 }
 

@@ -371,7 +371,10 @@ impl<O: Observer> Driver<O> {
     ) {
         let stored = match result {
             Ok(stored) => stored,
-            Err(error) => return self.store_failed(&error),
+            Err(error) => {
+                self.report_failure(StoreAsked::Reading, &error);
+                return self.step(MemberInput::ReadFailed);
+            }
         };
         self.store_answered(StoreAsked::Reading);
         self.is_empty = stored.is_none();
@@ -441,11 +444,6 @@ impl<O: Observer> Driver<O> {
         if self.handle.pace.note(asked, took) {
             self.observer.event(&MemberEvent::StoreSlow { asked, took });
         }
-    }
-
-    fn store_failed(&mut self, error: &ViewStoreError) {
-        self.report_failure(StoreAsked::Reading, error);
-        self.step(MemberInput::ReadFailed);
     }
 
     /// A store may well be read and take no change: a full disk.

@@ -26,7 +26,7 @@ use crate::{
 
 /// The last changes, and what is known of the members.
 #[derive(Debug, Default)]
-pub(super) struct Journal(Mutex<Known>);
+pub(crate) struct Journal(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -112,7 +112,7 @@ impl Journal {
 
     /// The cluster's name, its model and its members, once there is a roster; `me` has `items`
     /// items.
-    pub(super) fn members(
+    pub(crate) fn members(
         &self,
         (me, items): (NodeId, u64),
     ) -> Option<(String, &'static str, Vec<Member>)> {
@@ -140,7 +140,7 @@ impl Journal {
     }
 
     /// Who is there and what happened, as rows of names and values; `me` has `items` items.
-    pub(super) fn tell(&self, me: (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
+    pub(crate) fn tell(&self, me: (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
         if let Some((name, model, members)) = self.members(me) {
             row("cluster_name", &name);
             row("cluster_model", &model);

@@ -10,7 +10,7 @@ use curtail_types::{Cas, Failure, NodeId, ViewNumber};
 use crate::node::{
     control_messages::News,
     requests_asked::Asked,
-    stages::{End, Job, STAGES, Said, Spare, forwarded},
+    stages::{End, Job, STAGES, Spare, forwarded},
     work_costs::Received,
 };
 
@@ -56,10 +56,10 @@ impl Inbox {
                 for part in messages {
                     count.parts += 1;
                     let stage = usize::from(part.stage);
-                    if let Some(said) = Said::new(at.node, &part, spare)
+                    if let Some(job) = Job::message(at.node, &part, spare)
                         && stage < STAGES
                     {
-                        self.jobs.push((stage, Job::Message(said)));
+                        self.jobs.push((stage, job));
                     }
                 }
             }

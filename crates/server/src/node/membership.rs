@@ -31,7 +31,7 @@ use crate::{
         control_messages::News,
         host::{NodeArrival, NodeHost},
     },
-    sync::Relaxed,
+    sync::{Relaxed, lock},
     test_faults::Fault,
 };
 
@@ -134,7 +134,8 @@ impl Opening {
         let now = move || clock.now().instant;
         let member = Member::start(config, addresses, now, watcher);
         let member = member.map_err(|error| fail(&error))?;
-        self.cluster.set_member(member.handle().clone());
+        // It is set once, here.
+        let _ = self.cluster.member.set(member.handle().clone());
         let thread = thread::Builder::new().name("connector".to_owned());
         let thread = thread
             .spawn(move || self.connector.run())
@@ -214,7 +215,7 @@ impl Observer for Watcher {
     }
 
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
-        self.cluster.heartbeat(heartbeats);
+        lock(&self.cluster.outbox).heartbeats = Some(heartbeats.to_vec());
         self.let_clients_in();
         self.wake();
     }
@@ -231,7 +232,7 @@ impl Observer for Watcher {
         match notice {
             MemberNotice::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
-                self.cluster.begin_anew();
+                self.cluster.forgotten.store(0, Relaxed);
                 self.put_in_force(None);
                 self.nothing_to_give();
             }

@@ -25,13 +25,10 @@ use crate::{
         flush::Flushes,
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
-        hot_keys::HeatLook,
         inbox::Inbox,
         peer_heartbeats::PlanLook,
         requests_elsewhere::KeysUnderWay,
-        stages::{
-            Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,
-        },
+        stages::{Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext},
         work_costs::TurnCosts,
     },
     places::Places,
@@ -66,9 +63,9 @@ pub(crate) struct NodeWorker {
     woken: u64,
     pub(super) inbox: Inbox,
     pub(super) planned: PlanLook,
-    pub(super) heated: HeatLook,
-    /// The last heartbeat that was passed on, and the last call: what it said and when.
-    pub(super) beat: u64,
+    /// When the machines of this node were last told of hot keys.
+    pub(super) heated_ns: u64,
+    /// The last call: what it said and when.
     pub(super) called: (u32, Instant),
     pub(super) delegated: u64,
     /// When the turn began, and when what is out was last looked through.
@@ -86,7 +83,10 @@ const UNANSWERED_MAX: usize = 4096;
 impl NodeWorker {
     pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
         let workers = cluster.workers.max(1);
-        let stage = |number| (number % workers == index).then(|| cluster.new_stage(number));
+        let stage = |number| {
+            let stage = || Stage::new(number, cluster.config, cluster.writer);
+            (number % workers == index).then(stage)
+        };
         Self {
             index,
             stages: (0..STAGES).map(stage).collect(),
@@ -108,8 +108,7 @@ impl NodeWorker {
             woken: 0,
             inbox: Inbox::default(),
             planned: PlanLook::default(),
-            heated: HeatLook::default(),
-            beat: 0,
+            heated_ns: 0,
             called: (0, Instant::default()),
             delegated: 0,
             now_ns: 0,
@@ -152,7 +151,7 @@ impl NodeWorker {
         for number in 0..self.stages.len() {
             if self.stages.get(number).is_some_and(Option::is_some) {
                 let job = match &in_force {
-                    Some(in_force) => view_job(&in_force.slices),
+                    Some(in_force) => Job::View(Arc::clone(&in_force.slices)),
                     None => Job::Forget,
                 };
                 self.give(number, job);
@@ -190,7 +189,7 @@ impl NodeWorker {
             || !self.unanswered.is_empty()
             || !self.flushes.is_empty()
             || self.scans.waits()
-            || self.cluster.is_forgetting();
+            || self.cluster.forgotten_mark.load(Relaxed) != 0;
         let again = waits.then_some(self.now_ns + AGAIN_NS);
         let again = [again, self.plan_due_ns(), self.scans.due_ns()];
         let again = again.into_iter().flatten().min();

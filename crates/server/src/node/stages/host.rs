@@ -17,7 +17,7 @@ use curtail_types::{
 
 use super::{
     ClosingGate, CopyTable, StageContext, StageState,
-    jobs::{Carried, End},
+    jobs::{Carried, Completed, End},
     refusals::{failure_of, without_room},
     waiting::{Next, Waiting},
 };
@@ -53,13 +53,13 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
         let Some(waiting) = self.state.requests.get(ticket.0) else {
             return RunResult::Unchanged;
         };
-        let Some(request) = ItemRequest::decode(&waiting.bytes) else {
+        let Some(request) = ItemRequest::decode(&waiting.done.request) else {
             return RunResult::Unchanged;
         };
         let hash = store_cx.store.hash(request.key.bytes());
-        waiting.value.clear();
+        waiting.done.value.clear();
         let room = (version, waiting.size);
-        let (outcome, change) = store_cx.run(&request, hash, room, &mut waiting.value);
+        let (outcome, change) = store_cx.run(&request, hash, room, &mut waiting.done.value);
         waiting.next = match (change, waiting.next) {
             (ItemChange::Outgrown, _) => Next::Again,
             (_, Next::Again) => Next::Answer,
@@ -80,14 +80,14 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
             _ => {}
         }
         let ended = outcome.ok_or(Failure::OutOfMemory);
-        waiting.end = End::of(ended);
+        waiting.done.end = End::of(ended);
         let result = match change {
             ItemChange::Stored(bytes) => RunResult::Stored(bytes),
             ItemChange::Removed => RunResult::Removed,
             _ => RunResult::Unchanged,
         };
         // What changed nothing shows the key as a read does: no copy ever gets this version.
-        waiting.shown = match result {
+        waiting.done.shown = match result {
             RunResult::Unchanged => store_cx.version_of(request.key, hash).unwrap_or_default(),
             _ => version,
         };
@@ -99,28 +99,16 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
         let Some(waiting) = self.state.requests.get(ticket.0) else {
             return;
         };
-        let Some(request) = ItemRequest::decode(&waiting.bytes) else {
+        let Some(request) = ItemRequest::decode(&waiting.done.request) else {
             return;
         };
         let hash = cx.store_cx.store.hash(request.key.bytes());
-        waiting.value.clear();
-        waiting.end = End::of(execute(cx, &request, hash, &mut waiting.value));
-        waiting.shown = cx
+        waiting.done.value.clear();
+        waiting.done.end = End::of(execute(cx, &request, hash, &mut waiting.done.value));
+        waiting.done.shown = cx
             .store_cx
             .version_of(request.key, hash)
             .unwrap_or_default();
-    }
-
-    /// The requester is told how it ended.
-    fn complete(&mut self, waiting: Waiting) {
-        self.stage_cx.done.push(super::Completed {
-            origin: waiting.origin,
-            end: waiting.end,
-            request: waiting.bytes,
-            value: waiting.value,
-            shown: waiting.shown,
-            copies: waiting.copies,
-        });
     }
 
     fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
@@ -160,7 +148,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
         if let Some(waiting) = self.state.requests.get(ticket.0) {
-            waiting.shown = waiting.shown.max(version);
+            waiting.done.shown = waiting.done.shown.max(version);
         }
     }
 
@@ -169,46 +157,46 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             return;
         };
         if copies != 0 {
-            waiting.copies = copies;
+            waiting.done.copies = copies;
         }
         match waiting.next {
             Next::Again => {
                 waiting.next = Next::Answer;
                 return self.state.again.push(waiting);
             }
-            Next::Refused(outcome) => waiting.end = End::Done(Some(outcome)),
+            Next::Refused(outcome) => waiting.done.end = End::Done(Some(outcome)),
             Next::Answer => {}
         }
-        self.complete(waiting);
+        self.stage_cx.done.push(waiting.done);
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
         let Some(mut waiting) = self.take(ticket) else {
             return;
         };
-        let request = ItemRequest::decode(&waiting.bytes);
+        let request = ItemRequest::decode(&waiting.done.request);
         if let (Some(request), ReplicaRefusal::NoRoom, Next::Answer) =
             (&request, refusal, waiting.next)
             && let Some((outcome, removes)) = without_room(&request.operation)
         {
-            waiting.end = End::Done(Some(outcome));
+            waiting.done.end = End::Done(Some(outcome));
             self.stage_cx.cx.counts.add(Count::StoreNoMemory, 1);
             if removes {
                 let refused = self.stage_cx.removal_of(request, outcome, &waiting);
                 self.state.again.push(refused);
-                return self.stage_cx.spare.give(waiting.bytes);
+                return self.stage_cx.spare.give(waiting.done.request);
             }
-            return self.complete(waiting);
+            return self.stage_cx.done.push(waiting.done);
         }
         if refusal == ReplicaRefusal::Elsewhere
-            && matches!(waiting.origin.asker, super::Asker::Peer { .. })
+            && matches!(waiting.done.origin.asker, super::Asker::Peer { .. })
         {
-            waiting.end = End::Elsewhere;
+            waiting.done.end = End::Elsewhere;
         } else {
-            waiting.end = End::Failed(failure_of(refusal));
+            waiting.done.end = End::Failed(failure_of(refusal));
         }
-        waiting.value.clear();
-        self.complete(waiting);
+        waiting.done.value.clear();
+        self.stage_cx.done.push(waiting.done);
     }
 
     fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
@@ -308,7 +296,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn propose(&mut self, change: RowChange) {
-        self.stage_cx.cluster.propose(change);
+        let cluster = self.stage_cx.cluster;
+        cluster.tell_member(|member| member.propose(change));
     }
 
     fn next_version(&mut self) -> Cas {
@@ -343,7 +332,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         let own = own.and_then(|(.., ticket)| self.state.requests.get(ticket.0));
         let own = own.filter(|_| !takes_image);
         let written = own.as_ref().and_then(|waiting| {
-            let value = ItemRequest::decode(&waiting.bytes)?.value;
+            let value = ItemRequest::decode(&waiting.done.request)?.value;
             Some((Some(waiting.written?), value))
         });
         let incoming = self.incoming;
@@ -352,7 +341,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             None => (None, &[][..]),
         });
         if let Some(copies) = copies {
-            copies.show(key, (version, state), incoming.or(written));
+            copies.show(key, state, incoming.or(written));
         }
         match state {
             CopyState::Valid => keys.settle(key, SharedState::Valid),
@@ -371,10 +360,10 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         let Some((copies, waiting)) = copies.zip(waiting) else {
             return;
         };
-        let shows = ItemRequest::decode(&waiting.bytes).map(|request| request.shows);
+        let shows = ItemRequest::decode(&waiting.done.request).map(|request| request.shows);
         let shows_value = shows == Some(curtail_codec::node::Shows::Value);
-        waiting.value.clear();
-        let Waiting { value, end, .. } = waiting;
+        waiting.done.value.clear();
+        let Completed { value, end, .. } = &mut waiting.done;
         let read = copies.read(now, request.key, |outcome, bytes| {
             if shows_value {
                 value.extend_from_slice(bytes);
@@ -392,7 +381,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         let Some(waiting) = self.state.requests.get(request.ticket.0) else {
             return false;
         };
-        let set = ItemRequest::decode(&waiting.bytes).and_then(|request| plain_set(&request));
+        let set =
+            ItemRequest::decode(&waiting.done.request).and_then(|request| plain_set(&request));
         let Some((set, value_bytes)) = set else {
             return false;
         };
@@ -405,8 +395,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             expiry: set.exptime.expiry(store_cx.now).to_bits(),
             ..Image::default()
         });
-        waiting.end = End::Done(Some(Outcome::Set(SetOutcome::Stored(version))));
-        waiting.shown = version;
+        waiting.done.end = End::Done(Some(Outcome::Set(SetOutcome::Stored(version))));
+        waiting.done.shown = version;
         self.state
             .writes
             .push((request.key, version, request.ticket));

@@ -26,8 +26,8 @@ pub(in crate::node) enum Job {
         access: Access,
         bytes: Vec<u8>,
     },
-    /// What another node says.
-    Message(Said),
+    /// What another node says, with the item that travels with it.
+    Message(NodeId, ReplicaMessage, Option<Carried>),
     /// What another node answers to the request that waits at this place.
     Answered(u32, ForwardAnswer),
     /// Another view is in force.
@@ -42,17 +42,9 @@ pub(in crate::node) enum Job {
     Flush(SliceId, Origin),
 }
 
-/// A message, with the item that travels with it.
-#[derive(Debug)]
-pub(in crate::node) struct Said {
-    pub(super) from: NodeId,
-    pub(super) message: ReplicaMessage,
-    pub(super) item: Option<Carried>,
-}
-
 /// An item that travelled.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(in crate::node) struct Carried {
     pub(super) image: Image,
     /// The key, then the value.
     bytes: Vec<u8>,
@@ -126,20 +118,16 @@ const SPARE_MAX: usize = 256;
 /// A larger piece is given back.
 const SPARE_BYTES_MAX: usize = 8 << 10;
 
-impl Said {
-    /// `None` if it is not understood.
-    pub(in crate::node) fn new(
+impl Job {
+    /// What another node says; `None` if it is not understood.
+    pub(in crate::node) fn message(
         from: NodeId,
         part: &ReplicaPart<'_>,
         spare: &mut Spare,
     ) -> Option<Self> {
         let message = ReplicaMessage::decode(part.message)?;
         let item = part.item.map(|item| Carried::new(&item, spare.take()));
-        Some(Self {
-            from,
-            message,
-            item,
-        })
+        Some(Self::Message(from, message, item))
     }
 }
 

@@ -21,15 +21,15 @@ mod sending;
 mod slice_gates;
 mod waiting;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use curtail_codec::node::ItemRequest;
 use curtail_consistency::{
     replica::{
-        Replica, ReplicaConfig, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+        Gate, Replica, ReplicaConfig, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
         Ticket,
     },
-    slice_view::{SLICES, SliceId, SliceView},
+    slice_view::{SLICES, SliceId},
 };
 use curtail_links::Links;
 use curtail_store::Image;
@@ -46,8 +46,9 @@ use crate::{
 
 use host::StageHost;
 pub(crate) use hot_copies::CopyTable;
+use jobs::Carried;
 pub(crate) use jobs::Completed;
-pub(super) use jobs::{Asker, End, Job, Origin, Said, Spare, written};
+pub(super) use jobs::{Asker, End, Job, Origin, Spare, written};
 pub(super) use scans::SliceScans;
 use sending::Unsent;
 pub(super) use sending::forwarded;
@@ -199,7 +200,9 @@ impl Stage {
                 access,
                 bytes,
             } => self.take_request(stage_cx, origin, (key, access), bytes),
-            Job::Message(said) => self.take_message(stage_cx, said),
+            Job::Message(from, message, item) => {
+                self.take_message(stage_cx, (from, &message), item);
+            }
             Job::Answered(place, answer) => self.take_answer(stage_cx, place, answer),
             Job::View(view) => self.step(stage_cx, ReplicaEvent::View(&view)),
             Job::Forget => self.forget(stage_cx),
@@ -210,26 +213,6 @@ impl Stage {
                 self.step(stage_cx, ReplicaEvent::Flush(slice, ticket));
             }
         }
-    }
-
-    /// The machine wants the keys of a slice that catches up no more.
-    pub(super) fn scans(&self, slice: SliceId) -> bool {
-        self.machine.catches_up(slice)
-    }
-
-    /// Keys that a scan has found.
-    pub(super) fn take_scanned(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        (slice, keys): (SliceId, &[(RouteHash, u32)]),
-        is_done: bool,
-    ) {
-        self.step(stage_cx, ReplicaEvent::Scanned(slice, keys, is_done));
-    }
-
-    /// Slices whose scans are to begin, or to go on, since this was last asked.
-    pub(super) fn take_scans(&mut self) -> impl Iterator<Item = (SliceId, bool)> {
-        self.state.scans.drain(..)
     }
 
     fn take_request(
@@ -249,7 +232,7 @@ impl Stage {
         let size = size_of_item(stage_cx, &waiting);
         waiting.size = size;
         let (key, access) = (waiting.key, waiting.access);
-        let is_forwarded = matches!(waiting.origin.asker, Asker::Peer { .. });
+        let is_forwarded = matches!(waiting.done.origin.asker, Asker::Peer { .. });
         let ticket = Ticket(self.state.requests.keep(waiting));
         let request = ReplicaRequest {
             ticket,
@@ -261,19 +244,19 @@ impl Stage {
         self.step(stage_cx, ReplicaEvent::Request(request));
     }
 
-    fn take_message(&mut self, stage_cx: &mut StageContext<'_, '_>, said: Said) {
-        let Said {
-            from,
-            message,
-            item,
-        } = said;
+    fn take_message(
+        &mut self,
+        stage_cx: &mut StageContext<'_, '_>,
+        (from, message): (NodeId, &ReplicaMessage),
+        item: Option<Carried>,
+    ) {
         let host = &mut StageHost {
             stage_cx,
             state: &mut self.state,
             incoming: item.as_ref(),
         };
         self.machine
-            .step(ReplicaEvent::Message(from, &message), host);
+            .step(ReplicaEvent::Message(from, message), host);
         if let Some(item) = item {
             stage_cx.spare.give(item.into_bytes());
         }
@@ -303,11 +286,12 @@ impl Stage {
         waiting.sent = None;
         let mut answer = Err(ReplicaRefusal::Elsewhere);
         if end != End::Elsewhere {
-            if !end.answers(&waiting.bytes, &value) {
+            if !end.answers(&waiting.done.request, &value) {
                 end = End::Failed(Failure::NodeLost);
             }
-            (waiting.end, waiting.shown, waiting.copies) = (end, shown, copies);
-            std::mem::swap(&mut waiting.value, &mut value);
+            let done = &mut waiting.done;
+            (done.end, done.shown, done.copies) = (end, shown, copies);
+            std::mem::swap(&mut done.value, &mut value);
             answer = Ok(shown);
         }
         stage_cx.spare.give(value);
@@ -364,7 +348,7 @@ impl Stage {
         let (cluster, state) = (stage_cx.cluster, &mut self.state);
         state.begin_anew(stage_cx.cx.store_cx.now);
         for slice in (state.number..SLICES).step_by(STAGES).map(SliceId) {
-            cluster.close_gate(slice);
+            cluster.gates.set(slice, Gate::Closed);
             stage_cx.cx.host.set_accepting(slice.0, false);
             stage_cx.cx.store_cx.store.set_free(slice.0, false);
         }
@@ -385,7 +369,10 @@ impl Stage {
             let Some(waiting) = name.and_then(|name| state.requests.take(name)) else {
                 continue;
             };
-            let failed = Completed::failed(waiting.origin, waiting.bytes, Failure::ViewChanged);
+            let Completed {
+                origin, request, ..
+            } = waiting.done;
+            let failed = Completed::failed(origin, request, Failure::ViewChanged);
             stage_cx.done.push(failed);
         }
         cluster.note_forgotten();
@@ -414,18 +401,13 @@ impl StageState {
 
 /// Bytes of the item that a request may store.
 fn size_of_item(stage_cx: &mut StageContext<'_, '_>, waiting: &Waiting) -> u32 {
-    let request = ItemRequest::decode(&waiting.bytes);
+    let request = ItemRequest::decode(&waiting.done.request);
     let Some(request) = request.filter(|_| waiting.access != Access::Read) else {
         return 0;
     };
     let store_cx = &mut *stage_cx.cx.store_cx;
     let hash = store_cx.store.hash(request.key.bytes());
     store_cx.request_bytes(request.key, hash, &request.operation, request.value.len())
-}
-
-/// Passes a view on.
-pub(super) fn view_job(view: &Arc<SliceView>) -> Job {
-    Job::View(Arc::clone(view))
 }
 
 const _: () = assert!(SLICES as usize >= STAGES);

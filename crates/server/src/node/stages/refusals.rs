@@ -58,7 +58,7 @@ impl StageContext<'_, '_> {
         let of: (RouteHash, Access) = (waiting.key, Access::Update);
         Waiting {
             next: Next::Refused(outcome),
-            ..Waiting::new(waiting.origin, of, bytes, self.spare.take())
+            ..Waiting::new(waiting.done.origin, of, bytes, self.spare.take())
         }
     }
 }

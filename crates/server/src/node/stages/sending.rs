@@ -178,7 +178,7 @@ impl StageState {
         let Some(waiting) = self.requests.get(ticket.0) else {
             return false;
         };
-        let request = ItemRequest::decode(&waiting.bytes);
+        let request = ItemRequest::decode(&waiting.done.request);
         let (Some(request), Some(image)) = (request, waiting.written) else {
             return false;
         };
@@ -210,7 +210,7 @@ impl StageState {
                 | u32::from(self.number) << STAGE_SHIFT
                 | ticket.0 as u32 & INDEX_MASK,
             options: 0,
-            bytes: &waiting.bytes,
+            bytes: &waiting.done.request,
         };
         send_request(stage_cx.links, to, head, request)
     }

@@ -2,26 +2,17 @@
 //! answered.
 
 use curtail_store::Image;
-use curtail_types::{Access, Cas, NodeId, Outcome, RouteHash};
+use curtail_types::{Access, NodeId, Outcome, RouteHash};
 
-use super::jobs::{End, Origin};
+use super::jobs::{Completed, End, Origin};
 
 /// A request that the machine has.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    pub(super) origin: Origin,
+    /// What was asked and by whom, and how it ended as soon as it has run.
+    pub(super) done: Completed,
     pub(super) key: RouteHash,
     pub(super) access: Access,
-    /// What was asked.
-    pub(super) bytes: Vec<u8>,
-    /// How it ended, as soon as it has run.
-    pub(super) end: End,
-    /// What it shows of a value.
-    pub(super) value: Vec<u8>,
-    /// The write that the answer shows.
-    pub(super) shown: Cas,
-    /// How many nodes in sync have that.
-    pub(super) copies: u8,
     /// Bytes of the item that it may store at most.
     pub(super) size: u32,
     /// Who was asked last to carry it out, and in which attempt.
@@ -51,14 +42,12 @@ impl Waiting {
         value: Vec<u8>,
     ) -> Self {
         Self {
-            origin,
+            done: Completed {
+                value,
+                ..Completed::without_value(origin, bytes, End::Elsewhere)
+            },
             key,
             access,
-            bytes,
-            end: End::Elsewhere,
-            value,
-            shown: Cas(0),
-            copies: 0,
             size: 0,
             sent: None,
             written: None,
@@ -69,9 +58,8 @@ impl Waiting {
     /// The flush of a slice.
     pub(super) fn flush(origin: Origin) -> Self {
         let of = (RouteHash(0), Access::Update);
-        Self {
-            end: End::Done(None),
-            ..Self::new(origin, of, Vec::new(), Vec::new())
-        }
+        let mut flush = Self::new(origin, of, Vec::new(), Vec::new());
+        flush.done.end = End::Done(None);
+        flush
     }
 }

@@ -38,7 +38,7 @@ use std::collections::VecDeque;
 
 use curtail_codec::node::{Class, Frame, FrameShape, HEADER_BYTES, Part};
 use curtail_runtime::{Readiness, Token};
-use curtail_types::{Instant, NodeId, NodeSet};
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
 use crate::{
     chunk_pool::{CHUNK_BYTES, ChunkPool},
@@ -48,7 +48,6 @@ use crate::{
 };
 pub use crate::{
     connector::{Connector, ConnectorConfig, ConnectorError, ConnectorHandle, NewLink},
-    link::Vitals,
     peer_list::PeerNode,
     tls::{Tls, TlsError},
 };
@@ -73,7 +72,8 @@ pub struct Links {
     chunks: ChunkPool,
     area: Vec<u8>,
     events: VecDeque<LinkEvent>,
-    vitals: Vitals,
+    /// The view that heartbeats say is in force.
+    view: ViewNumber,
     now: Instant,
     /// When to look next for links that are silent.
     look: Instant,
@@ -195,7 +195,7 @@ impl Links {
             chunks: ChunkPool::default(),
             area: vec![0; AREA_BYTES],
             events: VecDeque::new(),
-            vitals: Vitals::default(),
+            view: ViewNumber::default(),
             now: Instant { ns: 0 },
             look: Instant { ns: 0 },
             counted: LinkCounts::default(),
@@ -227,9 +227,9 @@ impl Links {
         }
     }
 
-    /// What the next heartbeats carry about this node.
-    pub fn set_vitals(&mut self, vitals: Vitals) {
-        self.vitals = vitals;
+    /// The view that the next heartbeats say is in force.
+    pub fn set_view(&mut self, view: ViewNumber) {
+        self.view = view;
     }
 
     /// Looks at what may differ from turn to turn: the list of peers, and silent links.

@@ -49,15 +49,6 @@ pub(crate) struct PeerLink {
     watched_since: Option<Instant>,
 }
 
-/// What heartbeats carry about this node.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Vitals {
-    /// The view that is in force.
-    pub view: ViewNumber,
-    /// How busy it is, in a unit of the upper layers.
-    pub load: u32,
-}
-
 /// How far receiving or sending came.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum IoProgress {
@@ -374,13 +365,12 @@ impl PeerLink {
     }
 
     /// Sends a heartbeat, unless something else is on its way.
-    pub(crate) fn beat(&mut self, vitals: Vitals) {
+    pub(crate) fn beat(&mut self, view: ViewNumber) {
         if self.session.is_running()
             && !self.session.send_queue.has_news()
             && self.control.is_empty()
         {
-            let Vitals { view, load } = vitals;
-            self.control(LinkControl::Heartbeat { view, load });
+            self.control(LinkControl::Heartbeat { view, load: 0 });
         }
     }
 

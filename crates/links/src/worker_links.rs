@@ -171,7 +171,7 @@ impl Links {
                 continue;
             }
             if link.beat_due_ns(pause_ns) <= self.now.ns {
-                link.beat(self.vitals);
+                link.beat(self.view);
                 self.line_up(number);
             } else {
                 next_ns = next_ns.min(link.beat_due_ns(pause_ns));

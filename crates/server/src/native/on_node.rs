@@ -33,7 +33,7 @@ use crate::{
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
         Host, Native, ShowsEnded,
-        counters::NativeCount,
+        counters::{NativeCount, NativeCounts},
         executor::{at_arrival, done, reply_to},
         receiver::{Receiver, ReceiverContext, ack, arrival_of, place_of},
         reply_cache::Done,
@@ -55,6 +55,16 @@ struct UnderWay {
     from: Sender,
     /// Of what changes something.
     ticket: Option<ClaimTicket>,
+}
+
+/// How a request ended that the node had.
+pub(super) enum Ended<'v> {
+    /// It was executed, and shows this value.
+    Done(Done, &'v [u8]),
+    /// It had no effect, and its client may send it again.
+    NotReady,
+    /// Nobody knows whether it had one.
+    Unknown,
 }
 
 impl RequestsOnNode {
@@ -107,9 +117,7 @@ impl Receiver<'_> {
             return;
         }
         if self.on_node.left() == 0 {
-            if let Some(ticket) = ticket {
-                self.native.sessions().reopen(ticket);
-            }
+            self.native.reopen(ticket);
             let place = self.node_place(0);
             return self.refuse_busy(receiver_cx, head.echo(), place, from);
         }
@@ -233,29 +241,17 @@ impl Receiver<'_> {
         under_way: &UnderWay,
         (told, copies): (Told<'_>, u8),
     ) {
-        let UnderWay { head, from, .. } = under_way;
+        let UnderWay { head, from, ticket } = under_way;
         let place = self.node_place(copies);
-        let ended = match told {
-            Ok(ended) => ended,
-            Err(failure) if had_no_effect(head.opcode, under_way.ticket.is_some(), failure) => {
-                self.reopen(under_way);
-                let counts = &mut receiver_cx.executor.state().counts;
-                counts.add(NativeCount::NackNotReady, 1);
+        let counts = &mut receiver_cx.executor.state().counts;
+        let (done, value) = match self.native.ended(counts, (head, *ticket), (told, copies)) {
+            Ended::Done(done, value) => (done, value),
+            Ended::NotReady => {
                 return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
             }
             // The client must not send it again, and waits no longer than for a lost reply.
-            Err(_) => {
-                if let Some(ticket) = under_way.ticket {
-                    self.native.commit_unknown(head, ticket);
-                }
-                return;
-            }
+            Ended::Unknown => return,
         };
-        let (done, value) = match ended {
-            Some((outcome, value)) => (done_of(head, &outcome), value),
-            None => (Done::default(), &[][..]),
-        };
-        let done = Done { copies, ..done };
         if head.opcode == Opcode::Get {
             let hit = match done.status {
                 Status::Value => NativeCount::GetHits,
@@ -265,23 +261,11 @@ impl Receiver<'_> {
         }
         if value.len() > value_bytes_max(self.native.datagram_bytes_for(from.address)) {
             // It may be sent again over TCP.
-            self.reopen(under_way);
+            self.native.reopen(*ticket);
             return self.error(receiver_cx, head, ErrorCode::TooLarge, *from);
         }
-        if let Some(ticket) = under_way.ticket {
-            let name = session_name(head.session);
-            self.native
-                .answers
-                .keep(name, head.slot, head.sequence, done);
-            self.native.sessions().commit(ticket, 0, false);
-        }
+        self.native.commit_done(head, *ticket, done);
         self.reply(receiver_cx, *from, &reply_to(head, place, &done, value));
-    }
-
-    fn reopen(&self, under_way: &UnderWay) {
-        if let Some(ticket) = under_way.ticket {
-            self.native.sessions().reopen(ticket);
-        }
     }
 }
 
@@ -297,6 +281,52 @@ impl Native {
         }
     }
 
+    /// What becomes of a request that the node has ended, and of its claim unless it is done.
+    pub(super) fn ended<'v>(
+        &self,
+        counts: &mut NativeCounts,
+        (head, ticket): (&Head, Option<ClaimTicket>),
+        (told, copies): (Told<'v>, u8),
+    ) -> Ended<'v> {
+        match told {
+            Ok(Some((outcome, value))) => {
+                let done = done_of(head, &outcome);
+                Ended::Done(Done { copies, ..done }, value)
+            }
+            Ok(None) => {
+                let done = Done::default();
+                Ended::Done(Done { copies, ..done }, &[])
+            }
+            Err(failure) if had_no_effect(head.opcode, ticket.is_some(), failure) => {
+                self.reopen(ticket);
+                counts.add(NativeCount::NackNotReady, 1);
+                Ended::NotReady
+            }
+            Err(_) => {
+                if let Some(ticket) = ticket {
+                    self.commit_unknown(head, ticket);
+                }
+                Ended::Unknown
+            }
+        }
+    }
+
+    /// The request of a claim was not executed, and may come again.
+    fn reopen(&self, ticket: Option<ClaimTicket>) {
+        if let Some(ticket) = ticket {
+            self.sessions().reopen(ticket);
+        }
+    }
+
+    /// The request of a claim, if there is one, ended so: whoever sends it again is told.
+    pub(super) fn commit_done(&self, head: &Head, ticket: Option<ClaimTicket>, done: Done) {
+        if let Some(ticket) = ticket {
+            let name = session_name(head.session);
+            self.answers.keep(name, head.slot, head.sequence, done);
+            self.sessions().commit(ticket, 0, false);
+        }
+    }
+
     /// Nobody knows how the request of a claim ended: whoever sends it again is not answered.
     pub(super) fn commit_unknown(&self, head: &Head, ticket: ClaimTicket) {
         let name = session_name(head.session);
@@ -306,7 +336,7 @@ impl Native {
 }
 
 /// What a client is told of an outcome.
-pub(super) fn done_of(head: &Head, outcome: &Outcome) -> Done {
+fn done_of(head: &Head, outcome: &Outcome) -> Done {
     match (head.opcode, outcome) {
         (Opcode::Get | Opcode::GetTouch, Outcome::Found(found)) => Done {
             status: Status::Value,
@@ -343,7 +373,7 @@ fn operation_of(request: &Request<'_>, arrived_ns: u64) -> Option<Operation> {
 }
 
 /// Whether a request that ended so has changed nothing that its client could mind, for certain.
-pub(super) fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) -> bool {
+fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) -> bool {
     match (opcode, failure) {
         // Nodes may have flushed before another one failed.
         (Opcode::Flush, _) => failure == Failure::OutOfService,

@@ -33,10 +33,8 @@ struct Known {
     /// Seconds since the server's start, and what happened then; the oldest first.
     lines: VecDeque<(u64, String)>,
     roster: Option<Arc<Roster>>,
-    /// How many items each node said that it has.
-    items: BTreeMap<NodeId, u64>,
-    /// Round-trip time to each node, in microseconds: a moving mean.
-    round_trips: BTreeMap<NodeId, u64>,
+    /// What was heard of each node.
+    heard: BTreeMap<NodeId, Heard>,
     hot: BTreeSet<KeyName>,
     became_hot: u64,
     ceased: u64,
@@ -44,6 +42,14 @@ struct Known {
     told: (u64, u64),
     told_at: u64,
     items_lost: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    /// How many items it said that it has.
+    items: u64,
+    /// Round-trip time to it, in microseconds: a moving mean.
+    round_trip_us: Option<u64>,
 }
 
 /// Lines that are kept.
@@ -58,13 +64,14 @@ const HOT_SECONDS: u64 = 10;
 impl Journal {
     /// A heartbeat said how many items its sender has.
     pub(super) fn note_items(&self, node: NodeId, items: u64) {
-        lock(&self.0).items.insert(node, items);
+        lock(&self.0).heard.entry(node).or_default().items = items;
     }
 
     /// A round trip to `node` took so many microseconds.
     pub(super) fn note_round_trip(&self, node: NodeId, us: u64) {
         let mut known = lock(&self.0);
-        let mean = known.round_trips.entry(node).or_insert(us);
+        let heard = known.heard.entry(node).or_default();
+        let mean = heard.round_trip_us.get_or_insert(us);
         *mean = (*mean * (ROUND_TRIPS - 1) + us) / ROUND_TRIPS;
     }
 
@@ -119,16 +126,15 @@ impl Journal {
         let known = lock(&self.0);
         let roster = known.roster.as_ref()?;
         let member = |(id, node): (NodeId, &Node)| {
-            let told = known.items.get(&id).copied().unwrap_or(0);
-            let round_trip_us = known.round_trips.get(&id).copied();
+            let heard = known.heard.get(&id).copied().unwrap_or_default();
             Member {
                 id,
                 standing: roster.standing(id),
                 keys: keys_of(roster, id),
-                items: if id == me { items } else { told },
+                items: if id == me { items } else { heard.items },
                 name: node.name.clone(),
                 clients: node.addresses.clients,
-                round_trip_us: round_trip_us.filter(|_| id != me),
+                round_trip_us: heard.round_trip_us.filter(|_| id != me),
             }
         };
         let members = roster.nodes().map(member).collect();
@@ -177,8 +183,7 @@ impl Known {
                 true => format!("{name} has left"),
                 false => format!("{name} was removed"),
             });
-            self.items.remove(&id);
-            self.round_trips.remove(&id);
+            self.heard.remove(&id);
         }
         let was_formed = before.slices().is_some();
         for (id, node) in now.nodes() {
@@ -213,7 +218,7 @@ impl Known {
             let own = rows().filter(|((_, row), (_, now))| row.primary == node && lost(row, now));
             let own = own.count() as u64;
             slices += own;
-            items += self.items.get(&node).copied().unwrap_or(0) * own / held;
+            items += self.heard.get(&node).map_or(0, |heard| heard.items) * own / held;
         }
         self.items_lost += items;
         let line = format!("{slices} slices lost their contents, about {items} items");

@@ -2,7 +2,7 @@
 //! clients may connect.
 
 use curtail_runtime::Clock;
-use curtail_types::{LoadReport, Now};
+use curtail_types::LoadReport;
 
 use crate::{
     log::Limit,
@@ -33,9 +33,6 @@ pub(crate) trait NodeHost: Send + Sync {
 
     /// Seconds since the server started.
     fn uptime_seconds(&self) -> u64;
-
-    /// When the server started.
-    fn started(&self) -> Now;
 
     /// Whether writes of a slice may be accepted by somebody outside this process.
     fn set_accepting(&self, slice: u16, may: bool);

@@ -4,7 +4,6 @@ use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
     cluster_clock::Reading, members::Heartbeat, slice_placement::wished_steps,
 };
-use curtail_links::Vitals;
 use curtail_types::{Instant, NodeId, ViewNumber};
 
 use crate::{
@@ -43,8 +42,7 @@ impl NodeWorker {
             return;
         };
         let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
-        let view = view.unwrap_or_default();
-        self.links.set_vitals(Vitals { view, load: 0 });
+        self.links.set_view(view.unwrap_or_default());
         let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });

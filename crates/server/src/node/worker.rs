@@ -81,7 +81,8 @@ pub(crate) struct NodeWorker {
 const UNANSWERED_MAX: usize = 4096;
 
 impl NodeWorker {
-    pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
+    /// The part of worker `index` of a process that started at `started_ns`, in Unix nanoseconds.
+    pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links, started_ns: u64) -> Self {
         let workers = cluster.workers.max(1);
         let stage = |number| {
             let stage = || Stage::new(number, cluster.config, cluster.writer);
@@ -110,7 +111,8 @@ impl NodeWorker {
             planned: PlanLook::default(),
             heated_ns: 0,
             called: (0, Instant::default()),
-            delegated: 0,
+            // Never one of this node's former life, for which an answer may still come.
+            delegated: started_ns,
             now_ns: 0,
             looked_ns: 0,
             costs: TurnCosts::default(),
@@ -121,8 +123,7 @@ impl NodeWorker {
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn(&mut self, cx: &mut NodeContext<'_>) {
         let now = cx.store_cx.now.instant;
-        // Never one of this node's former life, for which an answer may still come.
-        self.delegated = self.delegated.max(cx.host.started().unix_ns) + 1;
+        self.delegated += 1;
         self.now_ns = now.ns;
         let requests = cx.counts.get(Count::Requests);
         self.costs

@@ -473,10 +473,6 @@ impl NodeHost for Shared {
         native.is_none_or(|native| native.has_executed(tails))
     }
 
-    fn started(&self) -> Now {
-        self.started
-    }
-
     fn send(&self, worker: usize, arrival: NodeArrival) {
         if let Some(handle) = self.workers.get(worker) {
             handle.mail.send(Arrival::Node(arrival));

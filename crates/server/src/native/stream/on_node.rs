@@ -9,10 +9,8 @@ use crate::{
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
         Host, Native,
-        counters::{NativeCount, NativeCounts},
-        on_node::{asked_of, done_of, had_no_effect},
-        reply_cache::Done,
-        reply_sender::session_name,
+        counters::NativeCounts,
+        on_node::{Ended, asked_of},
         stream::decode::{INPUT_BYTES, Line, Progress, Whole, push},
     },
     store_context::StoreContext,
@@ -80,13 +78,9 @@ impl Line {
         if memory.capacity() <= INPUT_BYTES {
             self.values = memory;
         }
-        let ended = match told {
-            Ok(ended) => ended,
-            Err(failure) if had_no_effect(head.opcode, ticket.is_some(), failure) => {
-                if let Some(ticket) = ticket {
-                    native.sessions().reopen(ticket);
-                }
-                counts.add(NativeCount::NackNotReady, 1);
+        let (done, value) = match native.ended(counts, (&head, ticket), (told, copies)) {
+            Ended::Done(done, value) => (done, value),
+            Ended::NotReady => {
                 let nack = Reply::Nack(Nack {
                     echo: head.echo(),
                     place: native.node_place(0, NATIVE_UNDER_WAY_MAX as u32),
@@ -95,24 +89,12 @@ impl Line {
                 return push(&mut self.output, Some(&nack));
             }
             // Its client finds the request indeterminate, and need not wait for that.
-            Err(_) => {
-                if let Some(ticket) = ticket {
-                    native.commit_unknown(&head, ticket);
-                }
+            Ended::Unknown => {
                 self.closing = true;
                 return;
             }
         };
-        let (done, value) = match ended {
-            Some((outcome, value)) => (done_of(&head, &outcome), value),
-            None => (Done::default(), &[][..]),
-        };
-        let done = Done { copies, ..done };
-        if let Some(ticket) = ticket {
-            let name = session_name(head.session);
-            native.answers.keep(name, head.slot, head.sequence, done);
-            native.sessions().commit(ticket, 0, false);
-        }
+        native.commit_done(&head, ticket, done);
         match head.opcode {
             Opcode::Get | Opcode::GetTouch => self.push_value(native, &head, &done, value),
             _ => self.push_result(native, &head, &done),

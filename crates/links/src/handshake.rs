@@ -150,17 +150,25 @@ impl Handshake {
             let end = HandshakeEnd::IsRefused(refusal.reason);
             return (Vec::new(), Some(end));
         }
-        let greeting = || message.first_chunk().and_then(Greeting::decode);
-        let proof = || message.first_chunk().and_then(HandshakeProof::decode);
+        let greeting = |kind| {
+            let greeting = message.first_chunk().and_then(Greeting::decode);
+            greeting.filter(|greeting| greeting.kind == kind)
+        };
+        let proof = |kind| {
+            let proof = message.first_chunk().and_then(HandshakeProof::decode);
+            proof.filter(|proof| proof.kind == kind)
+        };
         let step = match self.0 {
-            Expected::Hello { nonce } => {
-                greeting().and_then(|hello| self.take_hello(me, roster, hello, nonce))
+            Expected::Hello { nonce } => greeting(HandshakeKind::Hello)
+                .and_then(|hello| self.take_hello(me, roster, hello, nonce)),
+            Expected::Challenge { peer, hello } => greeting(HandshakeKind::Challenge)
+                .and_then(|challenge| self.take_challenge(me, &peer, hello, challenge)),
+            Expected::Proof(seen) => {
+                proof(HandshakeKind::Proof).and_then(|proof| seen.take_proof(me, roster, &proof))
             }
-            Expected::Challenge { peer, hello } => {
-                greeting().and_then(|challenge| self.take_challenge(me, &peer, hello, challenge))
+            Expected::Welcome(seen) => {
+                proof(HandshakeKind::Welcome).and_then(|proof| seen.take_welcome(me, &proof))
             }
-            Expected::Proof(seen) => proof().and_then(|proof| seen.take_proof(me, roster, &proof)),
-            Expected::Welcome(seen) => proof().and_then(|proof| seen.take_welcome(me, &proof)),
         };
         step.unwrap_or((Vec::new(), Some(HandshakeEnd::Broken)))
     }
@@ -172,9 +180,6 @@ impl Handshake {
         hello: Greeting,
         nonce: Nonce,
     ) -> Option<HandshakeStep> {
-        if hello.kind != HandshakeKind::Hello {
-            return None;
-        }
         let Some(version) = hello.version_with(me.versions.0, me.versions.1) else {
             return Some(me.refuse(RefusalReason::Version));
         };
@@ -207,8 +212,7 @@ impl Handshake {
         hello: Greeting,
         challenge: Greeting,
     ) -> Option<HandshakeStep> {
-        let agrees = challenge.kind == HandshakeKind::Challenge
-            && challenge.to == me.node
+        let agrees = challenge.to == me.node
             && (challenge.pair, challenge.large) == (hello.pair, hello.large)
             && challenge.workers > 0;
         if !agrees {
@@ -237,9 +241,6 @@ impl Greetings {
         roster: &PeerList,
         proof: &HandshakeProof,
     ) -> Option<HandshakeStep> {
-        if proof.kind != HandshakeKind::Proof {
-            return None;
-        }
         if !me.believes(proof, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }
@@ -253,9 +254,6 @@ impl Greetings {
     }
 
     fn take_welcome(&self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
-        if welcome.kind != HandshakeKind::Welcome {
-            return None;
-        }
         if !me.believes(welcome, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }

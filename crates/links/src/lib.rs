@@ -42,7 +42,7 @@ use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
 use crate::{
     chunk_pool::{CHUNK_BYTES, ChunkPool},
-    link::{AREA_BYTES, IoProgress, PeerLink},
+    link::{AREA_BYTES, Broken, PeerLink},
     send_queue::Pushed,
     worker_links::{LinkName, Neighbour},
 };
@@ -339,9 +339,8 @@ impl Links {
             };
             link.is_dirty = false;
             match link.send(self.now, &mut self.counted) {
-                IoProgress::Waits => {}
-                IoProgress::More => self.line_up(number),
-                IoProgress::Broken => self.give_up(number),
+                Ok(()) => self.line_up(number),
+                Err(Broken) => self.give_up(number),
             }
         }
         // Those that have more came back into the other list; this one keeps its memory.
@@ -366,7 +365,7 @@ impl Links {
             link.in_line = false;
             let memory = (self.area.as_mut_slice(), &mut self.chunks);
             let counts = (self.now, &mut self.counted);
-            let (progress, happened) = link.receive(memory, counts, &mut each);
+            let (received, happened) = link.receive(memory, counts, &mut each);
             bytes_left = bytes_left.saturating_sub(happened.bytes);
             let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
             if happened.reset {
@@ -375,9 +374,9 @@ impl Links {
             if happened.up && is_main {
                 self.events.push_back(LinkEvent::Up(node));
             }
-            match progress {
-                IoProgress::Broken => self.give_up(number),
-                IoProgress::Waits | IoProgress::More => self.line_up(number),
+            match received {
+                Ok(()) => self.line_up(number),
+                Err(Broken) => self.give_up(number),
             }
         }
     }

@@ -49,17 +49,6 @@ pub(crate) struct PeerLink {
     watched_since: Option<Instant>,
 }
 
-/// How far receiving or sending came.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum IoProgress {
-    /// The poller reports when there is more to do.
-    Waits,
-    /// There is more to do in the next turn.
-    More,
-    /// The connection is of no use any more.
-    Broken,
-}
-
 /// What happened while receiving, beside the frames.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Happened {
@@ -71,8 +60,9 @@ pub(crate) struct Happened {
     pub(crate) bytes: usize,
 }
 
-/// Why a connection is of no use.
-struct Broken;
+/// The connection is of no use any more.
+#[derive(Debug)]
+pub(crate) struct Broken;
 
 /// Calls to receive in one turn, each of [`AREA_BYTES`] at most.
 const RECEIVES_MAX: usize = 4;
@@ -158,7 +148,7 @@ impl PeerLink {
         (area, chunks): (&mut [u8], &mut ChunkPool),
         (now, counts): (Instant, &mut LinkCounts),
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
-    ) -> (IoProgress, Happened) {
+    ) -> (Result<(), Broken>, Happened) {
         let mut happened = Happened::default();
         for _ in 0..RECEIVES_MAX {
             let received = self.stream.as_mut().map(|stream| stream.receive(area));
@@ -166,23 +156,23 @@ impl PeerLink {
                 Some(Received::Bytes(bytes)) => bytes,
                 Some(Received::Nothing) => {
                     self.readable = false;
-                    return (IoProgress::Waits, happened);
+                    return (Ok(()), happened);
                 }
-                Some(Received::End) | None => return (IoProgress::Broken, happened),
+                Some(Received::End) | None => return (Err(Broken), happened),
             };
             self.heard = now;
             happened.bytes += bytes;
             counts.receives += 1;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
-                return (IoProgress::Broken, happened);
+                return (Err(Broken), happened);
             }
             if bytes < area.len() && !self.ending {
                 self.readable = false;
-                return (IoProgress::Waits, happened);
+                return (Ok(()), happened);
             }
         }
-        (IoProgress::More, happened)
+        (Ok(()), happened)
     }
 
     /// Hands on what is complete and keeps the rest.
@@ -292,17 +282,17 @@ impl PeerLink {
 
     /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
     /// taking parts.
-    pub(crate) fn send(&mut self, now: Instant, counts: &mut LinkCounts) -> IoProgress {
+    pub(crate) fn send(&mut self, now: Instant, counts: &mut LinkCounts) -> Result<(), Broken> {
         if !self.writable {
-            return IoProgress::Waits;
+            return Ok(());
         }
         if let Some(stream) = self.stream.as_mut() {
             if !stream.push() {
-                return IoProgress::Broken;
+                return Err(Broken);
             }
             if stream.holds_back() {
                 self.writable = false;
-                return IoProgress::Waits;
+                return Ok(());
             }
         }
         if self.session.is_running() {
@@ -327,7 +317,7 @@ impl PeerLink {
             offered += bytes;
         }
         if offered == 0 {
-            return IoProgress::Waits;
+            return Ok(());
         }
         let pieces = slices.get(..count).unwrap_or_default();
         let sent = self.stream.as_mut().map(|stream| match pieces {
@@ -335,7 +325,7 @@ impl PeerLink {
             many => stream.send_many(many),
         });
         let Some(Sent::Bytes(taken)) = sent else {
-            return IoProgress::Broken;
+            return Err(Broken);
         };
         self.spoke = now;
         counts.sends += 1;
@@ -344,10 +334,7 @@ impl PeerLink {
         self.session.send_queue.note_sent(taken - of_control);
         let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);
         self.writable = taken == offered && !holds_back;
-        match self.wants_to_send() {
-            true => IoProgress::More,
-            false => IoProgress::Waits,
-        }
+        Ok(())
     }
 
     /// Whether nothing was received on this connection for `limit_ns`, though this side has looked.

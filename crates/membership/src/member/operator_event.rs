@@ -2,10 +2,8 @@
 
 use std::{fmt, time::Duration};
 
-use curtail_consistency::members::{MemberNotice, RecordChange};
-use curtail_types::NodeSet;
-
 use super::StoreAsked;
+use curtail_consistency::members::{MemberNotice, RecordChange};
 
 /// Something that an operator should be able to find in the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,13 +73,15 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         MemberNotice::Departed => f.write_str("this node has left the cluster"),
         MemberNotice::Suspected(node) => write!(f, "node {} sends no heartbeats", node.0),
         MemberNotice::Heard(node) => write!(f, "node {} sends heartbeats again", node.0),
-        MemberNotice::Proposed(change) => write!(f, "this node changed the view: {}", Told(change)),
+        MemberNotice::Proposed(change) => {
+            write!(f, "this node changed the view: {}", about(change))
+        }
         MemberNotice::Beaten(change) => {
             write!(
                 f,
                 "the view store did not confirm this node's change, which may not have \
                      been made: {}",
-                Told(change)
+                about(change)
             )
         }
         MemberNotice::Inherited { slices } => write!(
@@ -101,45 +101,33 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
-struct Told<'a>(&'a RecordChange);
-
-impl fmt::Display for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            RecordChange::Join(_) => f.write_str("this node joins"),
-            RecordChange::Form => f.write_str("the waiting nodes form the cluster"),
-            RecordChange::Rows(changes) => {
-                write!(f, "{} changes of the holders of slices", changes.len())
-            }
-            RecordChange::Drain(node) => write!(f, "node {} starts to leave", node.0),
-            RecordChange::Depart => f.write_str("this node has left"),
-            RecordChange::Detach => f.write_str(
-                "this node is now detached, because another node does not answer it; it continues \
-                 to answer clients; if it dies meanwhile, failover takes up to two leases; check \
-                 the links between the nodes",
-            ),
-            RecordChange::Attach => {
-                f.write_str("this node is no longer detached: all nodes answer it again")
-            }
-            RecordChange::Remove(nodes) => write!(f, "removed {}", Numbers(*nodes)),
+fn about(change: &RecordChange) -> String {
+    match change {
+        RecordChange::Join(_) => "this node joins".into(),
+        RecordChange::Form => "the waiting nodes form the cluster".into(),
+        RecordChange::Rows(changes) => {
+            format!("{} changes of the holders of slices", changes.len())
         }
-    }
-}
-
-struct Numbers(NodeSet);
-
-impl fmt::Display for Numbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, node) in self.0.into_iter().enumerate() {
-            let before = if index == 0 { "node " } else { ", node " };
-            write!(f, "{before}{}", node.0)?;
+        RecordChange::Drain(node) => format!("node {} starts to leave", node.0),
+        RecordChange::Depart => "this node has left".into(),
+        RecordChange::Detach => {
+            "this node is now detached, because another node does not answer it; it continues to \
+             answer clients; if it dies meanwhile, failover takes up to two leases; check the \
+             links between the nodes"
+                .into()
         }
-        Ok(())
+        RecordChange::Attach => "this node is no longer detached: all nodes answer it again".into(),
+        RecordChange::Remove(nodes) => {
+            let nodes = nodes.into_iter().map(|node| format!("node {}", node.0));
+            format!("removed {}", nodes.collect::<Vec<_>>().join(", "))
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use curtail_types::NodeSet;
+
     use super::*;
 
     #[test]

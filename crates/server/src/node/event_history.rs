@@ -11,10 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use curtail_consistency::{
-    slice_placement,
-    slice_view::{SliceRow, SliceView},
-};
+use curtail_consistency::slice_view::{SliceRow, SliceView};
 use curtail_membership::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
 use tracing::info;
@@ -198,6 +195,7 @@ impl Known {
                 lines.push(format!("{name} starts to leave"));
             }
         }
+        let is_settled = |roster: &Roster| roster.slices().is_none() || roster.is_settled();
         match (is_settled(before), is_settled(now)) {
             (true, false) => lines.push("slices begin to move".to_owned()),
             (false, true) => lines.push("all slices have moved".to_owned()),
@@ -233,13 +231,6 @@ fn keys_of(roster: &Roster, id: NodeId) -> &'static str {
         true => "yes",
         false => "no",
     }
-}
-
-/// Whether slices are where they shall be.
-fn is_settled(roster: &Roster) -> bool {
-    roster
-        .slices()
-        .is_none_or(|slices| slice_placement::is_settled(slices, &roster.goal()))
 }
 
 /// A member in one row: standing, keys, items, name, address for clients, and the round trip to it

@@ -151,7 +151,8 @@ impl NodeWorker {
         };
         let view = in_force.slices.number;
         if is_later {
-            return self.done.push(flushed(origin, bytes, view));
+            let done = (End::Done(None), view);
+            return self.done.push(flushed(origin, bytes, done));
         }
         self.flushes.last += 1;
         let mut run = Run {
@@ -193,19 +194,15 @@ impl NodeWorker {
         let mut runs = std::mem::take(&mut self.flushes.runs);
         runs.retain_mut(|run| {
             let is_late = now_ns.saturating_sub(run.begun_ns) > PATIENCE_NS;
-            if is_late || view != Some(run.view) {
+            let end = match () {
+                () if is_late => Some(End::Failed(Failure::Late)),
+                () if view != Some(run.view) => Some(End::Elsewhere),
+                () if run.left == 0 => Some(End::Done(None)),
+                () => None,
+            };
+            if let Some(end) = end {
                 let bytes = std::mem::take(&mut run.bytes);
-                let end = match is_late {
-                    true => End::Failed(Failure::Late),
-                    false => End::Elsewhere,
-                };
-                self.done
-                    .push(Completed::without_value(run.origin, bytes, end));
-                return false;
-            }
-            if run.left == 0 {
-                let bytes = std::mem::take(&mut run.bytes);
-                self.done.push(flushed(run.origin, bytes, run.view));
+                self.done.push(flushed(run.origin, bytes, (end, run.view)));
                 return false;
             }
             if !cx.host.has_executed(&run.tails) {
@@ -296,10 +293,11 @@ pub(super) fn when_to_flush(request: &NodeRequest<'_>) -> Option<Exptime> {
     Some(Exptime(i64::from_le_bytes(*at)))
 }
 
-/// A node's slices are empty, in this view.
-fn flushed(origin: Origin, bytes: Vec<u8>, view: ViewNumber) -> Completed {
+/// How the flush of a node's slices ended; once they are empty, in which view.
+fn flushed(origin: Origin, bytes: Vec<u8>, (end, view): (End, ViewNumber)) -> Completed {
+    let is_done = matches!(end, End::Done(_));
     Completed {
-        shown: Cas(u64::from(view.0)),
-        ..Completed::without_value(origin, bytes, End::Done(None))
+        shown: Cas(if is_done { u64::from(view.0) } else { 0 }),
+        ..Completed::without_value(origin, bytes, end)
     }
 }

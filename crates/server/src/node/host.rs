@@ -7,7 +7,7 @@ use curtail_types::LoadReport;
 use crate::{
     log::Limit,
     metrics::counters::Counts,
-    native::{Behind, ReadBarrier},
+    native::ReadBarrier,
     node::{Completed, requests_asked::Asked},
     store_context::StoreContext,
 };
@@ -72,14 +72,4 @@ pub(crate) struct NodeContext<'a> {
     pub(crate) barrier: Option<&'a mut ReadBarrier>,
     /// A large value could not be leased.
     pub(crate) lease_refused: &'a mut bool,
-}
-
-impl NodeContext<'_> {
-    /// The accepted writes that a request for `key` has to wait for, after some help; `kept` is
-    /// what it has waited for already.
-    pub(super) fn accepted_before(&mut self, key: &[u8], kept: Option<Behind>) -> Option<Behind> {
-        let barrier = self.barrier.as_deref_mut()?;
-        let hash = self.store_cx.store.hash(key);
-        barrier.behind(self.store_cx, hash, kept)
-    }
 }

@@ -194,7 +194,7 @@ impl Cluster {
             stages: (0..STAGES).map(|_| StageInbox::default()).collect(),
             config,
             writer: machines(me, life),
-            views: Views::new(),
+            views: Views::default(),
             clock: WallClock::new(me, now, faults),
             unset: Mutex::default(),
             marks: Marks::new(threads),

@@ -60,11 +60,13 @@ impl Asked {
 
     /// Whether it waits for accepted writes.
     fn waits(&mut self, cx: &mut NodeContext<'_>) -> bool {
-        if cx.barrier.is_none() || self.flush.is_some() {
+        let Some(barrier) = cx.barrier.as_deref_mut().filter(|_| self.flush.is_none()) else {
             return false;
-        }
-        let key = ItemRequest::decode(&self.bytes).map(|request| request.key);
-        self.behind = key.and_then(|key| cx.accepted_before(key.bytes(), self.behind));
+        };
+        self.behind = ItemRequest::decode(&self.bytes).and_then(|request| {
+            let hash = cx.store_cx.store.hash(request.key.bytes());
+            barrier.behind(cx.store_cx, hash, self.behind)
+        });
         self.behind.is_some()
     }
 }

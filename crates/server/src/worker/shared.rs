@@ -417,7 +417,7 @@ impl Host for Shared {
         };
         cluster.take_thread_answers(thread, &mut |completed| {
             if let Some((asker, _, told)) = completed.of_thread() {
-                show(asker.name, told, completed.copies());
+                show(asker.name, told, completed.copies);
             }
             spare.extend(completed.take_memory());
         });

@@ -11,7 +11,7 @@ use curtail_consistency::{
 use curtail_dispatch::SharedState;
 use curtail_store::{Image, ItemChange};
 use curtail_types::{
-    Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation, Outcome,
+    Access, Cas, Failure, HybridClock, Instant, Key, KeyHash, NodeId, NodeSet, Operation, Outcome,
     RouteHash, Set, SetOutcome,
 };
 
@@ -21,7 +21,7 @@ use super::{
     refusals::{failure_of, without_room},
     waiting::{Next, Waiting},
 };
-use crate::{metrics::counters::Count, node::execute::execute};
+use crate::{metrics::counters::Count, node::execute::execute, store_context::StoreContext};
 
 /// The host of one machine during a step.
 pub(super) struct StageHost<'a, 'c, 'n> {
@@ -116,23 +116,24 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
         self.state.requests.take(ticket.0)
     }
 
-    /// Finds the stored item of a key: its bytes are in `state.key` then.
-    fn find(&mut self, key: RouteHash) -> Option<curtail_types::KeyHash> {
-        let store_cx = &mut *self.stage_cx.cx.store_cx;
-        let hash = store_cx.store.hash_of_route(key);
-        let is_there = store_cx
-            .store
-            .key_of(store_cx.now, hash, &mut self.state.key);
-        is_there.then_some(hash)
-    }
-
     fn remove(&mut self, key: RouteHash) {
-        if let Some(hash) = self.find(key)
-            && let Ok(key) = Key::new(&self.state.key)
-        {
-            self.stage_cx.cx.store_cx.remove(key, hash);
+        let store_cx = &mut *self.stage_cx.cx.store_cx;
+        if let Some((key, hash)) = find(store_cx, key, &mut self.state.key) {
+            store_cx.remove(key, hash);
         }
     }
+}
+
+/// Finds the stored item of a key, whose bytes are in `room` then.
+pub(super) fn find<'k>(
+    store_cx: &StoreContext,
+    key: RouteHash,
+    room: &'k mut Vec<u8>,
+) -> Option<(Key<'k>, KeyHash)> {
+    let hash = store_cx.store.hash_of_route(key);
+    let is_there = store_cx.store.key_of(store_cx.now, hash, room);
+    let key = Key::new(room).ok().filter(|_| is_there)?;
+    Some((key, hash))
 }
 
 impl ReplicaHost for StageHost<'_, '_, '_> {
@@ -230,9 +231,9 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
-        let hash = self.find(key)?;
-        let key = Key::new(&self.state.key).ok()?;
-        let (version, bytes) = self.stage_cx.cx.store_cx.item_bytes_of(key, hash)?;
+        let store_cx = &mut *self.stage_cx.cx.store_cx;
+        let (key, hash) = find(store_cx, key, &mut self.state.key)?;
+        let (version, bytes) = store_cx.item_bytes_of(key, hash)?;
         self.saw(version);
         Some((version, bytes))
     }

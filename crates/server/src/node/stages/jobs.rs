@@ -92,7 +92,7 @@ pub(crate) struct Completed {
     /// The write of the key that it shows; 0 for none.
     pub(in crate::node) shown: Cas,
     /// How many nodes in sync have what it shows; 0 if that is not known.
-    pub(in crate::node) copies: u8,
+    pub(crate) copies: u8,
 }
 
 /// How a request ended here.
@@ -233,11 +233,6 @@ impl Completed {
             // A client's request that is for another node is sent there.
             End::Elsewhere => Err(Failure::Unreachable),
         }
-    }
-
-    /// How many nodes in sync have what it shows; 0 if that is not known.
-    pub(crate) const fn copies(&self) -> u8 {
-        self.copies
     }
 
     /// The memory of a request and its value that nobody needs any more.

@@ -8,9 +8,9 @@ use curtail_codec::node::{
 };
 use curtail_consistency::replica::{CopyKind, CopyMessage, ReplicaMessage, Ticket};
 use curtail_links::SendError;
-use curtail_types::{Key, NodeId, NodeSet};
+use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
-use super::{StageContext, StageState};
+use super::{StageContext, StageState, host::find};
 use crate::node::{LARGE_BYTES, forward::send_request};
 
 /// Messages that found no room on their way, the oldest first. What is sent to a node meanwhile
@@ -155,20 +155,10 @@ impl StageState {
     }
 
     /// Takes out the item of a key; whether there is one.
-    fn stored_item(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        key: curtail_types::RouteHash,
-    ) -> bool {
+    fn stored_item(&mut self, stage_cx: &mut StageContext<'_, '_>, key: RouteHash) -> bool {
         let store_cx = &mut *stage_cx.cx.store_cx;
-        let hash = store_cx.store.hash_of_route(key);
-        if !store_cx.store.key_of(store_cx.now, hash, &mut self.key) {
-            return false;
-        }
-        let Ok(key) = Key::new(&self.key) else {
-            return false;
-        };
-        let image = store_cx.take_image(key, hash, &mut self.value);
+        let found = find(store_cx, key, &mut self.key);
+        let image = found.and_then(|(key, hash)| store_cx.take_image(key, hash, &mut self.value));
         self.image = image.unwrap_or_default();
         image.is_some()
     }

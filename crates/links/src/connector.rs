@@ -243,22 +243,17 @@ impl Connector {
         match order {
             ConnectorCommand::Peers => {
                 let (own, peers) = self.shared.roster.get();
-                self.live(own);
+                // Handshakes of another incarnation of this node are dropped.
+                if self.me.incarnation != own {
+                    self.me.incarnation = own;
+                    self.dials.clear();
+                    self.pending.clear();
+                }
                 let peers: &[PeerNode] = if own == 0 { &[] } else { &peers };
                 self.dials.set_peers(self.me.node, self.me.workers, peers);
             }
             ConnectorCommand::Lost(attempt) => self.dials.lose(attempt, now_ns),
             ConnectorCommand::Stop => {}
-        }
-    }
-
-    /// Starts another incarnation of this node, if it is one: handshakes of the one before are
-    /// dropped.
-    fn live(&mut self, own: u64) {
-        if self.me.incarnation != own {
-            self.me.incarnation = own;
-            self.dials = Dials::after(&self.dials);
-            self.pending.clear();
         }
     }
 

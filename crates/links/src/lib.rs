@@ -303,7 +303,7 @@ impl Links {
         };
         let whole = FrameShape::of(class, part).bytes() + bytes;
         let max = self.config.frame_bytes_max(class.is_large());
-        if whole > max.min(link.session.frame_bytes_max()) {
+        if whole > max.min(link.session.frame_bytes_max) {
             return Err(SendError::TooLarge);
         }
         let chunks = &mut self.chunks;

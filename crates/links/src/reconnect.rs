@@ -47,12 +47,9 @@ const PAUSE_NS_MIN: u64 = 10_000_000;
 const PAUSE_NS_MAX: u64 = 100_000_000;
 
 impl Dials {
-    /// None; attempts are counted on from `before`.
-    pub(crate) fn after(before: &Self) -> Self {
-        Self {
-            dials: Vec::new(),
-            attempts: before.attempts,
-        }
+    /// Forgets all; attempts are counted on.
+    pub(crate) fn clear(&mut self) {
+        self.dials.clear();
     }
 
     /// Takes another list of peers; `me` has `workers`. What is unchanged goes on, and what failed

@@ -384,7 +384,7 @@ impl<O: Observer> Driver<O> {
         if self.differs(&roster) {
             return self.step(MemberInput::ReadFailed);
         }
-        let newer = self.machine.known().number <= roster.number();
+        let newer = self.machine.known().number <= roster.record.number;
         let record = &roster.record.clone();
         if newer {
             self.disbelieved = None;
@@ -467,9 +467,9 @@ impl<O: Observer> Driver<O> {
     }
 
     fn see(&mut self, roster: Arc<Roster>) {
-        let known = self.roster.as_ref().map(|roster| roster.number());
-        if known.is_none_or(|known| known < roster.number()) {
-            if roster.number() > ViewNumber(0) {
+        let known = self.roster.as_ref().map(|roster| roster.record.number);
+        if known.is_none_or(|known| known < roster.record.number) {
+            if roster.record.number > ViewNumber(0) {
                 self.observer.seen(&roster, self.own.incarnation);
             }
             self.roster = Some(roster);

@@ -110,19 +110,9 @@ impl Roster {
         self.record.slices()
     }
 
-    /// The members that are not leaving.
-    pub fn staying(&self) -> NodeSet {
-        self.record.staying()
-    }
-
     /// What the placement of slices shall reach.
     pub fn goal(&self) -> PlacementGoal {
         self.record.goal(self.settings.replicas)
-    }
-
-    /// The number of the view.
-    pub fn number(&self) -> ViewNumber {
-        self.record.number
     }
 
     /// A member.
@@ -153,7 +143,7 @@ impl Roster {
 
     /// Slices that fewer nodes have all of than there could.
     pub fn under_replicated(&self) -> u16 {
-        let wanted = self.settings.replicas.min(self.staying().len());
+        let wanted = self.settings.replicas.min(self.record.staying().len());
         let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
         let few = rows.filter(|(_, row)| row.in_sync.len() < wanted);
         u16::try_from(few.count()).unwrap_or(u16::MAX)
@@ -510,7 +500,10 @@ mod tests {
         let leaving = roster.draining(NodeId(0)).unwrap();
         assert_eq!(leaving.standing(NodeId(0)), "leaving");
         assert_eq!(
-            (leaving.staying().to_bits(), leaving.draining(NodeId(0))),
+            (
+                leaving.record.staying().to_bits(),
+                leaving.draining(NodeId(0))
+            ),
             (0b110, None)
         );
     }

@@ -251,14 +251,8 @@ impl UnderWay {
                 value,
                 form,
             } => {
-                let what = What {
-                    key,
-                    operation,
-                    value,
-                    form,
-                    is_looked_at: matches!(self.waits, Some(Waits::Look(at, _)) if at == from),
-                };
-                self.ask(shared, name, &what, Waits::Look(from, before))
+                let look = Waits::Look(from, before);
+                self.ask(shared, name, (key, form), (operation, value), look)
             }
             _ => self.use_tcp(),
         }
@@ -266,34 +260,45 @@ impl UnderWay {
 
     /// Has a worker execute a request. One that shows a value is preceded by a look at the value's
     /// length: a node must not move a long value that cannot be sent.
-    fn ask(&mut self, shared: &Shared, name: u64, what: &What<'_>, look: Waits) -> Next {
+    fn ask(
+        &mut self,
+        shared: &Shared,
+        name: u64,
+        (key, form): (WireKey<'_>, Form<'_>),
+        (operation, value): (Operation, &[u8]),
+        look: Waits,
+    ) -> Next {
         let Some(cluster) = shared.cluster.as_deref() else {
             return Next::Ends;
         };
-        let is_counting = matches!(what.operation, Operation::Arithmetic(_));
+        let is_counting = matches!(operation, Operation::Arithmetic(_));
         if is_counting && self.left().len() < NUMBER_BYTES {
             return self.use_tcp();
         }
-        let shown = shows(&what.operation, &what.form);
-        let looks = shown == Shows::Value && !what.is_looked_at;
+        let shown = shows(&operation, &form);
+        let is_looked_at = match (self.waits, look) {
+            (Some(Waits::Look(looked, _)), Waits::Look(at, _)) => looked == at,
+            _ => false,
+        };
+        let looks = shown == Shows::Value && !is_looked_at;
         let (operation, shown) = match looks {
             true => (LOOK, Shows::Nothing),
-            false => (what.operation, shown),
+            false => (operation, shown),
         };
         self.waits = Some(match looks {
             true => look,
             false => Waits::Request(Place {
                 number: name as u32,
-                what: Awaited::of(&what.form),
-                form: Some(OwnedForm::new(&what.key, &what.form)),
+                what: Awaited::of(&form),
+                form: Some(OwnedForm::new(&key, &form)),
             }),
         });
         let mut scratch = KeyScratch::default();
         let request = ItemRequest {
-            key: what.key.resolve(&mut scratch),
+            key: key.resolve(&mut scratch),
             operation,
             shows: shown,
-            value: what.value,
+            value,
         };
         let asker = ThreadAsker {
             thread: AskingThread::Memcached,
@@ -352,16 +357,6 @@ impl UnderWay {
             }
         }
     }
-}
-
-/// A request, as it was decoded.
-struct What<'a> {
-    key: WireKey<'a>,
-    operation: Operation,
-    value: &'a [u8],
-    form: Form<'a>,
-    /// The length of the value that it asks for is known to fit.
-    is_looked_at: bool,
 }
 
 /// Finds an item and leaves everything about it as it is.

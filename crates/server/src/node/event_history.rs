@@ -80,7 +80,7 @@ impl Journal {
             Some(before) => known.differences(before, roster),
             None => Vec::new(),
         };
-        let number = roster.number().0;
+        let number = roster.record.number.0;
         for line in lines {
             info!(target: component::CLUSTER, view = number, "{line}");
             known.push(seconds, format!("view {number}: {line}"));
@@ -124,10 +124,12 @@ impl Journal {
         let roster = known.roster.as_ref()?;
         let member = |(id, node): (NodeId, &Node)| {
             let heard = known.heard.get(&id).copied().unwrap_or_default();
+            let share = roster.share(id);
+            let has_slices = share.in_sync + share.catching_up > 0;
             Member {
                 id,
                 standing: roster.standing(id),
-                keys: keys_of(roster, id),
+                keys: if has_slices { "yes" } else { "no" },
                 items: if id == me { items } else { heard.items },
                 name: node.name.clone(),
                 clients: node.addresses.clients,
@@ -221,15 +223,6 @@ impl Known {
         self.items_lost += items;
         let line = format!("{slices} slices lost their contents, about {items} items");
         (slices > 0).then_some(line)
-    }
-}
-
-/// Whether a node has slices.
-fn keys_of(roster: &Roster, id: NodeId) -> &'static str {
-    let holds = |slices: &SliceView| slices.rows().any(|(_, row)| row.holders.contains(id));
-    match roster.slices().is_some_and(|slices| holds(slices)) {
-        true => "yes",
-        false => "no",
     }
 }
 

@@ -88,8 +88,11 @@ impl NodeWorker {
             let Some((_, out)) = out.filter(|(_, out)| out.is_sent && out.to == node) else {
                 continue;
             };
-            let goes_again = out.key.is_none() || is_read(&out.bytes);
-            match goes_again {
+            let is_read = || {
+                let request = ItemRequest::decode(&out.bytes);
+                request.is_some_and(|request| request.operation.is_read())
+            };
+            match out.key.is_none() || is_read() {
                 true => self.park(cx.store_cx.now.instant, number),
                 false => self.end(number, End::Failed(Failure::NodeLost)),
             }
@@ -110,8 +113,4 @@ impl NodeWorker {
             }
         }
     }
-}
-
-fn is_read(bytes: &[u8]) -> bool {
-    ItemRequest::decode(bytes).is_some_and(|request| request.operation.is_read())
 }

@@ -39,7 +39,7 @@ pub(super) struct HotState {
     /// Reports of this epoch, the newest of each node.
     reports: Vec<(NodeId, HotReport)>,
     /// What this node has measured.
-    costs: CostSums,
+    pub(super) costs: CostSums,
 }
 
 /// How often machines are told of hot keys.
@@ -57,11 +57,6 @@ impl HotState {
             reports: Vec::new(),
             costs: CostSums::new(),
         }
-    }
-
-    /// What this node has measured, if that is enough.
-    pub(super) fn costs(&self) -> Option<HotCosts> {
-        self.costs.costs()
     }
 
     fn note_report(&mut self, from: NodeId, report: HotReport) {
@@ -92,7 +87,7 @@ impl Cluster {
         let costs = {
             let mut hot = lock(&self.hot);
             hot.costs.end_epoch(&self.costs);
-            hot.costs()
+            hot.costs.costs()
         };
         let report = report_of(host, costs);
         if coordinator != Some(me) {

@@ -361,7 +361,7 @@ impl Cluster {
         stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
-        let costs = lock(&self.hot).costs();
+        let costs = lock(&self.hot).costs.costs();
         let cost = |of: fn(&HotCosts) -> u32| costs.as_ref().map_or(0, |all| u64::from(of(all)));
         stat("cluster_cost_local_ns", cost(|all| all.local_ns));
         stat("cluster_cost_forwarded_ns", cost(|all| all.forwarded_ns));

@@ -112,9 +112,8 @@ impl TurnCosts {
     /// Work for other nodes begins.
     #[inline]
     pub(super) fn begin_work(&mut self) {
-        let now = |cpu: ThreadCpuClock| cpu.ns();
         if let Some(turn) = &mut self.open {
-            turn.work_begun_ns = now(self.cpu);
+            turn.work_begun_ns = self.cpu.ns();
         }
     }
 

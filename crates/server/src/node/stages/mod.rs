@@ -148,22 +148,7 @@ impl Stage {
         Self {
             machine: Replica::new(config),
             config,
-            state: StageState {
-                number,
-                requests: Places::default(),
-                clock: HybridClock::new(writer, Cas(0)),
-                writer,
-                closing: VecDeque::new(),
-                unforwarded: Vec::new(),
-                again: Vec::new(),
-                writes: Vec::new(),
-                scans: Vec::new(),
-                unsent: Unsent::default(),
-                key: Vec::new(),
-                value: Vec::new(),
-                message: Vec::new(),
-                image: Image::default(),
-            },
+            state: StageState::new(number, writer, Cas(0)),
             jobs: Vec::new(),
         }
     }
@@ -199,7 +184,11 @@ impl Stage {
                 key,
                 access,
                 bytes,
-            } => self.take_request(stage_cx, origin, (key, access), bytes),
+            } => {
+                stage_cx.cx.counts.add(Count::ClusterProtocol, 1);
+                let waiting = Waiting::new(origin, (key, access), bytes, stage_cx.spare.take());
+                self.place(stage_cx, waiting);
+            }
             Job::Message(from, message, item) => {
                 self.take_message(stage_cx, (from, &message), item);
             }
@@ -213,18 +202,6 @@ impl Stage {
                 self.step(stage_cx, ReplicaEvent::Flush(slice, ticket));
             }
         }
-    }
-
-    fn take_request(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        origin: Origin,
-        (key, access): (RouteHash, Access),
-        bytes: Vec<u8>,
-    ) {
-        stage_cx.cx.counts.add(Count::ClusterProtocol, 1);
-        let waiting = Waiting::new(origin, (key, access), bytes, stage_cx.spare.take());
-        self.place(stage_cx, waiting);
     }
 
     /// Gives a request to the machine.
@@ -346,7 +323,6 @@ impl Stage {
     fn forget(&mut self, stage_cx: &mut StageContext<'_, '_>) {
         self.machine = Replica::new(self.config);
         let (cluster, state) = (stage_cx.cluster, &mut self.state);
-        state.begin_anew(stage_cx.cx.store_cx.now);
         for slice in (state.number..SLICES).step_by(STAGES).map(SliceId) {
             cluster.gates.set(slice, Gate::Closed);
             stage_cx.cx.host.set_accepting(slice.0, false);
@@ -375,22 +351,32 @@ impl Stage {
             let failed = Completed::failed(origin, request, Failure::ViewChanged);
             stage_cx.done.push(failed);
         }
+        let last = state.clock.next(stage_cx.cx.store_cx.now);
+        // Each life of a node has another writer: what one life wrote may be lost with it.
+        *state = StageState::new(state.number, super::next_writer(state.writer), last);
         cluster.note_forgotten();
     }
 }
 
 impl StageState {
-    fn begin_anew(&mut self, now: curtail_types::Now) {
-        let last = self.clock.next(now);
-        // Each life of a node has another writer: what one life wrote may be lost with it.
-        self.writer = super::next_writer(self.writer);
-        self.clock = HybridClock::new(self.writer, last);
-        self.closing.clear();
-        self.unforwarded.clear();
-        self.again.clear();
-        self.writes.clear();
-        self.scans.clear();
-        self.unsent = Unsent::default();
+    /// The state of a machine that writes as `writer`, later than `last`.
+    fn new(number: u16, writer: WriterId, last: Cas) -> Self {
+        Self {
+            number,
+            requests: Places::default(),
+            clock: HybridClock::new(writer, last),
+            writer,
+            closing: VecDeque::new(),
+            unforwarded: Vec::new(),
+            again: Vec::new(),
+            writes: Vec::new(),
+            scans: Vec::new(),
+            unsent: Unsent::default(),
+            key: Vec::new(),
+            value: Vec::new(),
+            message: Vec::new(),
+            image: Image::default(),
+        }
     }
 
     /// Under which the store keeps room for changes of another node.

@@ -123,7 +123,7 @@ enum ConnectorCommand {
     Peers,
     /// The link of an attempt of ours is not connected any more.
     Lost(u64),
-    /// HandshakeEnd.
+    /// End.
     Stop,
 }
 

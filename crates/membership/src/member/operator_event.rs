@@ -2,15 +2,16 @@
 
 use std::{fmt, time::Duration};
 
-use super::StoreAsked;
 use curtail_consistency::members::{MemberNotice, RecordChange};
+
+use super::StoreAsked;
 
 /// Something that an operator should be able to find in the log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum MemberEvent {
-    /// What the machine tells. After [`MemberNotice::Removed`] throw away what this node holds, then
-    /// [`rejoin`](super::MemberHandle::rejoin).
+    /// What the machine tells. After [`MemberNotice::Removed`] throw away what this node holds,
+    /// then [`rejoin`](super::MemberHandle::rejoin).
     Notice(MemberNotice),
     /// The store holds no view any more, though there was one: it was removed or emptied.
     StoreEmpty,

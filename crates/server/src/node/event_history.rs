@@ -23,7 +23,7 @@ use crate::{
 
 /// The last changes, and what is known of the members.
 #[derive(Debug, Default)]
-pub(crate) struct Journal(Mutex<Known>);
+pub(crate) struct EventHistory(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
@@ -58,7 +58,7 @@ const ROUND_TRIPS: u64 = 8;
 /// Seconds between two lines about the hot set.
 const HOT_SECONDS: u64 = 10;
 
-impl Journal {
+impl EventHistory {
     /// A heartbeat said how many items its sender has.
     pub(super) fn note_items(&self, node: NodeId, items: u64) {
         lock(&self.0).heard.entry(node).or_default().items = items;
@@ -277,7 +277,7 @@ mod tests {
         Arc::new(roster.after(change, NodeId(me), &own).unwrap())
     }
 
-    fn rows(journal: &Journal) -> Vec<String> {
+    fn rows(journal: &EventHistory) -> Vec<String> {
         let mut rows = Vec::new();
         journal.numbers(|name, value| rows.push(format!("{name} {value}")));
         journal.tell((NodeId(0), 5), |name, value| {
@@ -295,7 +295,7 @@ mod tests {
             replicas: 1,
             lease_ms: 1000,
         };
-        let journal = Journal::default();
+        let journal = EventHistory::default();
         let mut roster = Arc::new(Roster::empty("trial", settings));
         journal.note_roster(0, &roster);
         let dead = [NodeId(1)].into_iter().collect();

@@ -62,7 +62,7 @@ use crate::{
         active_view::{Marks, Views},
         clock::WallClock,
         control_messages::News,
-        event_history::Journal,
+        event_history::EventHistory,
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
         requests_of_threads::ThreadAnswers,
@@ -122,7 +122,7 @@ pub(crate) struct Cluster {
     /// mark that all workers pass behind that: only then does it join anew.
     forgotten: AtomicUsize,
     forgotten_mark: AtomicU64,
-    pub(crate) journal: Journal,
+    pub(crate) journal: EventHistory,
     /// It was told to end, and has left.
     is_leaving: AtomicBool,
     has_left: AtomicBool,
@@ -211,7 +211,7 @@ impl Cluster {
             flush_at: AtomicU64::new(0),
             forgotten: AtomicUsize::new(STAGES),
             forgotten_mark: AtomicU64::new(0),
-            journal: Journal::default(),
+            journal: EventHistory::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
         }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use curtail_codec::node::{Nonce, cluster_hash};
+use curtail_codec::node::{Greeting, Nonce, cluster_hash};
 use curtail_runtime::{
     BindError, Clock, Events, Listener, PeerAddress, Poller, SocketOptions, Token, Waker, bind_tcp,
     connect_tcp, lock,
@@ -30,10 +30,10 @@ use thiserror::Error;
 
 use crate::{
     PeerNode,
-    handshake::{Established, Handshake, Identity},
+    handshake::{Handshake, HandshakeEnd, Identity},
     log_once::Complaints,
     peer_list::PeerList,
-    pending_handshake::{HandshakeEnd, PendingHandshake},
+    pending_handshake::PendingHandshake,
     reconnect::Dials,
     tls::Tls,
     transport::Transport,
@@ -103,7 +103,8 @@ const WATCH: &str = "watch the links between nodes (epoll)";
 #[derive(Debug)]
 pub struct NewLink {
     pub(crate) stream: Transport,
-    pub(crate) established: Established,
+    /// What the peer has said of itself and of the link, in the version that both speak.
+    pub(crate) greeting: Greeting,
     pub(crate) attempt: u64,
 }
 
@@ -122,7 +123,7 @@ enum ConnectorCommand {
     Peers,
     /// The link of an attempt of ours is not connected any more.
     Lost(u64),
-    /// HandshakeEnd.
+    /// End.
     Stop,
 }
 
@@ -242,22 +243,17 @@ impl Connector {
         match order {
             ConnectorCommand::Peers => {
                 let (own, peers) = self.shared.roster.get();
-                self.live(own);
+                // Handshakes of another incarnation of this node are dropped.
+                if self.me.incarnation != own {
+                    self.me.incarnation = own;
+                    self.dials.clear();
+                    self.pending.clear();
+                }
                 let peers: &[PeerNode] = if own == 0 { &[] } else { &peers };
                 self.dials.set_peers(self.me.node, self.me.workers, peers);
             }
             ConnectorCommand::Lost(attempt) => self.dials.lose(attempt, now_ns),
             ConnectorCommand::Stop => {}
-        }
-    }
-
-    /// Starts another incarnation of this node, if it is one: handshakes of the one before are
-    /// dropped.
-    fn live(&mut self, own: u64) {
-        if self.me.incarnation != own {
-            self.me.incarnation = own;
-            self.dials = Dials::after(&self.dials);
-            self.pending.clear();
         }
     }
 
@@ -286,16 +282,12 @@ impl Connector {
                 Err(_) => return Some(OUT_OF_DESCRIPTORS),
             };
             if let Some(nonce) = self.nonce() {
-                let until_ns = self.now_ns() + HANDSHAKE_NS_MAX;
-                let handshake = Handshake::accept(nonce);
                 let wire = match &self.tls {
-                    None => Some(Transport::Plain(stream)),
+                    None => Some(Transport::plain(stream)),
                     Some(tls) => tls.accept(stream),
                 };
                 if let Some(wire) = wire {
-                    self.begin(PendingHandshake::accepted(
-                        wire, address, handshake, until_ns,
-                    ));
+                    self.begin(wire, (address, None), Handshake::accept(nonce));
                 }
             }
         }
@@ -309,19 +301,15 @@ impl Connector {
             let (peer, of_link) = (dial.peer, (dial.pair, dial.large));
             let stream = connect_tcp(peer.address).ok();
             let wire = stream.and_then(|stream| match &self.tls {
-                None => Some(Transport::Plain(stream)),
+                None => Some(Transport::plain(stream)),
                 Some(tls) => tls.connect(stream, peer.address.ip()),
             });
             let Some((wire, nonce)) = wire.zip(self.nonce()) else {
-                self.dials.fail(attempt, now_ns, attempt);
+                self.fail(Some(attempt));
                 continue;
             };
             let handshake = Handshake::connect(&self.me, peer, of_link, nonce);
-            let until_ns = now_ns + HANDSHAKE_NS_MAX;
-            let name = (peer.address, attempt);
-            self.begin(PendingHandshake::connecting(
-                wire, name, handshake, until_ns,
-            ));
+            self.begin(wire, (peer.address, Some(attempt)), handshake);
         }
     }
 
@@ -331,17 +319,27 @@ impl Connector {
         Some(nonce)
     }
 
-    fn begin(&mut self, mut pending: PendingHandshake) {
-        let slot = self.free_slot(pending.attempt.is_none());
-        let watched = pending.stream.watch(&self.poller, Token(slot));
-        match (watched, pending.attempt) {
-            (Ok(()), _) => {
-                if let Some(place) = self.pending.get_mut(slot) {
-                    *place = Some(Box::new(pending));
-                }
-            }
-            (Err(_), Some(attempt)) => self.dials.fail(attempt, self.now_ns(), attempt),
-            (Err(_), None) => {}
+    fn begin(
+        &mut self,
+        mut wire: Transport,
+        name: (SocketAddr, Option<u64>),
+        handshake: (Handshake, Vec<u8>),
+    ) {
+        let (slot, now_ns) = (self.free_slot(name.1.is_none()), self.now_ns());
+        if wire.watch(&self.poller, Token(slot)).is_err() {
+            return self.fail(name.1);
+        }
+        if let Some(place) = self.pending.get_mut(slot) {
+            let until_ns = now_ns + HANDSHAKE_NS_MAX;
+            let pending = PendingHandshake::new(wire, name, handshake, until_ns);
+            *place = Some(Box::new(pending));
+        }
+    }
+
+    /// An attempt of ours has failed, if it is one.
+    fn fail(&mut self, attempt: Option<u64>) {
+        if let Some(attempt) = attempt {
+            self.dials.fail(attempt, self.now_ns());
         }
     }
 
@@ -393,14 +391,11 @@ impl Connector {
 
     fn finish(&mut self, pending: PendingHandshake, end: HandshakeEnd) {
         let (address, attempt) = (pending.address.ip(), pending.attempt);
-        if let HandshakeEnd::Linked(established) = end {
+        if let HandshakeEnd::Linked(greeting) = end {
             self.complaints.forget(address);
-            self.link(pending, established);
-            return;
+            return self.link(pending, greeting);
         }
-        if let Some(attempt) = attempt {
-            self.dials.fail(attempt, self.now_ns(), attempt);
-        }
+        self.fail(attempt);
         let complaint = match end {
             HandshakeEnd::Refuses(reason) => self.complaints.about(address, reason, true),
             HandshakeEnd::IsRefused(reason) => self.complaints.about(address, reason, false),
@@ -415,7 +410,7 @@ impl Connector {
         }
     }
 
-    fn link(&mut self, pending: PendingHandshake, established: Established) {
+    fn link(&mut self, pending: PendingHandshake, greeting: Greeting) {
         let PendingHandshake {
             mut stream,
             attempt,
@@ -425,13 +420,13 @@ impl Connector {
             let Some(dial) = self.dials.succeed(attempt) else {
                 return;
             };
-            self.dials.add(dial.peer, established.workers);
+            self.dials.add(dial.peer, greeting.workers);
         }
         stream.unwatch(&self.poller);
-        let worker = usize::from(established.pair % self.me.workers);
+        let worker = usize::from(greeting.pair % self.me.workers);
         let link = NewLink {
             stream,
-            established,
+            greeting,
             attempt: attempt.unwrap_or(0),
         };
         (self.deliver)(worker, link);

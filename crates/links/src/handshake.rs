@@ -34,49 +34,40 @@ pub(crate) struct Identity {
     pub(crate) versions: (u8, u8),
 }
 
-/// One handshake, of which one side is played here.
-pub(crate) struct Handshake {
-    expected: Expected,
-    hello: Option<Greeting>,
-    challenge: Option<Greeting>,
-}
+/// One handshake, of which one side is played here; it knows what comes next.
+pub(crate) struct Handshake(Expected);
 
-/// What comes next.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Expected {
     Hello { nonce: Nonce },
-    Challenge { peer: PeerNode },
-    Proof,
-    Welcome,
+    Challenge { peer: PeerNode, hello: Greeting },
+    Proof(Greetings),
+    Welcome(Greetings),
 }
 
-/// What to do after a message.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum HandshakeStep {
-    /// Send this and wait for the next message.
-    Send(Vec<u8>),
-    /// Send this, then the connection is a link.
-    Done(Vec<u8>, Established),
-    /// Send this, then close: the other side cannot be linked with.
-    Refuse(Vec<u8>, RefusalReason),
-    /// Close: the other side does not want to be linked with.
-    Refused(RefusalReason),
-    /// Close: this is not the protocol.
-    Close,
-}
-
-/// What a connection was found to be.
+/// What both sides prove to have seen.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Established {
-    pub(crate) node: NodeId,
-    pub(crate) incarnation: u64,
-    pub(crate) pair: u16,
-    pub(crate) large: bool,
-    /// Workers that the other node has.
-    pub(crate) workers: u16,
-    /// The newest version that both speak.
-    pub(crate) version: u8,
+struct Greetings {
+    hello: Greeting,
+    challenge: Greeting,
 }
+
+/// How a handshake ends when everything is sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum HandshakeEnd {
+    /// It is a link: the peer's greeting, of which `version_max` is the newest that both speak.
+    Linked(Greeting),
+    /// This side refuses: the other one cannot be linked with.
+    Refuses(RefusalReason),
+    /// The other side does not want to be linked with.
+    IsRefused(RefusalReason),
+    /// The connection broke, or it is not this protocol.
+    Broken,
+}
+
+/// What to send after a message, and how the handshake ends then; if it does not, the next message
+/// is awaited.
+pub(crate) type HandshakeStep = (Vec<u8>, Option<HandshakeEnd>);
 
 /// Why a proof is wanted: `Hmac` takes keys of any length, so making one cannot fail.
 type HmacSha256 = Hmac<Sha256>;
@@ -99,33 +90,22 @@ impl Identity {
         }
     }
 
-    fn mac(
-        &self,
-        kind: HandshakeKind,
-        hello: &Greeting,
-        challenge: &Greeting,
-    ) -> Option<HmacSha256> {
+    fn mac(&self, kind: HandshakeKind, seen: &Greetings) -> Option<HmacSha256> {
         let mut mac = HmacSha256::new_from_slice(&self.secret).ok()?;
         mac.update(&HandshakeProof::label(kind));
-        mac.update(&hello.encode());
-        mac.update(&challenge.encode());
+        mac.update(&seen.hello.encode());
+        mac.update(&seen.challenge.encode());
         Some(mac)
     }
 
-    fn prove(
-        &self,
-        kind: HandshakeKind,
-        hello: &Greeting,
-        challenge: &Greeting,
-    ) -> Option<HandshakeProof> {
-        let mac = self.mac(kind, hello, challenge)?;
-        let mac = mac.finalize().into_bytes().into();
-        Some(HandshakeProof { kind, mac })
+    fn prove(&self, kind: HandshakeKind, seen: &Greetings) -> Option<Vec<u8>> {
+        let mac = self.mac(kind, seen)?.finalize().into_bytes().into();
+        Some(HandshakeProof { kind, mac }.encode().into())
     }
 
     /// Whether a proof is right; the comparison takes as long wherever they differ.
-    fn believes(&self, proof: &HandshakeProof, hello: &Greeting, challenge: &Greeting) -> bool {
-        let mac = self.mac(proof.kind, hello, challenge);
+    fn believes(&self, proof: &HandshakeProof, seen: &Greetings) -> bool {
+        let mac = self.mac(proof.kind, seen);
         mac.is_some_and(|mac| mac.verify_slice(&proof.mac).is_ok())
     }
 
@@ -135,7 +115,8 @@ impl Identity {
             version_min: self.versions.0,
             version_max: self.versions.1,
         };
-        HandshakeStep::Refuse(refusal.encode().to_vec(), reason)
+        let end = HandshakeEnd::Refuses(reason);
+        (refusal.encode().into(), Some(end))
     }
 }
 
@@ -149,21 +130,13 @@ impl Handshake {
     ) -> (Self, Vec<u8>) {
         let hello = me.greet(HandshakeKind::Hello, peer.node, (pair, large));
         let hello = Greeting { nonce, ..hello };
-        let handshake = Self {
-            expected: Expected::Challenge { peer },
-            hello: Some(hello),
-            challenge: None,
-        };
-        (handshake, hello.encode().to_vec())
+        let handshake = Self(Expected::Challenge { peer, hello });
+        (handshake, hello.encode().into())
     }
 
-    /// The side of the acceptor.
-    pub(crate) fn accept(nonce: Nonce) -> Self {
-        Self {
-            expected: Expected::Hello { nonce },
-            hello: None,
-            challenge: None,
-        }
+    /// The side of the acceptor, which sends nothing at first.
+    pub(crate) const fn accept(nonce: Nonce) -> (Self, Vec<u8>) {
+        (Self(Expected::Hello { nonce }), Vec::new())
     }
 
     /// Takes the next message, whole.
@@ -174,21 +147,30 @@ impl Handshake {
         message: &[u8],
     ) -> HandshakeStep {
         if let Some(refusal) = message.first_chunk().and_then(HandshakeRefusal::decode) {
-            return HandshakeStep::Refused(refusal.reason);
+            let end = HandshakeEnd::IsRefused(refusal.reason);
+            return (Vec::new(), Some(end));
         }
-        let greeting = || message.first_chunk().and_then(Greeting::decode);
-        let proof = || message.first_chunk().and_then(HandshakeProof::decode);
-        let step = match self.expected {
-            Expected::Hello { nonce } => {
-                greeting().and_then(|hello| self.take_hello(me, roster, hello, nonce))
-            }
-            Expected::Challenge { peer } => {
-                greeting().and_then(|challenge| self.take_challenge(me, &peer, challenge))
-            }
-            Expected::Proof => proof().and_then(|proof| self.take_proof(me, roster, &proof)),
-            Expected::Welcome => proof().and_then(|proof| self.take_welcome(me, &proof)),
+        let greeting = |kind| {
+            let greeting = message.first_chunk().and_then(Greeting::decode);
+            greeting.filter(|greeting| greeting.kind == kind)
         };
-        step.unwrap_or(HandshakeStep::Close)
+        let proof = |kind| {
+            let proof = message.first_chunk().and_then(HandshakeProof::decode);
+            proof.filter(|proof| proof.kind == kind)
+        };
+        let step = match self.0 {
+            Expected::Hello { nonce } => greeting(HandshakeKind::Hello)
+                .and_then(|hello| self.take_hello(me, roster, hello, nonce)),
+            Expected::Challenge { peer, hello } => greeting(HandshakeKind::Challenge)
+                .and_then(|challenge| self.take_challenge(me, &peer, hello, challenge)),
+            Expected::Proof(seen) => {
+                proof(HandshakeKind::Proof).and_then(|proof| seen.take_proof(me, roster, &proof))
+            }
+            Expected::Welcome(seen) => {
+                proof(HandshakeKind::Welcome).and_then(|proof| seen.take_welcome(me, &proof))
+            }
+        };
+        step.unwrap_or((Vec::new(), Some(HandshakeEnd::Broken)))
     }
 
     fn take_hello(
@@ -198,9 +180,6 @@ impl Handshake {
         hello: Greeting,
         nonce: Nonce,
     ) -> Option<HandshakeStep> {
-        if hello.kind != HandshakeKind::Hello {
-            return None;
-        }
         let Some(version) = hello.version_with(me.versions.0, me.versions.1) else {
             return Some(me.refuse(RefusalReason::Version));
         };
@@ -222,22 +201,18 @@ impl Handshake {
             nonce,
             ..me.greet(HandshakeKind::Challenge, hello.node, of_link)
         };
-        self.hello = Some(hello);
-        self.challenge = Some(challenge);
-        self.expected = Expected::Proof;
-        (hello.pair < me.workers.max(hello.workers))
-            .then(|| HandshakeStep::Send(challenge.encode().into()))
+        self.0 = Expected::Proof(Greetings { hello, challenge });
+        (hello.pair < me.workers.max(hello.workers)).then(|| (challenge.encode().into(), None))
     }
 
     fn take_challenge(
         &mut self,
         me: &Identity,
         peer: &PeerNode,
+        hello: Greeting,
         challenge: Greeting,
     ) -> Option<HandshakeStep> {
-        let hello = self.hello?;
-        let agrees = challenge.kind == HandshakeKind::Challenge
-            && challenge.to == me.node
+        let agrees = challenge.to == me.node
             && (challenge.pair, challenge.large) == (hello.pair, hello.large)
             && challenge.workers > 0;
         if !agrees {
@@ -253,59 +228,43 @@ impl Handshake {
         if (challenge.node, challenge.incarnation) != (peer.node, peer.incarnation) {
             return Some(me.refuse(RefusalReason::Unknown));
         }
-        self.challenge = Some(challenge);
-        self.expected = Expected::Welcome;
-        let proof = me.prove(HandshakeKind::Proof, &hello, &challenge)?;
-        Some(HandshakeStep::Send(proof.encode().into()))
+        let seen = Greetings { hello, challenge };
+        self.0 = Expected::Welcome(seen);
+        Some((me.prove(HandshakeKind::Proof, &seen)?, None))
     }
+}
 
+impl Greetings {
     fn take_proof(
-        &mut self,
+        &self,
         me: &Identity,
         roster: &PeerList,
         proof: &HandshakeProof,
     ) -> Option<HandshakeStep> {
-        let (hello, challenge) = (self.hello?, self.challenge?);
-        if proof.kind != HandshakeKind::Proof {
-            return None;
-        }
-        if !me.believes(proof, &hello, &challenge) {
+        if !me.believes(proof, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }
         // The list of peers may have changed since the Hello.
-        if roster.find(hello.node).map(|peer| peer.incarnation) != Some(hello.incarnation) {
+        let known = roster.find(self.hello.node).map(|peer| peer.incarnation);
+        if known != Some(self.hello.incarnation) {
             return Some(me.refuse(RefusalReason::Unknown));
         }
-        let welcome = me.prove(HandshakeKind::Welcome, &hello, &challenge)?;
-        Some(HandshakeStep::Done(
-            welcome.encode().into(),
-            Established::of(&hello, &challenge),
-        ))
+        let welcome = me.prove(HandshakeKind::Welcome, self)?;
+        Some((welcome, Some(self.linked_with(&self.hello))))
     }
 
-    fn take_welcome(&mut self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
-        let (hello, challenge) = (self.hello?, self.challenge?);
-        if welcome.kind != HandshakeKind::Welcome {
-            return None;
-        }
-        if !me.believes(welcome, &hello, &challenge) {
+    fn take_welcome(&self, me: &Identity, welcome: &HandshakeProof) -> Option<HandshakeStep> {
+        if !me.believes(welcome, self) {
             return Some(me.refuse(RefusalReason::Secret));
         }
-        let established = Established::of(&challenge, &challenge);
-        Some(HandshakeStep::Done(Vec::new(), established))
+        Some((Vec::new(), Some(self.linked_with(&self.challenge))))
     }
-}
 
-impl Established {
-    /// What the peer's greeting contains, and the version that the challenge chose.
-    fn of(greeting: &Greeting, challenge: &Greeting) -> Self {
-        Self {
-            node: greeting.node,
-            incarnation: greeting.incarnation,
-            pair: greeting.pair,
-            large: greeting.large,
-            workers: greeting.workers,
-            version: challenge.version_max,
-        }
+    /// What the peer has said, and the version that the challenge chose.
+    const fn linked_with(&self, peer: &Greeting) -> HandshakeEnd {
+        HandshakeEnd::Linked(Greeting {
+            version_max: self.challenge.version_max,
+            ..*peer
+        })
     }
 }

@@ -38,17 +38,16 @@ use std::collections::VecDeque;
 
 use curtail_codec::node::{Class, Frame, FrameShape, HEADER_BYTES, Part};
 use curtail_runtime::{Readiness, Token};
-use curtail_types::{Instant, NodeId, NodeSet};
+use curtail_types::{Instant, NodeId, NodeSet, ViewNumber};
 
 use crate::{
     chunk_pool::{CHUNK_BYTES, ChunkPool},
-    link::{AREA_BYTES, IoProgress, PeerLink},
+    link::{AREA_BYTES, Broken, PeerLink},
     send_queue::Pushed,
     worker_links::{LinkName, Neighbour},
 };
 pub use crate::{
     connector::{Connector, ConnectorConfig, ConnectorError, ConnectorHandle, NewLink},
-    link::Vitals,
     peer_list::PeerNode,
     tls::{Tls, TlsError},
 };
@@ -73,7 +72,8 @@ pub struct Links {
     chunks: ChunkPool,
     area: Vec<u8>,
     events: VecDeque<LinkEvent>,
-    vitals: Vitals,
+    /// The view that heartbeats say is in force.
+    view: ViewNumber,
     now: Instant,
     /// When to look next for links that are silent.
     look: Instant,
@@ -195,7 +195,7 @@ impl Links {
             chunks: ChunkPool::default(),
             area: vec![0; AREA_BYTES],
             events: VecDeque::new(),
-            vitals: Vitals::default(),
+            view: ViewNumber::default(),
             now: Instant { ns: 0 },
             look: Instant { ns: 0 },
             counted: LinkCounts::default(),
@@ -227,9 +227,9 @@ impl Links {
         }
     }
 
-    /// What the next heartbeats carry about this node.
-    pub fn set_vitals(&mut self, vitals: Vitals) {
-        self.vitals = vitals;
+    /// The view that the next heartbeats say is in force.
+    pub fn set_view(&mut self, view: ViewNumber) {
+        self.view = view;
     }
 
     /// Looks at what may differ from turn to turn: the list of peers, and silent links.
@@ -255,13 +255,6 @@ impl Links {
         let number = self.number_of(to, false);
         let link = number.and_then(|number| self.links.get(number)?.as_ref());
         link.is_some_and(|link| link.version >= version)
-    }
-
-    /// Bytes of a class on their way to `to`: sent or waiting, and not known to have arrived.
-    pub fn under_way(&self, to: Endpoint, class: Class) -> usize {
-        let number = self.number_of(to, class.is_large());
-        let link = number.and_then(|number| self.links.get(number)?.as_ref());
-        link.map_or(0, |link| link.session.send_queue.used_by(class))
     }
 
     /// Whether small items arrive at `node` at the moment.
@@ -310,7 +303,7 @@ impl Links {
         };
         let whole = FrameShape::of(class, part).bytes() + bytes;
         let max = self.config.frame_bytes_max(class.is_large());
-        if whole > max.min(link.session.frame_bytes_max()) {
+        if whole > max.min(link.session.frame_bytes_max) {
             return Err(SendError::TooLarge);
         }
         let chunks = &mut self.chunks;
@@ -345,13 +338,9 @@ impl Links {
                 continue;
             };
             link.is_dirty = false;
-            let sends_before = link.sends;
-            let progress = link.send(self.now);
-            self.counted.sends += link.sends - sends_before;
-            match progress {
-                IoProgress::Waits => {}
-                IoProgress::More => self.line_up(number),
-                IoProgress::Broken => self.give_up(number),
+            match link.send(self.now, &mut self.counted) {
+                Ok(()) => self.line_up(number),
+                Err(Broken) => self.give_up(number),
             }
         }
         // Those that have more came back into the other list; this one keeps its memory.
@@ -375,9 +364,9 @@ impl Links {
             };
             link.in_line = false;
             let memory = (self.area.as_mut_slice(), &mut self.chunks);
-            let (progress, happened) = link.receive(memory, self.now, &mut each);
+            let counts = (self.now, &mut self.counted);
+            let (received, happened) = link.receive(memory, counts, &mut each);
             bytes_left = bytes_left.saturating_sub(happened.bytes);
-            self.counted.receives += happened.receives;
             let (node, is_main) = (link.endpoint.node, link.is_main(self.config.worker));
             if happened.reset {
                 self.events.push_back(LinkEvent::Reset(node));
@@ -385,9 +374,9 @@ impl Links {
             if happened.up && is_main {
                 self.events.push_back(LinkEvent::Up(node));
             }
-            match progress {
-                IoProgress::Broken => self.give_up(number),
-                IoProgress::Waits | IoProgress::More => self.line_up(number),
+            match received {
+                Ok(()) => self.line_up(number),
+                Err(Broken) => self.give_up(number),
             }
         }
     }

@@ -10,7 +10,7 @@ use curtail_runtime::{Readiness, Received, Sent};
 use curtail_types::{Instant, ViewNumber};
 
 use crate::{
-    Endpoint,
+    Endpoint, LinkCounts,
     chunk_pool::ChunkPool,
     session::{FrameReceipt, LinkSession, PeerResume, Resumed},
     transport::Transport,
@@ -32,7 +32,8 @@ pub(crate) struct PeerLink {
     frame_bytes_max: usize,
     /// The beginning of a frame.
     partial: Vec<u8>,
-    control: ControlBytes,
+    /// A frame about the connection itself, as far as it was not sent.
+    control: Vec<u8>,
     readable: bool,
     writable: bool,
     /// The peer will send no more: what follows is received until the end is seen.
@@ -43,39 +44,9 @@ pub(crate) struct PeerLink {
     /// When something was received last, on any connection, and sent; 0 for never.
     pub(crate) heard: Instant,
     spoke: Instant,
-    /// Calls to send.
-    pub(crate) sends: u64,
     /// From when on silence counts: the first look at this connection, which comes after its
     /// making.
     watched_since: Option<Instant>,
-}
-
-/// A frame about the connection itself, while it is being sent.
-#[derive(Debug)]
-struct ControlBytes {
-    bytes: [u8; LinkControl::BYTES_MAX],
-    from: usize,
-    to: usize,
-}
-
-/// What heartbeats carry about this node.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Vitals {
-    /// The view that is in force.
-    pub view: ViewNumber,
-    /// How busy it is, in a unit of the upper layers.
-    pub load: u32,
-}
-
-/// How far receiving or sending came.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum IoProgress {
-    /// The poller reports when there is more to do.
-    Waits,
-    /// There is more to do in the next turn.
-    More,
-    /// The connection is of no use any more.
-    Broken,
 }
 
 /// What happened while receiving, beside the frames.
@@ -87,12 +58,11 @@ pub(crate) struct Happened {
     pub(crate) reset: bool,
     /// How much arrived.
     pub(crate) bytes: usize,
-    /// With how many calls.
-    pub(crate) receives: u64,
 }
 
-/// Why a connection is of no use.
-struct Broken;
+/// The connection is of no use any more.
+#[derive(Debug)]
+pub(crate) struct Broken;
 
 /// Calls to receive in one turn, each of [`AREA_BYTES`] at most.
 const RECEIVES_MAX: usize = 4;
@@ -117,7 +87,7 @@ impl PeerLink {
             stream: None,
             frame_bytes_max: max,
             partial: Vec::new(),
-            control: ControlBytes::NONE,
+            control: Vec::with_capacity(LinkControl::BYTES_MAX),
             readable: false,
             writable: false,
             ending: false,
@@ -125,7 +95,6 @@ impl PeerLink {
             is_dirty: false,
             heard: Instant { ns: 0 },
             spoke: Instant { ns: 0 },
-            sends: 0,
             watched_since: None,
         }
     }
@@ -144,7 +113,7 @@ impl PeerLink {
     /// Ends the connection; whether there was one.
     pub(crate) fn disconnect(&mut self, chunks: &mut ChunkPool) -> bool {
         self.session.disconnect();
-        self.control = ControlBytes::NONE;
+        self.control.clear();
         chunks.give(std::mem::take(&mut self.partial));
         self.stream.take().is_some()
     }
@@ -177,9 +146,9 @@ impl PeerLink {
     pub(crate) fn receive(
         &mut self,
         (area, chunks): (&mut [u8], &mut ChunkPool),
-        now: Instant,
+        (now, counts): (Instant, &mut LinkCounts),
         each: &mut impl FnMut(Endpoint, &Frame<'_>),
-    ) -> (IoProgress, Happened) {
+    ) -> (Result<(), Broken>, Happened) {
         let mut happened = Happened::default();
         for _ in 0..RECEIVES_MAX {
             let received = self.stream.as_mut().map(|stream| stream.receive(area));
@@ -187,23 +156,23 @@ impl PeerLink {
                 Some(Received::Bytes(bytes)) => bytes,
                 Some(Received::Nothing) => {
                     self.readable = false;
-                    return (IoProgress::Waits, happened);
+                    return (Ok(()), happened);
                 }
-                Some(Received::End) | None => return (IoProgress::Broken, happened),
+                Some(Received::End) | None => return (Err(Broken), happened),
             };
             self.heard = now;
             happened.bytes += bytes;
-            happened.receives += 1;
+            counts.receives += 1;
             let arrived = area.get(..bytes).unwrap_or_default();
             if self.take_in(arrived, chunks, &mut happened, each).is_err() {
-                return (IoProgress::Broken, happened);
+                return (Err(Broken), happened);
             }
             if bytes < area.len() && !self.ending {
                 self.readable = false;
-                return (IoProgress::Waits, happened);
+                return (Ok(()), happened);
             }
         }
-        (IoProgress::More, happened)
+        (Ok(()), happened)
     }
 
     /// Hands on what is complete and keeps the rest.
@@ -282,7 +251,13 @@ impl PeerLink {
                 received_stream,
                 frame_bytes_max: frame_bytes_max as usize,
             };
-            return self.take_resume(&peer, chunks, happened);
+            if self.session.is_running() {
+                return Err(Broken);
+            }
+            let resumed = self.session.resumed(chunks, &peer).map_err(|_| Broken)?;
+            happened.up = true;
+            happened.reset |= resumed == Resumed::Reset;
+            return Ok(());
         }
         if !self.session.is_running() {
             return Err(Broken);
@@ -305,34 +280,19 @@ impl PeerLink {
         Ok(())
     }
 
-    fn take_resume(
-        &mut self,
-        peer: &PeerResume,
-        chunks: &mut ChunkPool,
-        happened: &mut Happened,
-    ) -> Result<(), Broken> {
-        if self.session.is_running() {
-            return Err(Broken);
-        }
-        let resumed = self.session.resumed(chunks, peer).map_err(|_| Broken)?;
-        happened.up = true;
-        happened.reset |= resumed == Resumed::Reset;
-        Ok(())
-    }
-
     /// Sends what there is, with one call. While the kernel takes nothing the open frame goes on
     /// taking parts.
-    pub(crate) fn send(&mut self, now: Instant) -> IoProgress {
+    pub(crate) fn send(&mut self, now: Instant, counts: &mut LinkCounts) -> Result<(), Broken> {
         if !self.writable {
-            return IoProgress::Waits;
+            return Ok(());
         }
         if let Some(stream) = self.stream.as_mut() {
             if !stream.push() {
-                return IoProgress::Broken;
+                return Err(Broken);
             }
             if stream.holds_back() {
                 self.writable = false;
-                return IoProgress::Waits;
+                return Ok(());
             }
         }
         if self.session.is_running() {
@@ -345,10 +305,9 @@ impl PeerLink {
             }
         }
         let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let control = self.control.rest();
-        let (mut count, mut offered) = (0, control.len());
+        let (mut count, mut offered) = (0, self.control.len());
         if let Some(first) = slices.first_mut().filter(|_| offered > 0) {
-            *first = IoSlice::new(control);
+            *first = IoSlice::new(&self.control);
             count = 1;
         }
         if self.session.is_running() {
@@ -358,7 +317,7 @@ impl PeerLink {
             offered += bytes;
         }
         if offered == 0 {
-            return IoProgress::Waits;
+            return Ok(());
         }
         let pieces = slices.get(..count).unwrap_or_default();
         let sent = self.stream.as_mut().map(|stream| match pieces {
@@ -366,18 +325,16 @@ impl PeerLink {
             many => stream.send_many(many),
         });
         let Some(Sent::Bytes(taken)) = sent else {
-            return IoProgress::Broken;
+            return Err(Broken);
         };
         self.spoke = now;
-        self.sends += 1;
-        let of_control = self.control.consume(taken);
+        counts.sends += 1;
+        let of_control = taken.min(self.control.len());
+        self.control.drain(..of_control);
         self.session.send_queue.note_sent(taken - of_control);
         let holds_back = self.stream.as_ref().is_some_and(Transport::holds_back);
         self.writable = taken == offered && !holds_back;
-        match self.wants_to_send() {
-            true => IoProgress::More,
-            false => IoProgress::Waits,
-        }
+        Ok(())
     }
 
     /// Whether nothing was received on this connection for `limit_ns`, though this side has looked.
@@ -395,47 +352,24 @@ impl PeerLink {
     }
 
     /// Sends a heartbeat, unless something else is on its way.
-    pub(crate) fn beat(&mut self, vitals: Vitals) {
+    pub(crate) fn beat(&mut self, view: ViewNumber) {
         if self.session.is_running()
             && !self.session.send_queue.has_news()
             && self.control.is_empty()
         {
-            let Vitals { view, load } = vitals;
-            self.control(LinkControl::Heartbeat { view, load });
+            self.control(LinkControl::Heartbeat { view, load: 0 });
         }
     }
 
     /// Has a frame about the connection sent before the next numbered one. What it acknowledges is
     /// what was received until now.
     fn control(&mut self, control: LinkControl) {
-        let room = &mut self.control.bytes;
-        if let Some(bytes) = control.encode(self.large, self.session.received(), room) {
-            (self.control.from, self.control.to) = (0, bytes);
+        self.control.resize(LinkControl::BYTES_MAX, 0);
+        let bytes = control.encode(self.large, self.session.received(), &mut self.control);
+        self.control.truncate(bytes.unwrap_or_default());
+        if bytes.is_some() {
             self.session.note_told();
         }
-    }
-}
-
-impl ControlBytes {
-    const NONE: Self = Self {
-        bytes: [0; LinkControl::BYTES_MAX],
-        from: 0,
-        to: 0,
-    };
-
-    fn is_empty(&self) -> bool {
-        self.from == self.to
-    }
-
-    fn rest(&self) -> &[u8] {
-        self.bytes.get(self.from..self.to).unwrap_or_default()
-    }
-
-    /// Takes the first of `taken` bytes for its own; how many.
-    fn consume(&mut self, taken: usize) -> usize {
-        let own = taken.min(self.to - self.from);
-        self.from += own;
-        own
     }
 }
 

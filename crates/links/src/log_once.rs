@@ -24,13 +24,9 @@ impl Complaints {
         here: bool,
     ) -> Option<String> {
         // A node that is not known yet is no fault: it tries again, and the list of peers changes.
-        if reason == RefusalReason::Unknown || self.said.contains(&(address, reason)) {
+        if reason == RefusalReason::Unknown || !note(&mut self.said, (address, reason)) {
             return None;
         }
-        if self.said.len() == SAID_MAX {
-            self.said.pop_front();
-        }
-        self.said.push_back((address, reason));
         let advice = match reason {
             RefusalReason::Version => {
                 "the two nodes have no protocol version in common; upgrade through a version of \
@@ -58,16 +54,8 @@ impl Complaints {
 
     /// The same of TLS.
     pub(crate) fn about_tls(&mut self, address: IpAddr, advice: String) -> Option<String> {
-        let said = (address, advice);
-        if self.said_of_tls.contains(&said) {
-            return None;
-        }
-        if self.said_of_tls.len() == SAID_MAX {
-            self.said_of_tls.pop_front();
-        }
-        let complaint = format!("no link with a node at {address}: {}", said.1);
-        self.said_of_tls.push_back(said);
-        Some(complaint)
+        let complaint = format!("no link with a node at {address}: {advice}");
+        note(&mut self.said_of_tls, (address, advice)).then_some(complaint)
     }
 
     /// There is a link with `address` now: the next failure is logged again.
@@ -75,6 +63,16 @@ impl Complaints {
         self.said.retain(|(said, _)| *said != address);
         self.said_of_tls.retain(|(said, _)| *said != address);
     }
+}
+
+/// Remembers what is logged now; false if it was before.
+fn note<T: PartialEq>(said: &mut VecDeque<T>, one: T) -> bool {
+    let is_new = !said.contains(&one);
+    if is_new && said.len() == SAID_MAX {
+        said.pop_front();
+    }
+    said.extend(is_new.then_some(one));
+    is_new
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@
 
 use std::net::SocketAddr;
 
-use curtail_codec::node::{Greeting, HandshakeKind, RefusalReason};
+use curtail_codec::node::{Greeting, HandshakeKind};
 use curtail_runtime::{Received, Sent};
 
 use crate::{
-    handshake::{Established, Handshake, HandshakeStep, Identity},
+    handshake::{Handshake, HandshakeEnd, Identity},
     peer_list::PeerList,
     tls::{SPEAKS_TLS, is_tls},
     transport::Transport,
@@ -33,59 +33,31 @@ pub(crate) struct PendingHandshake {
     writable: bool,
 }
 
-/// How a handshake ends when everything is sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum HandshakeEnd {
-    /// It is a link.
-    Linked(Established),
-    /// This side refuses.
-    Refuses(RefusalReason),
-    /// The other side has refused.
-    IsRefused(RefusalReason),
-    /// The connection broke, or it is not this protocol.
-    Broken,
-}
-
 /// Bytes from which the length of a message is known, and which every message has.
 const BEGINNING_BYTES: usize = 8;
 
 impl PendingHandshake {
-    /// A connection that this side makes, and the first message on it.
-    pub(crate) fn connecting(
+    /// A connection that this side makes in this attempt, or that the other side has made.
+    pub(crate) fn new(
         stream: Transport,
-        (address, attempt): (SocketAddr, u64),
-        (handshake, hello): (Handshake, Vec<u8>),
+        (address, attempt): (SocketAddr, Option<u64>),
+        (handshake, outgoing): (Handshake, Vec<u8>),
         until_ns: u64,
     ) -> Self {
-        Self {
-            attempt: Some(attempt),
-            outgoing: hello,
-            // Before it is connected it can neither send nor receive; the poller reports when.
-            readable: false,
-            writable: false,
-            ..Self::accepted(stream, address, handshake, until_ns)
-        }
-    }
-
-    /// A connection that the other side has made.
-    pub(crate) fn accepted(
-        stream: Transport,
-        address: SocketAddr,
-        handshake: Handshake,
-        until_ns: u64,
-    ) -> Self {
+        // Before it is connected it can neither send nor receive; the poller reports when.
+        let is_connected = attempt.is_none();
         Self {
             stream,
             address,
-            attempt: None,
+            attempt,
             until_ns,
             handshake,
             incoming: [0; Greeting::BYTES],
             received: 0,
-            outgoing: Vec::new(),
+            outgoing,
             end: None,
-            readable: true,
-            writable: true,
+            readable: is_connected,
+            writable: is_connected,
         }
     }
 
@@ -110,26 +82,12 @@ impl PendingHandshake {
                 Ok(Some(bytes)) => {
                     self.received = 0;
                     let message = self.incoming.get(..bytes).unwrap_or_default();
-                    let step = self.handshake.take(me, roster, message);
-                    self.follow(step);
+                    (self.outgoing, self.end) = self.handshake.take(me, roster, message);
                 }
                 Ok(None) => return None,
                 Err(end) => return Some(end),
             }
         }
-    }
-
-    fn follow(&mut self, step: HandshakeStep) {
-        let (bytes, end) = match step {
-            HandshakeStep::Send(bytes) => (bytes, None),
-            HandshakeStep::Done(bytes, established) => {
-                (bytes, Some(HandshakeEnd::Linked(established)))
-            }
-            HandshakeStep::Refuse(bytes, reason) => (bytes, Some(HandshakeEnd::Refuses(reason))),
-            HandshakeStep::Refused(reason) => (Vec::new(), Some(HandshakeEnd::IsRefused(reason))),
-            HandshakeStep::Close => (Vec::new(), Some(HandshakeEnd::Broken)),
-        };
-        (self.outgoing, self.end) = (bytes, end);
     }
 
     /// Sends what there is; false if the connection broke.

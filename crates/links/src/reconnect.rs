@@ -47,12 +47,9 @@ const PAUSE_NS_MIN: u64 = 10_000_000;
 const PAUSE_NS_MAX: u64 = 100_000_000;
 
 impl Dials {
-    /// None; attempts are counted on from `before`.
-    pub(crate) fn after(before: &Self) -> Self {
-        Self {
-            dials: Vec::new(),
-            attempts: before.attempts,
-        }
+    /// Forgets all; attempts are counted on.
+    pub(crate) fn clear(&mut self) {
+        self.dials.clear();
     }
 
     /// Takes another list of peers; `me` has `workers`. What is unchanged goes on, and what failed
@@ -111,11 +108,11 @@ impl Dials {
         Some(*dial)
     }
 
-    /// An attempt failed: it is made again after a pause that grows. `salt` spreads the pauses of
-    /// several links, so that they do not all come back at once.
-    pub(crate) fn fail(&mut self, attempt: u64, now_ns: u64, salt: u64) {
+    /// An attempt failed: it is made again after a pause that grows. The pauses of several links
+    /// differ, so that they do not all come back at once.
+    pub(crate) fn fail(&mut self, attempt: u64, now_ns: u64) {
         if let Some(dial) = self.find(DialState::Trying { attempt }) {
-            let spread_ns = salt % (dial.pause_ns / 2).max(1);
+            let spread_ns = attempt % (dial.pause_ns / 2).max(1);
             dial.retry(now_ns + dial.pause_ns + spread_ns);
             dial.pause_ns = (dial.pause_ns * 2).min(PAUSE_NS_MAX);
         }

@@ -80,20 +80,18 @@ impl Tls {
     /// The side that connects to a node at `address`; `None` only if there is no randomness.
     pub(crate) fn connect(&self, stream: Stream, address: IpAddr) -> Option<Transport> {
         if self.rollout == Some(Rollout::Accept) {
-            return Some(Transport::Plain(stream));
+            return Some(Transport::plain(stream));
         }
         let name = ServerName::IpAddress(address.into());
         let tls = ClientConnection::new(Arc::clone(&self.client), name).ok()?;
-        Some(Transport::secured(stream, tls.into()))
+        Some(Transport::secured(stream, tls.into(), false))
     }
 
     /// The side that is connected to.
     pub(crate) fn accept(&self, stream: Stream) -> Option<Transport> {
         let tls = ServerConnection::new(Arc::clone(&self.server)).ok()?;
-        Some(match self.rollout {
-            None => Transport::secured(stream, tls.into()),
-            Some(_) => Transport::open(stream, tls.into()),
-        })
+        let is_open = self.rollout.is_some();
+        Some(Transport::secured(stream, tls.into(), is_open))
     }
 }
 

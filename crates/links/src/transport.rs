@@ -1,9 +1,9 @@
 //! The bytes of a connection, plain or over TLS, behind one interface.
 //!
 //! ```text
-//!   Plain      link ------------------------------- socket
-//!   Secured    link -- plaintext -- TLS machine -- records -- socket
-//!   Open       one of them, as soon as the other side has sent its first byte
+//!   plain      link ------------------------------- socket
+//!   secured    link -- plaintext -- TLS machine -- records -- socket
+//!   open       one of them, as soon as the other side has sent its first byte
 //! ```
 //!
 //! Without TLS this is the socket itself. With it, what the socket does not take at once is held
@@ -11,25 +11,28 @@
 //! than [`HELD_BYTES_MAX`] never is. Received bytes are handed out as from a socket: fewer than
 //! there is room for means that there is no more now.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::{
+    io::{self, IoSlice, Read, Write},
+    ops::ControlFlow,
+};
 
 use curtail_runtime::{Poller, Received, Sent, Stream, Token, WatchError};
 use rustls::Connection;
 
 /// See the head of this file.
 #[derive(Debug)]
-pub(crate) enum Transport {
-    Plain(Stream),
-    Secured(Box<Secured>),
-    /// `None` in the hands of [`Transport::find_out`] only.
-    Open(Option<Box<Secured>>),
+pub(crate) struct Transport {
+    stream: Stream,
+    /// `None` if it is plain.
+    tls: Option<Box<TlsLayer>>,
 }
 
-/// TLS over a socket.
+/// TLS between a link and its socket.
 #[derive(Debug)]
-pub(crate) struct Secured {
-    stream: Stream,
-    tls: Connection,
+struct TlsLayer {
+    connection: Connection,
+    /// The first byte is still awaited, which tells TLS from plaintext.
+    is_open: bool,
     /// Records that were received before it was known that they are some.
     early: Vec<u8>,
     fault: Option<TlsFailure>,
@@ -52,134 +55,101 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 const HANDSHAKE: u8 = 22;
 
 impl Transport {
-    /// The same over TLS.
-    pub(crate) fn secured(stream: Stream, tls: Connection) -> Self {
-        Self::Secured(Secured::new(stream, tls))
+    pub(crate) const fn plain(stream: Stream) -> Self {
+        Self { stream, tls: None }
     }
 
-    /// Over TLS or not, as the other side likes, which speaks first.
-    pub(crate) fn open(stream: Stream, tls: Connection) -> Self {
-        Self::Open(Some(Secured::new(stream, tls)))
+    /// The same over TLS; if it `is_open`, over TLS or not, as the other side likes, which speaks
+    /// first.
+    pub(crate) fn secured(stream: Stream, mut connection: Connection, is_open: bool) -> Self {
+        connection.set_buffer_limit(Some(HELD_BYTES_MAX));
+        let tls = Some(Box::new(TlsLayer {
+            connection,
+            is_open,
+            early: Vec::new(),
+            fault: None,
+        }));
+        Self { stream, tls }
     }
 
     /// Receives into `area`, which is not empty.
     #[inline]
     pub(crate) fn receive(&mut self, area: &mut [u8]) -> Received {
-        match self {
-            Self::Plain(stream) => stream.receive(area),
-            Self::Secured(secured) => secured.receive(area),
-            Self::Open(_) => self.find_out(area),
+        match &mut self.tls {
+            None => self.stream.receive(area),
+            Some(tls) if tls.is_open => self.find_out(area),
+            Some(tls) => tls.receive(&mut self.stream, area),
         }
     }
 
     /// Receives the first byte, which tells TLS from plaintext.
     #[cold]
     fn find_out(&mut self, area: &mut [u8]) -> Received {
-        let Self::Open(open) = self else {
-            return Received::Nothing;
-        };
-        let Some(mut secured) = open.take() else {
-            return Received::End;
-        };
-        let received = secured.stream.receive(area);
-        let Received::Bytes(bytes) = received else {
-            *open = Some(secured);
+        let received = self.stream.receive(area);
+        let (Received::Bytes(bytes), Some(tls)) = (received, &mut self.tls) else {
             return received;
         };
         if area.first() != Some(&HANDSHAKE) {
-            *self = Self::Plain(secured.stream);
+            self.tls = None;
             return received;
         }
-        secured.early = area.get(..bytes).unwrap_or_default().to_vec();
-        let received = secured.receive(area);
-        *self = Self::Secured(secured);
-        received
+        tls.is_open = false;
+        tls.early = area.get(..bytes).unwrap_or_default().to_vec();
+        tls.receive(&mut self.stream, area)
     }
 
     /// Sends from one piece of memory.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Sent {
-        match self {
-            Self::Plain(stream) => stream.send(bytes),
-            Self::Secured(secured) => secured.send(&[IoSlice::new(bytes)]),
-            Self::Open(_) => Sent::Bytes(0),
+        match &mut self.tls {
+            None => self.stream.send(bytes),
+            Some(tls) => tls.send(&mut self.stream, &[IoSlice::new(bytes)]),
         }
     }
 
     /// Sends from several.
     #[inline]
     pub(crate) fn send_many(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
-        match self {
-            Self::Plain(stream) => stream.send_many(pieces),
-            Self::Secured(secured) => secured.send(pieces),
-            Self::Open(_) => Sent::Bytes(0),
+        match &mut self.tls {
+            None => self.stream.send_many(pieces),
+            Some(tls) => tls.send(&mut self.stream, pieces),
         }
     }
 
     /// Sends what is held back, as far as the socket takes it; false if the connection broke.
     #[inline]
     pub(crate) fn push(&mut self) -> bool {
-        match self {
-            Self::Plain(_) | Self::Open(_) => true,
-            Self::Secured(secured) => secured.push(),
-        }
+        let stream = &mut self.stream;
+        self.tls.as_mut().is_none_or(|tls| tls.push(stream))
     }
 
     /// Whether the socket has yet to take something that was sent, or that TLS itself has to say.
     #[inline]
     pub(crate) fn holds_back(&self) -> bool {
-        match self {
-            Self::Plain(_) | Self::Open(_) => false,
-            Self::Secured(secured) => secured.tls.wants_write(),
-        }
+        let tls = self.tls.as_ref();
+        tls.is_some_and(|tls| tls.connection.wants_write())
     }
 
     pub(crate) fn watch(&mut self, poller: &Poller, token: Token) -> Result<(), WatchError> {
-        match self.stream_mut() {
-            Some(stream) => stream.watch(poller, token),
-            None => Ok(()),
-        }
+        self.stream.watch(poller, token)
     }
 
     pub(crate) fn unwatch(&mut self, poller: &Poller) {
-        if let Some(stream) = self.stream_mut() {
-            stream.unwatch(poller);
-        }
+        self.stream.unwatch(poller);
     }
 
     /// Why TLS ended, if it did.
     pub(crate) fn fault(&self) -> Option<&TlsFailure> {
-        match self {
-            Self::Plain(_) | Self::Open(_) => None,
-            Self::Secured(secured) => secured.fault.as_ref(),
-        }
-    }
-
-    fn stream_mut(&mut self) -> Option<&mut Stream> {
-        match self {
-            Self::Plain(stream) => Some(stream),
-            Self::Secured(secured) => Some(&mut secured.stream),
-            Self::Open(open) => open.as_mut().map(|secured| &mut secured.stream),
-        }
+        self.tls.as_ref()?.fault.as_ref()
     }
 }
 
-impl Secured {
-    fn new(stream: Stream, mut tls: Connection) -> Box<Self> {
-        tls.set_buffer_limit(Some(HELD_BYTES_MAX));
-        Box::new(Self {
-            stream,
-            tls,
-            early: Vec::new(),
-            fault: None,
-        })
-    }
-
-    fn receive(&mut self, area: &mut [u8]) -> Received {
+impl TlsLayer {
+    fn receive(&mut self, stream: &mut Stream, area: &mut [u8]) -> Received {
         let mut filled = 0;
         let is_over = loop {
             let room = area.get_mut(filled..).unwrap_or_default();
-            match self.tls.reader().read(room) {
+            match self.connection.reader().read(room) {
                 Ok(0) => break true,
                 Ok(bytes) => {
                     filled += bytes;
@@ -191,14 +161,12 @@ impl Secured {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(_) => break true,
             }
-            match self.take_records() {
-                Taken::Some => {}
-                Taken::None => break false,
-                Taken::Over => break true,
+            if let ControlFlow::Break(is_over) = self.take_records(stream) {
+                break is_over;
             }
         };
         // Whatever a handshake answers goes at once.
-        let broken = !self.push();
+        let broken = !self.push(stream);
         match (filled, is_over || broken) {
             (0, true) => Received::End,
             (0, false) => Received::Nothing,
@@ -206,48 +174,50 @@ impl Secured {
         }
     }
 
-    /// Takes what the socket has.
-    fn take_records(&mut self) -> Taken {
+    /// Takes what the socket has; if it had nothing, whether that is the end.
+    fn take_records(&mut self, stream: &mut Stream) -> ControlFlow<bool> {
         let read = match self.early.is_empty() {
-            true => self.tls.read_tls(&mut Socket(&mut self.stream)),
+            true => self.connection.read_tls(&mut Socket(stream)),
             false => {
-                let read = self.tls.read_tls(&mut &*self.early);
+                let read = self.connection.read_tls(&mut &*self.early);
                 self.early.drain(..*read.as_ref().unwrap_or(&0));
                 read
             }
         };
         match read {
             Ok(0) => {
-                if self.tls.is_handshaking() && self.fault.is_none() {
+                if self.connection.is_handshaking() && self.fault.is_none() {
                     self.fault = Some(TlsFailure::Silent);
                 }
-                Taken::Over
+                ControlFlow::Break(true)
             }
-            Ok(_) => match self.tls.process_new_packets() {
-                Ok(_) => Taken::Some,
+            Ok(_) => match self.connection.process_new_packets() {
+                Ok(_) => ControlFlow::Continue(()),
                 Err(error) => {
                     self.fault = Some(TlsFailure::Refused(error));
-                    Taken::Over
+                    ControlFlow::Break(true)
                 }
             },
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Taken::None,
-            Err(_) => Taken::Over,
+            Err(error) => ControlFlow::Break(error.kind() != io::ErrorKind::WouldBlock),
         }
     }
 
     /// Sends until the socket takes no more; what TLS has taken by then counts as sent.
-    fn send(&mut self, pieces: &[IoSlice<'_>]) -> Sent {
+    fn send(&mut self, stream: &mut Stream, pieces: &[IoSlice<'_>]) -> Sent {
         let mut sent = 0;
+        if self.is_open {
+            return Sent::Bytes(sent);
+        }
         for piece in pieces {
             let mut rest: &[u8] = piece;
             while !rest.is_empty() {
-                if !self.push() {
+                if !self.push(stream) {
                     return Sent::Broken;
                 }
-                if self.tls.wants_write() {
+                if self.connection.wants_write() {
                     return Sent::Bytes(sent);
                 }
-                match self.tls.writer().write(rest) {
+                match self.connection.writer().write(rest) {
                     Ok(0) => return Sent::Bytes(sent),
                     Ok(bytes) => {
                         sent += bytes;
@@ -257,28 +227,21 @@ impl Secured {
                 }
             }
         }
-        match self.push() {
+        match self.push(stream) {
             true => Sent::Bytes(sent),
             false => Sent::Broken,
         }
     }
 
-    fn push(&mut self) -> bool {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut Socket(&mut self.stream)) {
+    fn push(&mut self, stream: &mut Stream) -> bool {
+        while self.connection.wants_write() {
+            match self.connection.write_tls(&mut Socket(stream)) {
                 Ok(_) => {}
                 Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
             }
         }
         true
     }
-}
-
-/// What the socket had.
-enum Taken {
-    Some,
-    None,
-    Over,
 }
 
 /// The socket as TLS wants it.

@@ -40,16 +40,16 @@ impl Links {
         }
         let NewLink {
             mut stream,
-            established,
+            greeting,
             attempt,
         } = new;
         let endpoint = Endpoint {
-            node: established.node,
-            pair: established.pair,
+            node: greeting.node,
+            pair: greeting.pair,
         };
         let life = |neighbour: &Neighbour| neighbour.peer.incarnation;
-        let is_peer = self.neighbour(endpoint.node).map(life) == Some(established.incarnation);
-        let number = is_peer.then(|| self.open_link(endpoint, established.large));
+        let is_peer = self.neighbour(endpoint.node).map(life) == Some(greeting.incarnation);
+        let number = is_peer.then(|| self.open_link(endpoint, greeting.large));
         let Some(number) = number.flatten() else {
             self.connector.lost(attempt);
             return;
@@ -61,7 +61,7 @@ impl Links {
             return;
         }
         if let Some(Some(link)) = self.links.get_mut(number) {
-            link.connect(stream, (attempt, established.version));
+            link.connect(stream, (attempt, greeting.version_max));
             self.line_up(number);
         }
         self.look = self.now;
@@ -171,7 +171,7 @@ impl Links {
                 continue;
             }
             if link.beat_due_ns(pause_ns) <= self.now.ns {
-                link.beat(self.vitals);
+                link.beat(self.view);
                 self.line_up(number);
             } else {
                 next_ns = next_ns.min(link.beat_due_ns(pause_ns));

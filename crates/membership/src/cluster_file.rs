@@ -48,43 +48,54 @@ pub struct NodeConfig {
 }
 
 /// A cluster's configuration, read from its file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ClusterFile {
     /// What people call it; nodes of another name are refused.
     pub name: String,
     /// How the copies of a hot key agree.
+    #[serde(default, deserialize_with = "stored_view::read_model")]
     pub model: Model,
     /// How many nodes hold a key that is not hot.
+    #[serde(default = "one")]
     pub replicas: usize,
     /// How long a node may serve after it read the view.
+    #[serde(default = "second", rename = "lease_ms")]
+    #[serde(deserialize_with = "milliseconds")]
     pub lease: Duration,
     /// Between two heartbeats.
-    pub heartbeat: Duration,
+    heartbeat_ms: Option<u64>,
     /// After how long a silence a node is held for dead.
-    pub suspicion: Duration,
+    suspicion_ms: Option<u64>,
     /// Where the view is kept.
+    #[serde(default)]
     pub store: ViewStoreConfig,
     /// The nodes that are known beforehand.
+    #[serde(rename = "node")]
     pub nodes: Vec<NodeEntry>,
     /// What links between nodes are secured with, if they are.
     pub tls: Option<TlsFiles>,
+    secret_file: PathBuf,
+    #[serde(skip, default = "Secret::unread")]
     secret: Secret,
 }
 
 /// Where a cluster keeps its view.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum ViewStoreConfig {
     /// In a file.
     File {
         /// Which.
+        #[serde(default = "view_file")]
         path: PathBuf,
     },
     /// In etcd.
     Etcd {
         /// Where it listens for clients: `http://host:port`.
         endpoints: Vec<String>,
-        /// The key that holds the view.
-        key: String,
+        /// The key that holds the view, if it is not the one of the cluster's name.
+        key: Option<String>,
     },
 }
 
@@ -156,16 +167,16 @@ impl NodeConfig {
     /// What the membership machine of this node is made with.
     pub fn members(&self) -> MemberConfig {
         let cluster = &self.cluster;
-        let ns = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let ns = |ms: u64| ms.saturating_mul(1_000_000);
         MemberConfig {
-            heartbeat_ns: ns(cluster.heartbeat),
-            suspicion_ns: ns(cluster.suspicion),
+            heartbeat_ns: ns(cluster.heartbeat_ms()),
+            suspicion_ns: ns(cluster.suspicion_ms()),
             plan: SlicePlan {
                 slices: SLICES,
                 replicas: cluster.replicas,
             },
             founders: cluster.nodes.iter().map(|entry| entry.id).collect(),
-            ..MemberConfig::with_lease(self.me, ns(cluster.lease))
+            ..MemberConfig::with_lease(self.me, ns(cluster.lease_ms()))
         }
     }
 }
@@ -181,14 +192,36 @@ impl ClusterFile {
             path: path.to_owned(),
             reason,
         };
-        let written: Written = toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
-        written.check().map_err(invalid)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let secret = Secret::read(&folder.join(&written.secret_file))?;
-        if let Some(tls) = &written.tls {
-            secret::refuse_readable(&folder.join(&tls.key))?;
+        let read = toml::from_str(&text).map_err(|error| invalid(error.to_string()));
+        let mut file: Self = read?;
+        for node in file.nodes.iter_mut().filter(|node| node.name.is_empty()) {
+            node.name = format!("node{}", node.id.0);
         }
-        written.settle(folder, secret).map_err(invalid)
+        file.check().map_err(invalid)?;
+        file.find_files(path.parent().unwrap_or(Path::new("")));
+        file.secret = Secret::read(&file.secret_file)?;
+        if let Some(tls) = &file.tls {
+            secret::refuse_readable(&tls.key)?;
+        }
+        Ok(file)
+    }
+
+    /// Files that it names are relative to its folder.
+    fn find_files(&mut self, folder: &Path) {
+        let find = |path: &mut PathBuf| *path = folder.join(&*path);
+        find(&mut self.secret_file);
+        if let ViewStoreConfig::File { path } = &mut self.store {
+            find(path);
+        }
+        if let Some(TlsFiles {
+            ca,
+            certificate,
+            key,
+            ..
+        }) = &mut self.tls
+        {
+            [ca, certificate, key].into_iter().for_each(find);
+        }
     }
 
     /// What nodes prove to each other that they know.
@@ -201,7 +234,7 @@ impl ClusterFile {
         Settings {
             model: self.model,
             replicas: self.replicas,
-            lease_ms: u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX),
+            lease_ms: self.lease_ms(),
         }
     }
 
@@ -224,7 +257,9 @@ impl ClusterFile {
         match &self.store {
             ViewStoreConfig::File { path } => RosterStore::new(FileStore::new(path, patience)),
             ViewStoreConfig::Etcd { endpoints, key } => {
-                RosterStore::new(EtcdStore::new(endpoints, key, patience))
+                let named = || format!("/curtail/{}/view", self.name);
+                let key = key.clone().unwrap_or_else(named);
+                RosterStore::new(EtcdStore::new(endpoints, &key, patience))
             }
         }
     }
@@ -256,40 +291,7 @@ fn resolve(text: &str) -> io::Result<SocketAddr> {
 /// The store is given this part of a lease to answer.
 const STORE_WAITS_PER_LEASE: u32 = 4;
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    name: String,
-    #[serde(default = "lin")]
-    model: String,
-    #[serde(default = "one")]
-    replicas: usize,
-    #[serde(default = "second")]
-    lease_ms: u64,
-    heartbeat_ms: Option<u64>,
-    suspicion_ms: Option<u64>,
-    secret_file: PathBuf,
-    #[serde(default)]
-    store: WrittenStore,
-    tls: Option<TlsFiles>,
-    #[serde(rename = "node")]
-    nodes: Vec<NodeEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-enum WrittenStore {
-    File {
-        #[serde(default = "view_file")]
-        path: PathBuf,
-    },
-    Etcd {
-        endpoints: Vec<String>,
-        key: Option<String>,
-    },
-}
-
-impl Default for WrittenStore {
+impl Default for ViewStoreConfig {
     fn default() -> Self {
         Self::File { path: view_file() }
     }
@@ -299,16 +301,16 @@ fn view_file() -> PathBuf {
     "view.json".into()
 }
 
-fn lin() -> String {
-    Model::Lin.to_string()
-}
-
-fn one() -> usize {
+const fn one() -> usize {
     1
 }
 
-fn second() -> u64 {
-    1000
+const fn second() -> Duration {
+    Duration::from_secs(1)
+}
+
+fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
 fn node_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<NodeId, D::Error> {
@@ -322,17 +324,12 @@ const LEASE_MS: std::ops::RangeInclusive<u64> = 50..=60_000;
 
 const NAME_BYTES_MAX: usize = 64;
 
-impl Written {
+impl ClusterFile {
     fn check(&self) -> Result<(), String> {
         check_name("the cluster's name", &self.name)?;
-        stored_view::model_named(&self.model)?;
-        if !LEASE_MS.contains(&self.lease_ms) {
-            return Err(format!(
-                "lease_ms {}: from {} to {}",
-                self.lease_ms,
-                LEASE_MS.start(),
-                LEASE_MS.end()
-            ));
+        let (lease_ms, least, most) = (self.lease_ms(), LEASE_MS.start(), LEASE_MS.end());
+        if !LEASE_MS.contains(&lease_ms) {
+            return Err(format!("lease_ms {lease_ms}: from {least} to {most}"));
         }
         let heartbeat = self.heartbeat_ms();
         if heartbeat == 0 || self.suspicion_ms() < 3 * heartbeat {
@@ -350,7 +347,7 @@ impl Written {
     }
 
     fn check_store(&self) -> Result<(), String> {
-        let WrittenStore::Etcd { endpoints, .. } = &self.store else {
+        let ViewStoreConfig::Etcd { endpoints, .. } = &self.store else {
             return Ok(());
         };
         if endpoints.is_empty() {
@@ -371,9 +368,7 @@ impl Written {
         }
         for (index, node) in self.nodes.iter().enumerate() {
             let id = node.id.0;
-            if !node.name.is_empty() {
-                check_name("a node's name", &node.name)?;
-            }
+            check_name("a node's name", &node.name)?;
             for address in [&node.clients, &node.links] {
                 let port = address
                     .rsplit_once(':')
@@ -386,8 +381,8 @@ impl Written {
                 if other.id == node.id {
                     return Err(format!("node {id} is there twice"));
                 }
-                if node.title() == other.title() {
-                    return Err(format!("two nodes are called {}", node.title()));
+                if node.name == other.name {
+                    return Err(format!("two nodes are called {}", node.name));
                 }
             }
         }
@@ -395,52 +390,15 @@ impl Written {
     }
 
     fn heartbeat_ms(&self) -> u64 {
-        self.heartbeat_ms.unwrap_or(self.lease_ms / 10)
+        self.heartbeat_ms.unwrap_or(self.lease_ms() / 10)
     }
 
     fn suspicion_ms(&self) -> u64 {
-        self.suspicion_ms.unwrap_or(self.lease_ms / 2)
+        self.suspicion_ms.unwrap_or(self.lease_ms() / 2)
     }
 
-    fn settle(self, folder: &Path, secret: Secret) -> Result<ClusterFile, String> {
-        let named = |mut entry: NodeEntry| {
-            entry.name = entry.title();
-            entry
-        };
-        Ok(ClusterFile {
-            model: stored_view::model_named(&self.model)?,
-            replicas: self.replicas,
-            lease: Duration::from_millis(self.lease_ms),
-            heartbeat: Duration::from_millis(self.heartbeat_ms()),
-            suspicion: Duration::from_millis(self.suspicion_ms()),
-            store: match self.store {
-                WrittenStore::File { path } => ViewStoreConfig::File {
-                    path: folder.join(path),
-                },
-                WrittenStore::Etcd { endpoints, key } => ViewStoreConfig::Etcd {
-                    endpoints,
-                    key: key.unwrap_or_else(|| format!("/curtail/{}/view", self.name)),
-                },
-            },
-            tls: self.tls.map(|tls| TlsFiles {
-                ca: folder.join(tls.ca),
-                certificate: folder.join(tls.certificate),
-                key: folder.join(tls.key),
-                rollout: tls.rollout,
-            }),
-            nodes: self.nodes.into_iter().map(named).collect(),
-            name: self.name,
-            secret,
-        })
-    }
-}
-
-impl NodeEntry {
-    fn title(&self) -> String {
-        match self.name.as_str() {
-            "" => format!("node{}", self.id.0),
-            name => name.to_owned(),
-        }
+    fn lease_ms(&self) -> u64 {
+        u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX)
     }
 }
 

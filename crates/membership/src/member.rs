@@ -8,7 +8,7 @@ mod store_latency;
 
 use std::{
     sync::{
-        Arc, RwLock,
+        Arc,
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -70,7 +70,6 @@ pub struct MemberHandle {
     inbox: Sender<Told>,
     lease: ServingLease,
     pace: StorePace,
-    seen: Arc<RwLock<Option<Arc<Roster>>>>,
 }
 
 impl Member {
@@ -93,7 +92,6 @@ impl Member {
             inbox: inbox.clone(),
             lease: ServingLease::default(),
             pace: StorePace::new(config.cluster.lease),
-            seen: Arc::default(),
         };
         let own = Node {
             name: config
@@ -171,12 +169,12 @@ impl MemberHandle {
         self.tell(Told::Proposed(from, changes));
     }
 
-    /// Leave without loss; ends with [`MemberEvent::Departed`].
+    /// Leave without loss; ends with [`MemberNotice::Departed`].
     pub fn leave(&self) {
         self.tell(Told::Leave);
     }
 
-    /// Rejoin after [`MemberEvent::Removed`], once everything that this node held is thrown away.
+    /// Rejoin after [`MemberNotice::Removed`], once everything that this node held is thrown away.
     pub fn rejoin(&self) {
         self.tell(Told::Rejoin);
     }
@@ -189,13 +187,6 @@ impl MemberHandle {
     /// How fast the view store is.
     pub fn store_pace(&self) -> &StorePace {
         &self.pace
-    }
-
-    /// The newest roster that was seen in the store, in force or not.
-    pub fn roster(&self) -> Option<Arc<Roster>> {
-        let seen = self.seen.read();
-        seen.unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone()
     }
 
     fn tell(&self, told: Told) {
@@ -380,7 +371,10 @@ impl<O: Observer> Driver<O> {
     ) {
         let stored = match result {
             Ok(stored) => stored,
-            Err(error) => return self.store_failed(&error),
+            Err(error) => {
+                self.report_failure(StoreAsked::Reading, &error);
+                return self.step(MemberInput::ReadFailed);
+            }
         };
         self.store_answered(StoreAsked::Reading);
         self.is_empty = stored.is_none();
@@ -390,7 +384,7 @@ impl<O: Observer> Driver<O> {
         if self.differs(&roster) {
             return self.step(MemberInput::ReadFailed);
         }
-        let newer = self.machine.known().number <= roster.number();
+        let newer = self.machine.known().number <= roster.record.number;
         let record = &roster.record.clone();
         if newer {
             self.disbelieved = None;
@@ -452,11 +446,6 @@ impl<O: Observer> Driver<O> {
         }
     }
 
-    fn store_failed(&mut self, error: &ViewStoreError) {
-        self.report_failure(StoreAsked::Reading, error);
-        self.step(MemberInput::ReadFailed);
-    }
-
     /// A store may well be read and take no change: a full disk.
     fn report_failure(&mut self, asked: StoreAsked, error: &ViewStoreError) {
         if !self.fails.contains(&asked) {
@@ -480,11 +469,9 @@ impl<O: Observer> Driver<O> {
     }
 
     fn see(&mut self, roster: Arc<Roster>) {
-        let known = self.roster.as_ref().map(|roster| roster.number());
-        if known.is_none_or(|known| known < roster.number()) {
-            let seen = self.handle.seen.write();
-            *seen.unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&roster));
-            if roster.number() > ViewNumber(0) {
+        let known = self.roster.as_ref().map(|roster| roster.record.number);
+        if known.is_none_or(|known| known < roster.record.number) {
+            if roster.record.number > ViewNumber(0) {
                 self.observer.seen(&roster, self.own.incarnation);
             }
             self.roster = Some(roster);
@@ -522,7 +509,7 @@ impl<O: Observer> Driver<O> {
             }
             MemberOutput::StopServing => self.handle.lease.end(),
             MemberOutput::Event(MemberNotice::StoreWentBack) => self.disbelieve(),
-            MemberOutput::Event(event) => self.observer.event(&event.into()),
+            MemberOutput::Event(event) => self.observer.event(&MemberEvent::Notice(event)),
         }
     }
 
@@ -531,7 +518,7 @@ impl<O: Observer> Driver<O> {
     fn disbelieve(&mut self) {
         let event = match self.is_empty {
             true => MemberEvent::StoreEmpty,
-            false => MemberEvent::StoreWentBack,
+            false => MemberEvent::Notice(MemberNotice::StoreWentBack),
         };
         if self.disbelieved.as_ref() != Some(&event) {
             self.observer.event(&event);

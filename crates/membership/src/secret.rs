@@ -31,6 +31,11 @@ impl Secret {
     /// Bytes that a secret has at most.
     pub const BYTES_MAX: usize = 4096;
 
+    /// One that was not read yet.
+    pub(crate) const fn unread() -> Self {
+        Self(Vec::new())
+    }
+
     /// The content of a file that nobody but its owner may read, without white space around it.
     ///
     /// # Errors

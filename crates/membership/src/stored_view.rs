@@ -12,7 +12,7 @@ use curtail_consistency::{
     slice_view::{SLICES, SliceRow, SliceView},
 };
 use curtail_types::{NodeId, NodeSet, ViewNumber};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use thiserror::Error;
 
 /// The members of a cluster with their addresses.
@@ -28,9 +28,10 @@ pub struct Roster {
 }
 
 /// What all nodes of a cluster must agree on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Settings {
     /// How the copies of a hot key agree.
+    #[serde(deserialize_with = "read_model", serialize_with = "write_shown")]
     pub model: Model,
     /// How many nodes hold a key.
     pub replicas: usize,
@@ -39,18 +40,23 @@ pub struct Settings {
 }
 
 /// A member.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Node {
     /// What people call it.
     pub name: String,
     /// Where it listens.
+    #[serde(flatten)]
     pub addresses: Addresses,
-    /// Its incarnation.
+    /// Its incarnation; in hexadecimal: JSON's numbers end at 2^53 for many readers.
+    #[serde(
+        deserialize_with = "read_hexadecimal",
+        serialize_with = "write_hexadecimal"
+    )]
     pub incarnation: Incarnation,
 }
 
 /// Where a node listens.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Addresses {
     /// For clients.
     pub clients: SocketAddr,
@@ -107,19 +113,9 @@ impl Roster {
         self.record.slices()
     }
 
-    /// The members that are not leaving.
-    pub fn staying(&self) -> NodeSet {
-        self.record.staying()
-    }
-
     /// What the placement of slices shall reach.
     pub fn goal(&self) -> PlacementGoal {
         self.record.goal(self.settings.replicas)
-    }
-
-    /// The number of the view.
-    pub fn number(&self) -> ViewNumber {
-        self.record.number
     }
 
     /// A member.
@@ -150,7 +146,7 @@ impl Roster {
 
     /// Slices that fewer nodes have all of than there could.
     pub fn under_replicated(&self) -> u16 {
-        let wanted = self.settings.replicas.min(self.staying().len());
+        let wanted = self.settings.replicas.min(self.record.staying().len());
         let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
         let few = rows.filter(|(_, row)| row.in_sync.len() < wanted);
         u16::try_from(few.count()).unwrap_or(u16::MAX)
@@ -205,15 +201,16 @@ impl Roster {
             let joined = self.slices().and_then(|slices| slices.joined(*id));
             joined.unwrap_or_default()
         };
-        let nodes = self.nodes.iter();
-        let nodes = nodes.map(|(id, node)| WireNode::new(*id, node, joined(id)));
+        let nodes = self.nodes.iter().map(|(id, node)| WireNode {
+            id: id.0,
+            node: node.clone(),
+            joined: joined(id).0,
+        });
         let rows = self.slices().into_iter().flat_map(|slices| slices.rows());
         let roster = WireRoster {
             form: FORM,
             cluster: self.cluster.clone(),
-            model: self.settings.model.to_string(),
-            replicas: self.settings.replicas,
-            lease_ms: self.settings.lease_ms,
+            settings: self.settings,
             slices: SLICES,
             view: record.number.0,
             formed: record.formed.0,
@@ -245,9 +242,10 @@ impl Roster {
     }
 }
 
-/// The model with this name.
-pub(crate) fn model_named(name: &str) -> Result<Model, String> {
-    name.parse().map_err(|why| format!("model {why}"))
+/// A model by its name.
+pub(crate) fn read_model<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Model, D::Error> {
+    let named = String::deserialize(deserializer)?.parse();
+    named.map_err(|why| D::Error::custom(format!("model {why}")))
 }
 
 impl fmt::Display for Settings {
@@ -273,9 +271,8 @@ struct WireForm {
 struct WireRoster {
     form: u32,
     cluster: String,
-    model: String,
-    replicas: usize,
-    lease_ms: u64,
+    #[serde(flatten)]
+    settings: Settings,
     slices: u16,
     view: u32,
     formed: u32,
@@ -291,41 +288,24 @@ struct WireRoster {
 #[derive(Deserialize, Serialize)]
 struct WireNode {
     id: u8,
-    name: String,
-    clients: SocketAddr,
-    links: SocketAddr,
-    /// In hexadecimal: JSON's numbers end at 2^53 for many readers.
-    incarnation: String,
+    #[serde(flatten)]
+    node: Node,
     /// The view in which it joined; 0 before the cluster is formed.
     joined: u32,
 }
 
-impl WireNode {
-    fn new(id: NodeId, node: &Node, joined: ViewNumber) -> Self {
-        Self {
-            id: id.0,
-            name: node.name.clone(),
-            clients: node.addresses.clients,
-            links: node.addresses.links,
-            incarnation: format!("{:016x}", node.incarnation.0),
-            joined: joined.0,
-        }
-    }
+fn write_shown<T: fmt::Display, S: Serializer>(shown: &T, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(shown)
+}
 
-    fn understand(self) -> Result<(NodeId, Node), String> {
-        let incarnation = u64::from_str_radix(&self.incarnation, 16);
-        let incarnation =
-            incarnation.map_err(|_| format!("incarnation of node {} is no number", self.id))?;
-        let node = Node {
-            name: self.name,
-            addresses: Addresses {
-                clients: self.clients,
-                links: self.links,
-            },
-            incarnation: Incarnation(incarnation),
-        };
-        Ok((known_id(self.id)?, node))
-    }
+fn write_hexadecimal<S: Serializer>(life: &Incarnation, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&format_args!("{:016x}", life.0))
+}
+
+fn read_hexadecimal<'de, D: Deserializer<'de>>(from: D) -> Result<Incarnation, D::Error> {
+    let life = u64::from_str_radix(&String::deserialize(from)?, 16);
+    life.map(Incarnation)
+        .map_err(|_| D::Error::custom("incarnation of a node is no number"))
 }
 
 impl WireRoster {
@@ -338,8 +318,9 @@ impl WireRoster {
         let joined = joined.map(|node| (NodeId(node.id), ViewNumber(node.joined)));
         let joined: Vec<_> = joined.collect();
         let number = self.nodes.len();
-        let nodes = self.nodes.into_iter().map(WireNode::understand);
-        let nodes: BTreeMap<NodeId, Node> = nodes.collect::<Result<_, _>>()?;
+        let nodes = self.nodes.into_iter();
+        let nodes = nodes.map(|wire| Ok((known_id(wire.id)?, wire.node)));
+        let nodes: BTreeMap<NodeId, Node> = nodes.collect::<Result<_, String>>()?;
         if nodes.len() != number {
             return Err("a node is there twice".to_owned());
         }
@@ -370,11 +351,7 @@ impl WireRoster {
         }
         Ok(Roster {
             cluster: self.cluster,
-            settings: Settings {
-                model: model_named(&self.model)?,
-                replicas: self.replicas,
-                lease_ms: self.lease_ms,
-            },
+            settings: self.settings,
             record,
             nodes,
         })
@@ -526,7 +503,10 @@ mod tests {
         let leaving = roster.draining(NodeId(0)).unwrap();
         assert_eq!(leaving.standing(NodeId(0)), "leaving");
         assert_eq!(
-            (leaving.staying().to_bits(), leaving.draining(NodeId(0))),
+            (
+                leaving.record.staying().to_bits(),
+                leaving.draining(NodeId(0))
+            ),
             (0b110, None)
         );
     }

@@ -240,7 +240,14 @@ fn of_many_at_once_exactly_one_wins_each_revision() {
             });
         }
     });
-    let number = etcd.store().read_roster().unwrap().unwrap().roster.number();
+    let number = etcd
+        .store()
+        .read_roster()
+        .unwrap()
+        .unwrap()
+        .roster
+        .record
+        .number;
     assert_eq!(number.0, 40);
     assert!(beaten.into_inner() > 0, "there was no race");
 }

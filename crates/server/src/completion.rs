@@ -37,6 +37,33 @@ pub(crate) struct Token {
     pub(crate) place: u32,
 }
 
+/// The threads that ask a node of a cluster, beside its workers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AskingThread {
+    /// The one of memcached's datagrams.
+    Memcached,
+    /// The one that receives native datagrams.
+    Native,
+    /// The one of native streams.
+    NativeStreams,
+}
+
+impl AskingThread {
+    pub(crate) const COUNT: usize = 3;
+}
+
+/// Which request of a thread waits for an answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct ThreadAsker {
+    pub(crate) thread: AskingThread,
+    /// What the thread calls it.
+    pub(crate) name: u64,
+}
+
+/// How a request ended that a node of a cluster executed, and what it shows of a value; a flush has
+/// no outcome.
+pub(crate) type Told<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
+
 /// A place in a connection's replies that is filled later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
@@ -75,11 +102,7 @@ pub(crate) enum Answer<'a> {
 impl<'a> Answer<'a> {
     /// What a client is told: how its request on `key` ended, and what it shows of a value.
     /// Without a key there is nothing to tell but a failure.
-    pub(crate) fn of(
-        told: Result<Option<(Outcome, &'a [u8])>, Failure>,
-        key: Option<&'a [u8]>,
-        shows_versions: bool,
-    ) -> Self {
+    pub(crate) fn of(told: Told<'a>, key: Option<&'a [u8]>, shows_versions: bool) -> Self {
         match (told, key) {
             (Err(failure), _) => Self::Failed(failure),
             (Ok(Some((mut outcome, value))), Some(key)) => {

@@ -38,6 +38,7 @@ mod native;
 mod node;
 mod owned_reply_form;
 mod pipeline;
+mod places;
 mod request;
 mod route;
 mod size_aware;

@@ -74,7 +74,7 @@ impl Report {
             model: settings.model.to_string(),
             replicas: settings.replicas,
             lease_ms: settings.lease_ms,
-            view: roster.number().0,
+            view: roster.record.number.0,
             moving: roster.slices().is_some() && !roster.is_settled(),
             slices: Slices {
                 all: roster.slices().map_or(0, |slices| slices.slices()),

@@ -52,7 +52,7 @@ fn missing(roster: &Roster) -> Option<String> {
         Some(_) if roster.is_settled() => return None,
         Some(slices) => slices,
     };
-    let staying = roster.staying();
+    let staying = roster.record.staying();
     if staying.is_empty() {
         return Some("all nodes leave".to_owned());
     }

@@ -38,8 +38,8 @@ pub(crate) struct LinkSession {
     /// What was received since the last acknowledgement.
     owed_bytes: usize,
     owed_frames: u32,
-    /// The longest frame that the peer takes.
-    frame_bytes_max: usize,
+    /// The longest frame that the peer takes, as far as that is known.
+    pub(crate) frame_bytes_max: usize,
     running: bool,
 }
 
@@ -98,11 +98,6 @@ impl LinkSession {
     /// Whether both sides have resumed.
     pub(crate) fn is_running(&self) -> bool {
         self.running
-    }
-
-    /// The longest frame that the peer takes, as far as that is known.
-    pub(crate) fn frame_bytes_max(&self) -> usize {
-        self.frame_bytes_max
     }
 
     /// The connection is gone.

@@ -192,7 +192,7 @@ fn a_node_leaves_without_being_waited_for() {
     let members: Vec<_> = (0..2).map(|id| trial.start(id)).collect();
     trial.wait_for_live(0b11, &[0, 1]);
     members[0].handle().leave();
-    let departed = (NodeId(0), MemberEvent::Departed);
+    let departed = (NodeId(0), MemberEvent::Notice(MemberNotice::Departed));
     trial.wait_until("departure", || {
         trial.heard.lock().unwrap().contains(&departed)
     });

@@ -264,7 +264,7 @@ mod tests {
         });
         let mut store = open(&path, Duration::from_secs(1));
         let stored = store.read_roster().unwrap().unwrap();
-        assert_eq!((stored.revision, stored.roster.number().0), (200, 200));
+        assert_eq!((stored.revision, stored.roster.record.number.0), (200, 200));
         assert!(beaten.into_inner() > 0, "there was no race");
     }
 

@@ -24,10 +24,10 @@ use curtail_types::Operation;
 
 use crate::{
     admin::udp_on_node::{DatagramsUnderWay, Sender},
-    completion::Awaited,
+    completion::{AskingThread, Awaited},
     limits::REQUESTS_PER_DATAGRAM_MAX,
     native::Executor,
-    node::{AskingThread, Cluster},
+    node::Cluster,
     request::reply_buffer::{Content, ROOM_BYTES, Replies},
     sync::Relaxed,
     turn::execute::{self, Item},

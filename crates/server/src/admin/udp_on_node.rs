@@ -22,10 +22,11 @@ use curtail_types::{Get, Operation, Outcome};
 
 use crate::{
     admin::udp::{BATCH, FRAME_BYTES, NUMBER_BYTES, put},
-    completion::{Answer, Awaited, Place, shows},
+    completion::{Answer, AskingThread, Awaited, Place, ThreadAsker, shows},
     limits::{DATAGRAMS_UNDER_WAY_MAX, REQUESTS_PER_DATAGRAM_MAX},
-    node::{AskingThread, Cluster, Completed, ThreadAsker},
+    node::{Cluster, Completed},
     owned_reply_form::OwnedForm,
+    places::Places,
     worker::{context::WorkerContext, shared::Shared},
 };
 
@@ -41,17 +42,14 @@ pub(super) struct Sender {
 
 /// The datagrams whose requests are not all answered yet.
 pub(super) struct DatagramsUnderWay {
-    places: Vec<Option<Box<UnderWay>>>,
-    free: Vec<u32>,
+    under_way: Places<Box<UnderWay>>,
     /// Of datagrams that are answered.
     spare: Vec<Box<UnderWay>>,
-    serial: u64,
     /// One for each socket.
     outboxes: Vec<Outbox>,
 }
 
 struct UnderWay {
-    serial: u64,
     from: Sender,
     decoder: Decoder,
     datagram: [u8; DATAGRAM_SLOT_BYTES],
@@ -94,10 +92,8 @@ enum Next {
 impl DatagramsUnderWay {
     pub(super) fn new(sockets: usize) -> Self {
         Self {
-            places: Vec::new(),
-            free: Vec::new(),
+            under_way: Places::default(),
             spare: Vec::new(),
-            serial: 0,
             outboxes: (0..sockets).map(|_| Outbox::new(ANSWERS_MAX)).collect(),
         }
     }
@@ -110,17 +106,13 @@ impl DatagramsUnderWay {
             return;
         };
         let head = [*first, *second, 0, 0, 0, 1, 0, 0];
-        if self.free.is_empty() && self.places.len() < DATAGRAMS_UNDER_WAY_MAX {
-            self.free.push(self.places.len() as u32);
-            self.places.push(None);
-        }
-        let Some(place) = self.free.pop() else {
+        if self.under_way.len() == DATAGRAMS_UNDER_WAY_MAX {
             return self.refuse(head, datagram.len(), from);
-        };
-        self.serial += 1;
+        }
         let mut one = self.spare.pop().unwrap_or_else(|| UnderWay::new(from));
-        one.begin(self.serial, from, head, input);
-        self.go_on(cx, place, one, Next::Decode);
+        one.begin(from, head, input);
+        let name = self.under_way.keep(one);
+        self.go_on(cx, name, Next::Decode);
     }
 
     /// Says that there are too many, if there is room for that.
@@ -144,32 +136,27 @@ impl DatagramsUnderWay {
         let Some((asker, ..)) = completed.of_thread() else {
             return;
         };
-        let place = self.places.get_mut(asker.place as usize);
-        let waiting = place.and_then(|place| place.take_if(|one| one.serial == asker.serial));
-        let Some(mut one) = waiting else {
+        let Some(one) = self.under_way.get(asker.name) else {
             return;
         };
         let next = one.take_answer(cx.shared.config.cas, &completed);
         one.spare = completed.take_memory();
-        self.go_on(cx, asker.place, one, next);
+        self.go_on(cx, asker.name, next);
     }
 
-    fn go_on(&mut self, cx: &mut WorkerContext, place: u32, mut one: Box<UnderWay>, next: Next) {
-        let mut next = next;
-        while next == Next::Decode {
-            next = one.decode(cx, place);
+    fn go_on(&mut self, cx: &WorkerContext, name: u64, mut next: Next) {
+        while let (Next::Decode, Some(one)) = (next, self.under_way.get(name)) {
+            next = one.decode(cx, name);
         }
         if next == Next::Waits {
-            if let Some(waiting) = self.places.get_mut(place as usize) {
-                *waiting = Some(one);
-            }
             return;
         }
-        if one.written > FRAME_BYTES {
-            self.post(one.from, |room| put(room, one.answer.get(..one.written)?));
+        if let Some(one) = self.under_way.take(name) {
+            if one.written > FRAME_BYTES {
+                self.post(one.from, |room| put(room, one.answer.get(..one.written)?));
+            }
+            self.spare.push(one);
         }
-        self.free.push(place);
-        self.spare.push(one);
     }
 
     fn post(&mut self, to: Sender, write: impl FnOnce(&mut [u8]) -> Option<usize>) {
@@ -189,7 +176,6 @@ impl DatagramsUnderWay {
 impl UnderWay {
     fn new(from: Sender) -> Box<Self> {
         Box::new(Self {
-            serial: 0,
             from,
             decoder: Decoder::new(false),
             datagram: [0; DATAGRAM_SLOT_BYTES],
@@ -203,8 +189,8 @@ impl UnderWay {
         })
     }
 
-    fn begin(&mut self, serial: u64, from: Sender, head: [u8; FRAME_BYTES], input: &[u8]) {
-        (self.serial, self.from) = (serial, from);
+    fn begin(&mut self, from: Sender, head: [u8; FRAME_BYTES], input: &[u8]) {
+        self.from = from;
         self.decoder = Decoder::new(false);
         self.bytes = put(&mut self.datagram, input).unwrap_or(0);
         self.written = put(&mut self.answer, &head).unwrap_or(0);
@@ -236,7 +222,7 @@ impl UnderWay {
     }
 
     /// Has the next request executed.
-    fn decode(&mut self, cx: &WorkerContext, place: u32) -> Next {
+    fn decode(&mut self, cx: &WorkerContext, name: u64) -> Next {
         let (shared, limits) = (&*cx.shared, &cx.decoding.limits);
         let (from, before) = (self.consumed, self.decoder);
         if from >= self.bytes || self.requests >= REQUESTS_PER_DATAGRAM_MAX {
@@ -265,14 +251,8 @@ impl UnderWay {
                 value,
                 form,
             } => {
-                let what = What {
-                    key,
-                    operation,
-                    value,
-                    form,
-                    is_looked_at: matches!(self.waits, Some(Waits::Look(at, _)) if at == from),
-                };
-                self.ask(shared, place, &what, Waits::Look(from, before))
+                let look = Waits::Look(from, before);
+                self.ask(shared, name, (key, form), (operation, value), look)
             }
             _ => self.use_tcp(),
         }
@@ -280,42 +260,52 @@ impl UnderWay {
 
     /// Has a worker execute a request. One that shows a value is preceded by a look at the value's
     /// length: a node must not move a long value that cannot be sent.
-    fn ask(&mut self, shared: &Shared, place: u32, what: &What<'_>, look: Waits) -> Next {
+    fn ask(
+        &mut self,
+        shared: &Shared,
+        name: u64,
+        (key, form): (WireKey<'_>, Form<'_>),
+        (operation, value): (Operation, &[u8]),
+        look: Waits,
+    ) -> Next {
         let Some(cluster) = shared.cluster.as_deref() else {
             return Next::Ends;
         };
-        let is_counting = matches!(what.operation, Operation::Arithmetic(_));
+        let is_counting = matches!(operation, Operation::Arithmetic(_));
         if is_counting && self.left().len() < NUMBER_BYTES {
             return self.use_tcp();
         }
-        let shown = shows(&what.operation, &what.form);
-        let looks = shown == Shows::Value && !what.is_looked_at;
+        let shown = shows(&operation, &form);
+        let is_looked_at = match (self.waits, look) {
+            (Some(Waits::Look(looked, _)), Waits::Look(at, _)) => looked == at,
+            _ => false,
+        };
+        let looks = shown == Shows::Value && !is_looked_at;
         let (operation, shown) = match looks {
             true => (LOOK, Shows::Nothing),
-            false => (what.operation, shown),
+            false => (operation, shown),
         };
         self.waits = Some(match looks {
             true => look,
             false => Waits::Request(Place {
-                number: place,
-                what: Awaited::of(&what.form),
-                form: Some(OwnedForm::new(&what.key, &what.form)),
+                number: name as u32,
+                what: Awaited::of(&form),
+                form: Some(OwnedForm::new(&key, &form)),
             }),
         });
         let mut scratch = KeyScratch::default();
         let request = ItemRequest {
-            key: what.key.resolve(&mut scratch),
+            key: key.resolve(&mut scratch),
             operation,
             shows: shown,
-            value: what.value,
+            value,
         };
         let asker = ThreadAsker {
             thread: AskingThread::Memcached,
-            place,
-            serial: self.serial,
+            name,
         };
         let spare = std::mem::take(&mut self.spare);
-        cluster.ask(shared, asker, &request, spare);
+        cluster.ask(shared, asker, Some(&request), spare);
         Next::Waits
     }
 
@@ -367,16 +357,6 @@ impl UnderWay {
             }
         }
     }
-}
-
-/// A request, as it was decoded.
-struct What<'a> {
-    key: WireKey<'a>,
-    operation: Operation,
-    value: &'a [u8],
-    form: Form<'a>,
-    /// The length of the value that it asks for is known to fit.
-    is_looked_at: bool,
 }
 
 /// Finds an item and leaves everything about it as it is.

@@ -2,24 +2,13 @@
 
 use curtail_codec::node::ItemRequest;
 use curtail_runtime::{Clock, Waker};
-use curtail_types::{Failure, Now, Outcome, RouteHash};
+use curtail_types::{Now, RouteHash};
 
-/// How a request ended that a node of a cluster executed, and what it shows of a value; a flush
-/// has no outcome.
-pub(crate) type NodeTold<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
+use crate::completion::{AskingThread, ThreadAsker, Told};
 
 /// Is shown how a request of this name ended, and how many nodes in sync have what that shows (0 if
 /// it is not known).
-pub(crate) type ShowsEnded<'a> = dyn FnMut((u32, u64), NodeTold<'_>, u8) + 'a;
-
-/// Who has a node of a cluster execute requests.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum NodeAsker {
-    /// The thread that receives datagrams.
-    Datagrams,
-    /// The one of streams.
-    Streams,
-}
+pub(crate) type ShowsEnded<'a> = dyn FnMut(u64, Told<'_>, u8) + 'a;
 
 /// The server, as the native path sees it.
 pub(crate) trait Host: Sync {
@@ -42,7 +31,7 @@ pub(crate) trait Host: Sync {
     fn wake_worker(&self, worker: usize) -> bool;
 
     /// Has `waker` wake a thread that asks the node.
-    fn wake_with(&self, asker: NodeAsker, waker: Waker);
+    fn wake_with(&self, thread: AskingThread, waker: Waker);
 
     /// How long this server may still accept writes, as far as it knows.
     fn accepts_ns_left(&self) -> u64;
@@ -51,19 +40,15 @@ pub(crate) trait Host: Sync {
     /// slice, and no reader can miss what is accepted.
     fn may_accept(&self, key: RouteHash) -> bool;
 
-    /// Has the node execute a request, which `name` will tell from others, with memory for it and
-    /// for what it shows.
-    fn ask_node(
+    /// Has the node execute a request, with memory for it and for what it shows; without one, has
+    /// it order that all nodes flush everything.
+    fn ask_node(&self, asker: ThreadAsker, request: Option<&ItemRequest<'_>>, memory: [Vec<u8>; 2]);
+
+    /// Shows how requests of `thread` ended; the memory that was lent to them goes to `spare`.
+    fn take_from_node(
         &self,
-        asker: NodeAsker,
-        name: (u32, u64),
-        request: &ItemRequest<'_>,
-        memory: [Vec<u8>; 2],
+        thread: AskingThread,
+        spare: &mut Vec<Vec<u8>>,
+        show: &mut ShowsEnded<'_>,
     );
-
-    /// Has the node order that all nodes flush everything.
-    fn flush_node(&self, asker: NodeAsker, name: (u32, u64));
-
-    /// Shows how requests of `asker` ended; the memory that was lent to them goes to `spare`.
-    fn take_from_node(&self, asker: NodeAsker, spare: &mut Vec<Vec<u8>>, show: &mut ShowsEnded<'_>);
 }

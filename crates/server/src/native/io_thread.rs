@@ -17,8 +17,9 @@ use curtail_runtime::{Events, Poller, Token, monotonic_ns};
 
 use crate::{
     busy_poll::BusyPoll,
+    completion::AskingThread,
     native::{
-        BEAT_NS, Host, Native, NodeAsker,
+        BEAT_NS, Host, Native,
         executor::Executor,
         receiver::{Receiver, ReceiverContext},
     },
@@ -69,7 +70,7 @@ pub(crate) fn run(
     if native.is_on_node
         && let Ok(waker) = io.poller.waker(WAKER)
     {
-        host.wake_with(NodeAsker::Datagrams, waker);
+        host.wake_with(AskingThread::Native, waker);
     }
     let mut stops_at = None;
     loop {

@@ -67,7 +67,7 @@ use crate::{
 pub(crate) use crate::config::native::{NativeConfig, NativeMode, NativePlacement};
 pub(crate) use crate::native::counters::{NativeCount, NativeCounts};
 pub(crate) use crate::native::executor::Executor;
-pub(crate) use crate::native::host::{Host, NodeAsker, NodeTold, ShowsEnded};
+pub(crate) use crate::native::host::{Host, ShowsEnded};
 pub(crate) use crate::native::io_thread::run as run_io_thread;
 pub(crate) use crate::native::read_barrier::{Behind, ReadBarrier};
 pub use crate::native::start::check_native;

@@ -29,79 +29,58 @@ use curtail_store::route_of;
 use curtail_types::{Failure, Operation, Outcome};
 
 use crate::{
+    completion::{AskingThread, ThreadAsker, Told},
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
-        Host, Native, NodeAsker, NodeTold,
-        counters::NativeCount,
+        Host, Native, ShowsEnded,
+        counters::{NativeCount, NativeCounts},
         executor::{at_arrival, done, reply_to},
         receiver::{Receiver, ReceiverContext, ack, arrival_of, place_of},
         reply_cache::Done,
         reply_sender::{Sender, queue_peer, session_name, value_bytes_max},
     },
+    places::Places,
 };
 
 /// The requests that the node has.
+#[derive(Default)]
 pub(super) struct RequestsOnNode {
-    places: Vec<Option<UnderWay>>,
-    free: Vec<u32>,
-    serial: u64,
+    under_way: Places<UnderWay>,
     /// Memory of requests that have ended: two pieces each.
     spare: Vec<Vec<u8>>,
 }
 
 struct UnderWay {
-    serial: u64,
     head: Head,
     from: Sender,
     /// Of what changes something.
     ticket: Option<ClaimTicket>,
 }
 
-impl RequestsOnNode {
-    pub(super) const fn new() -> Self {
-        Self {
-            places: Vec::new(),
-            free: Vec::new(),
-            serial: 0,
-            spare: Vec::new(),
-        }
-    }
+/// How a request ended that the node had.
+pub(super) enum Ended<'v> {
+    /// It was executed, and shows this value.
+    Done(Done, &'v [u8]),
+    /// It had no effect, and its client may send it again.
+    NotReady,
+    /// Nobody knows whether it had one.
+    Unknown,
+}
 
+impl RequestsOnNode {
     /// Whether nothing is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.places.len()
-    }
-
-    /// A place for one more, if there may be one.
-    fn place(&mut self) -> Option<u32> {
-        if self.free.is_empty() && self.places.len() < NATIVE_UNDER_WAY_MAX {
-            self.free.push(self.places.len() as u32);
-            self.places.push(None);
-        }
-        self.free.pop()
+        self.under_way.len() == 0
     }
 
     /// How many more there may be.
     fn left(&self) -> u32 {
-        (NATIVE_UNDER_WAY_MAX - (self.places.len() - self.free.len())) as u32
+        (NATIVE_UNDER_WAY_MAX - self.under_way.len()) as u32
     }
 
     fn memory(&mut self) -> [Vec<u8>; 2] {
         let mut piece = || self.spare.pop().unwrap_or_default();
         [piece(), piece()]
-    }
-
-    fn keep(&mut self, place: u32, under_way: UnderWay) {
-        if let Some(free) = self.places.get_mut(place as usize) {
-            *free = Some(under_way);
-        }
-    }
-
-    fn take(&mut self, (place, serial): (u32, u64)) -> Option<UnderWay> {
-        let kept = self.places.get_mut(place as usize)?;
-        let taken = kept.take_if(|kept| kept.serial == serial)?;
-        self.free.push(place);
-        Some(taken)
     }
 }
 
@@ -137,32 +116,22 @@ impl Receiver<'_> {
         {
             return;
         }
-        let Some(place) = self.on_node.place() else {
-            if let Some(ticket) = ticket {
-                self.native.sessions().reopen(ticket);
-            }
+        if self.on_node.left() == 0 {
+            self.native.reopen(ticket);
             let place = self.node_place(0);
             return self.refuse_busy(receiver_cx, head.echo(), place, from);
-        };
-        self.on_node.serial += 1;
-        let serial = self.on_node.serial;
-        match asked_of(request, receiver_cx.store_cx.now.unix_ns) {
-            Some(asked) => {
-                let memory = self.on_node.memory();
-                host.ask_node(NodeAsker::Datagrams, (place, serial), &asked, memory);
-            }
-            None => {
-                self.native.log_flush(receiver_cx.store_cx.now, head);
-                host.flush_node(NodeAsker::Datagrams, (place, serial));
-            }
         }
-        let under_way = UnderWay {
-            serial,
-            head: *head,
-            from,
-            ticket,
+        let asked = asked_of(request, receiver_cx.store_cx.now.unix_ns);
+        if asked.is_none() {
+            self.native.log_flush(receiver_cx.store_cx.now, head);
+        }
+        let head = *head;
+        let name = self.on_node.under_way.keep(UnderWay { head, from, ticket });
+        let asker = ThreadAsker {
+            thread: AskingThread::Native,
+            name,
         };
-        self.on_node.keep(place, under_way);
+        host.ask_node(asker, asked.as_ref(), self.on_node.memory());
     }
 
     /// Accepts a marked write whose slice no other node holds: its client is answered, and a worker
@@ -257,15 +226,12 @@ impl Receiver<'_> {
         host: &dyn Host,
     ) {
         let mut spare = std::mem::take(&mut self.on_node.spare);
-        host.take_from_node(
-            NodeAsker::Datagrams,
-            &mut spare,
-            &mut |name, told, copies| {
-                if let Some(under_way) = self.on_node.take(name) {
-                    self.answer(receiver_cx, &under_way, (told, copies));
-                }
-            },
-        );
+        let show: &mut ShowsEnded<'_> = &mut |name, told, copies| {
+            if let Some(under_way) = self.on_node.under_way.take(name) {
+                self.answer(receiver_cx, &under_way, (told, copies));
+            }
+        };
+        host.take_from_node(AskingThread::Native, &mut spare, show);
         self.on_node.spare = spare;
     }
 
@@ -273,31 +239,19 @@ impl Receiver<'_> {
         &self,
         receiver_cx: &mut ReceiverContext<'_>,
         under_way: &UnderWay,
-        (told, copies): (NodeTold<'_>, u8),
+        (told, copies): (Told<'_>, u8),
     ) {
-        let UnderWay { head, from, .. } = under_way;
+        let UnderWay { head, from, ticket } = under_way;
         let place = self.node_place(copies);
-        let ended = match told {
-            Ok(ended) => ended,
-            Err(failure) if had_no_effect(head.opcode, under_way.ticket.is_some(), failure) => {
-                self.reopen(under_way);
-                let counts = &mut receiver_cx.executor.state().counts;
-                counts.add(NativeCount::NackNotReady, 1);
+        let counts = &mut receiver_cx.executor.state().counts;
+        let (done, value) = match self.native.ended(counts, (head, *ticket), (told, copies)) {
+            Ended::Done(done, value) => (done, value),
+            Ended::NotReady => {
                 return self.nack(receiver_cx, head.echo(), place, NackReason::NotReady, *from);
             }
             // The client must not send it again, and waits no longer than for a lost reply.
-            Err(_) => {
-                if let Some(ticket) = under_way.ticket {
-                    self.native.commit_unknown(head, ticket);
-                }
-                return;
-            }
+            Ended::Unknown => return,
         };
-        let (done, value) = match ended {
-            Some((outcome, value)) => (done_of(head, &outcome), value),
-            None => (Done::default(), &[][..]),
-        };
-        let done = Done { copies, ..done };
         if head.opcode == Opcode::Get {
             let hit = match done.status {
                 Status::Value => NativeCount::GetHits,
@@ -307,23 +261,11 @@ impl Receiver<'_> {
         }
         if value.len() > value_bytes_max(self.native.datagram_bytes_for(from.address)) {
             // It may be sent again over TCP.
-            self.reopen(under_way);
+            self.native.reopen(*ticket);
             return self.error(receiver_cx, head, ErrorCode::TooLarge, *from);
         }
-        if let Some(ticket) = under_way.ticket {
-            let name = session_name(head.session);
-            self.native
-                .answers
-                .keep(name, head.slot, head.sequence, done);
-            self.native.sessions().commit(ticket, 0, false);
-        }
+        self.native.commit_done(head, *ticket, done);
         self.reply(receiver_cx, *from, &reply_to(head, place, &done, value));
-    }
-
-    fn reopen(&self, under_way: &UnderWay) {
-        if let Some(ticket) = under_way.ticket {
-            self.native.sessions().reopen(ticket);
-        }
     }
 }
 
@@ -339,6 +281,52 @@ impl Native {
         }
     }
 
+    /// What becomes of a request that the node has ended, and of its claim unless it is done.
+    pub(super) fn ended<'v>(
+        &self,
+        counts: &mut NativeCounts,
+        (head, ticket): (&Head, Option<ClaimTicket>),
+        (told, copies): (Told<'v>, u8),
+    ) -> Ended<'v> {
+        match told {
+            Ok(Some((outcome, value))) => {
+                let done = done_of(head, &outcome);
+                Ended::Done(Done { copies, ..done }, value)
+            }
+            Ok(None) => {
+                let done = Done::default();
+                Ended::Done(Done { copies, ..done }, &[])
+            }
+            Err(failure) if had_no_effect(head.opcode, ticket.is_some(), failure) => {
+                self.reopen(ticket);
+                counts.add(NativeCount::NackNotReady, 1);
+                Ended::NotReady
+            }
+            Err(_) => {
+                if let Some(ticket) = ticket {
+                    self.commit_unknown(head, ticket);
+                }
+                Ended::Unknown
+            }
+        }
+    }
+
+    /// The request of a claim was not executed, and may come again.
+    fn reopen(&self, ticket: Option<ClaimTicket>) {
+        if let Some(ticket) = ticket {
+            self.sessions().reopen(ticket);
+        }
+    }
+
+    /// The request of a claim, if there is one, ended so: whoever sends it again is told.
+    pub(super) fn commit_done(&self, head: &Head, ticket: Option<ClaimTicket>, done: Done) {
+        if let Some(ticket) = ticket {
+            let name = session_name(head.session);
+            self.answers.keep(name, head.slot, head.sequence, done);
+            self.sessions().commit(ticket, 0, false);
+        }
+    }
+
     /// Nobody knows how the request of a claim ended: whoever sends it again is not answered.
     pub(super) fn commit_unknown(&self, head: &Head, ticket: ClaimTicket) {
         let name = session_name(head.session);
@@ -348,7 +336,7 @@ impl Native {
 }
 
 /// What a client is told of an outcome.
-pub(super) fn done_of(head: &Head, outcome: &Outcome) -> Done {
+fn done_of(head: &Head, outcome: &Outcome) -> Done {
     match (head.opcode, outcome) {
         (Opcode::Get | Opcode::GetTouch, Outcome::Found(found)) => Done {
             status: Status::Value,
@@ -385,7 +373,7 @@ fn operation_of(request: &Request<'_>, arrived_ns: u64) -> Option<Operation> {
 }
 
 /// Whether a request that ended so has changed nothing that its client could mind, for certain.
-pub(super) fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) -> bool {
+fn had_no_effect(opcode: Opcode, is_claimed: bool, failure: Failure) -> bool {
     match (opcode, failure) {
         // Nodes may have flushed before another one failed.
         (Opcode::Flush, _) => failure == Failure::OutOfService,

@@ -130,7 +130,7 @@ impl<'a> Receiver<'a> {
             inbox: Some(Inbox::new(BATCH)),
             first_socket,
             waiting: WaitingReads::new(),
-            on_node: RequestsOnNode::new(),
+            on_node: RequestsOnNode::default(),
             copy: Box::new([0; layout::PAYLOAD_BYTES_MAX]),
             barrier: None,
             budget: Budget::default(),

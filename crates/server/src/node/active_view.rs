@@ -48,7 +48,7 @@ impl ViewInForce {
 }
 
 /// The view in force.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Views {
     /// Counts the views; a worker compares it once a turn.
     generation: AtomicU64,
@@ -64,13 +64,6 @@ pub(crate) struct Marks {
 }
 
 impl Views {
-    pub(crate) fn new() -> Self {
-        Self {
-            generation: AtomicU64::new(0),
-            current: Mutex::new(None),
-        }
-    }
-
     pub(crate) fn put_in_force(&self, next: Option<Arc<ViewInForce>>) {
         *lock(&self.current) = next;
         self.generation.fetch_add(1, Relaxed);

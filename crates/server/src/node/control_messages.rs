@@ -95,58 +95,47 @@ impl News {
             HOT => return Some(Self::Hot(rest.to_vec())),
             _ => {}
         }
-        let (view, rest) = rest.split_first_chunk()?;
-        let (number, rest) = rest.split_first_chunk()?;
-        let view = ViewNumber(u32::from_le_bytes(*view));
-        let number = u32::from_le_bytes(*number);
-        Some(match *kind {
-            BEAT => Self::Beat {
-                heartbeat: heartbeat_of(view, rest)?,
-                items: number,
-            },
-            ECHO => Self::Echo {
-                sent_us: number,
-                clock: reading_of(view, rest)?,
-            },
-            CALL if rest.is_empty() => Self::Call { sent_us: number },
+        let rest = &mut &*rest;
+        let view = ViewNumber(u32::from_le_bytes(next(rest)?));
+        let number = u32::from_le_bytes(next(rest)?);
+        let news = match *kind {
+            BEAT => {
+                let adopted = ViewNumber(u32::from_le_bytes(next(rest)?));
+                let mut word = || next(rest).map(u64::from_le_bytes);
+                // The fields are read in this order.
+                let heartbeat = Heartbeat {
+                    view,
+                    adopted,
+                    hears: NodeSet::from_bits(word()?),
+                    life: Incarnation(word()?),
+                    to_life: Incarnation(word()?),
+                    sent: Instant { ns: word()? },
+                    answers: Instant { ns: word()? },
+                };
+                let items = number;
+                Self::Beat { heartbeat, items }
+            }
+            ECHO => {
+                let clock = Reading {
+                    epoch: view,
+                    unix_ns: u64::from_le_bytes(next(rest)?),
+                    error_ns: u64::from_le_bytes(next(rest)?),
+                };
+                let sent_us = number;
+                Self::Echo { sent_us, clock }
+            }
+            CALL => Self::Call { sent_us: number },
             _ => return None,
-        })
+        };
+        rest.is_empty().then_some(news)
     }
 }
 
-/// What a [`News::Echo`] has behind its number.
-fn reading_of(epoch: ViewNumber, bytes: &[u8]) -> Option<Reading> {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let &[unix_ns, error_ns] = words else {
-        return None;
-    };
-    rest.is_empty().then_some(Reading {
-        epoch,
-        unix_ns: u64::from_le_bytes(unix_ns),
-        error_ns: u64::from_le_bytes(error_ns),
-    })
-}
-
-/// What a [`News::Beat`] has behind its items.
-fn heartbeat_of(view: ViewNumber, bytes: &[u8]) -> Option<Heartbeat> {
-    let (adopted, rest) = bytes.split_first_chunk()?;
-    let (words, rest) = rest.as_chunks::<8>();
-    let &[hears, life, to_life, sent, answers] = words else {
-        return None;
-    };
-    rest.is_empty().then_some(Heartbeat {
-        life: Incarnation(u64::from_le_bytes(life)),
-        view,
-        adopted: ViewNumber(u32::from_le_bytes(*adopted)),
-        sent: Instant {
-            ns: u64::from_le_bytes(sent),
-        },
-        to_life: Incarnation(u64::from_le_bytes(to_life)),
-        answers: Instant {
-            ns: u64::from_le_bytes(answers),
-        },
-        hears: NodeSet::from_bits(u64::from_le_bytes(hears)),
-    })
+/// Takes the first `N` bytes.
+fn next<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(*taken)
 }
 
 #[cfg(test)]

@@ -11,10 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use curtail_consistency::{
-    slice_placement,
-    slice_view::{SliceRow, SliceView},
-};
+use curtail_consistency::slice_view::{SliceRow, SliceView};
 use curtail_membership::{Node, Roster};
 use curtail_types::{KeyName, NodeId};
 use tracing::{Level, info, warn};
@@ -26,17 +23,15 @@ use crate::{
 
 /// The last changes, and what is known of the members.
 #[derive(Debug, Default)]
-pub(super) struct Journal(Mutex<Known>);
+pub(crate) struct EventHistory(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
     /// Seconds since the server's start, and what happened then; the oldest first.
     lines: VecDeque<(u64, String)>,
     roster: Option<Arc<Roster>>,
-    /// How many items each node said that it has.
-    items: BTreeMap<NodeId, u64>,
-    /// Round-trip time to each node, in microseconds: a moving mean.
-    round_trips: BTreeMap<NodeId, u64>,
+    /// What was heard of each node.
+    heard: BTreeMap<NodeId, Heard>,
     hot: BTreeSet<KeyName>,
     became_hot: u64,
     ceased: u64,
@@ -44,6 +39,14 @@ struct Known {
     told: (u64, u64),
     told_at: u64,
     items_lost: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    /// How many items it said that it has.
+    items: u64,
+    /// Round-trip time to it, in microseconds: a moving mean.
+    round_trip_us: Option<u64>,
 }
 
 /// Lines that are kept.
@@ -55,16 +58,17 @@ const ROUND_TRIPS: u64 = 8;
 /// Seconds between two lines about the hot set.
 const HOT_SECONDS: u64 = 10;
 
-impl Journal {
+impl EventHistory {
     /// A heartbeat said how many items its sender has.
     pub(super) fn note_items(&self, node: NodeId, items: u64) {
-        lock(&self.0).items.insert(node, items);
+        lock(&self.0).heard.entry(node).or_default().items = items;
     }
 
     /// A round trip to `node` took so many microseconds.
     pub(super) fn note_round_trip(&self, node: NodeId, us: u64) {
         let mut known = lock(&self.0);
-        let mean = known.round_trips.entry(node).or_insert(us);
+        let heard = known.heard.entry(node).or_default();
+        let mean = heard.round_trip_us.get_or_insert(us);
         *mean = (*mean * (ROUND_TRIPS - 1) + us) / ROUND_TRIPS;
     }
 
@@ -76,7 +80,7 @@ impl Journal {
             Some(before) => known.differences(before, roster),
             None => Vec::new(),
         };
-        let number = roster.number().0;
+        let number = roster.record.number.0;
         for (level, line) in lines {
             match level {
                 Level::WARN => warn!(target: component::CLUSTER, view = number, "{line}"),
@@ -115,23 +119,24 @@ impl Journal {
 
     /// The cluster's name, its model and its members, once there is a roster; `me` has `items`
     /// items.
-    pub(super) fn members(
+    pub(crate) fn members(
         &self,
         (me, items): (NodeId, u64),
     ) -> Option<(String, &'static str, Vec<Member>)> {
         let known = lock(&self.0);
         let roster = known.roster.as_ref()?;
         let member = |(id, node): (NodeId, &Node)| {
-            let told = known.items.get(&id).copied().unwrap_or(0);
-            let round_trip_us = known.round_trips.get(&id).copied();
+            let heard = known.heard.get(&id).copied().unwrap_or_default();
+            let share = roster.share(id);
+            let has_slices = share.in_sync + share.catching_up > 0;
             Member {
                 id,
                 standing: roster.standing(id),
-                keys: keys_of(roster, id),
-                items: if id == me { items } else { told },
+                keys: if has_slices { "yes" } else { "no" },
+                items: if id == me { items } else { heard.items },
                 name: node.name.clone(),
                 clients: node.addresses.clients,
-                round_trip_us: round_trip_us.filter(|_| id != me),
+                round_trip_us: heard.round_trip_us.filter(|_| id != me),
             }
         };
         let members = roster.nodes().map(member).collect();
@@ -143,7 +148,7 @@ impl Journal {
     }
 
     /// Who is there and what happened, as rows of names and values; `me` has `items` items.
-    pub(super) fn tell(&self, me: (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
+    pub(crate) fn tell(&self, me: (NodeId, u64), mut row: impl FnMut(&str, &dyn Display)) {
         if let Some((name, model, members)) = self.members(me) {
             row("cluster_name", &name);
             row("cluster_model", &model);
@@ -180,8 +185,7 @@ impl Known {
                 true => (Level::INFO, format!("{name} has left")),
                 false => (Level::WARN, format!("{name} was removed")),
             });
-            self.items.remove(&id);
-            self.round_trips.remove(&id);
+            self.heard.remove(&id);
         }
         let mut note = |line: String| lines.push((Level::INFO, line));
         let was_formed = before.slices().is_some();
@@ -197,6 +201,7 @@ impl Known {
                 note(format!("{name} starts to leave"));
             }
         }
+        let is_settled = |roster: &Roster| roster.slices().is_none() || roster.is_settled();
         match (is_settled(before), is_settled(now)) {
             (true, false) => note("slices begin to move".to_owned()),
             (false, true) => note("all slices have moved".to_owned()),
@@ -217,28 +222,12 @@ impl Known {
             let own = rows().filter(|((_, row), (_, now))| row.primary == node && lost(row, now));
             let own = own.count() as u64;
             slices += own;
-            items += self.items.get(&node).copied().unwrap_or(0) * own / held;
+            items += self.heard.get(&node).map_or(0, |heard| heard.items) * own / held;
         }
         self.items_lost += items;
         let line = format!("{slices} slices lost their contents, about {items} items");
         (slices > 0).then_some(line)
     }
-}
-
-/// Whether a node has slices.
-fn keys_of(roster: &Roster, id: NodeId) -> &'static str {
-    let holds = |slices: &SliceView| slices.rows().any(|(_, row)| row.holders.contains(id));
-    match roster.slices().is_some_and(|slices| holds(slices)) {
-        true => "yes",
-        false => "no",
-    }
-}
-
-/// Whether slices are where they shall be.
-fn is_settled(roster: &Roster) -> bool {
-    roster
-        .slices()
-        .is_none_or(|slices| slice_placement::is_settled(slices, &roster.goal()))
 }
 
 /// A member in one row: standing, keys, items, name, address for clients, and the round trip to it
@@ -292,7 +281,7 @@ mod tests {
         Arc::new(roster.after(change, NodeId(me), &own).unwrap())
     }
 
-    fn rows(journal: &Journal) -> Vec<String> {
+    fn rows(journal: &EventHistory) -> Vec<String> {
         let mut rows = Vec::new();
         journal.numbers(|name, value| rows.push(format!("{name} {value}")));
         journal.tell((NodeId(0), 5), |name, value| {
@@ -310,7 +299,7 @@ mod tests {
             replicas: 1,
             lease_ms: 1000,
         };
-        let journal = Journal::default();
+        let journal = EventHistory::default();
         let mut roster = Arc::new(Roster::empty("trial", settings));
         journal.note_roster(0, &roster);
         let dead = [NodeId(1)].into_iter().collect();

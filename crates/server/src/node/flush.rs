@@ -18,7 +18,6 @@ use crate::{
     completion::Token,
     node::{
         Cluster, NodeWorker,
-        forward::Relayed,
         host::NodeContext,
         stages::{Asker, Completed, End, Job, Origin, stage_of},
     },
@@ -86,21 +85,16 @@ impl NodeWorker {
     }
 
     /// Has all nodes flush; the place of `token` is filled when they have.
-    pub(crate) fn order_flush(&mut self, cx: &mut NodeContext<'_>, (token, at): (Token, Exptime)) {
-        self.order_flush_for(cx, Asker::Client(token), at);
+    pub(crate) fn order_flush_of(&mut self, cx: &mut NodeContext<'_>, token: Token, at: Exptime) {
+        self.order_flush(cx, Asker::Client(token), at);
     }
 
     /// The same for anybody who waits.
-    pub(super) fn order_flush_for(&mut self, cx: &mut NodeContext<'_>, asker: Asker, at: Exptime) {
-        let origin = Origin {
-            worker: self.index,
-            asker,
-        };
+    pub(super) fn order_flush(&mut self, cx: &mut NodeContext<'_>, asker: Asker, at: Exptime) {
+        let origin = self.origin(asker);
         if !self.serves {
-            let failure = Failure::OutOfService;
-            return self
-                .done
-                .push(Completed::failed(origin, Vec::new(), failure));
+            let failed = Completed::failed(origin, Vec::new(), Failure::OutOfService);
+            return self.done.push(failed);
         }
         self.flushes.last += 1;
         let number = self.flushes.last;
@@ -125,14 +119,11 @@ impl NodeWorker {
             return;
         };
         (order.view, order.left, order.agree) = (view, members.len(), true);
-        let origin = Origin {
-            worker: self.index,
-            asker: Asker::Order(number),
-        };
+        let origin = self.origin(Asker::Order(number));
         let bytes = at.0.to_le_bytes();
         for to in members.difference(NodeSet::only(self.cluster.me)) {
-            let relayed = Relayed::flush(origin, to, &bytes);
-            self.relay(cx.store_cx.now.instant, relayed);
+            let now = cx.store_cx.now.instant;
+            self.relay(now, (origin, to), None, bytes.to_vec());
         }
         self.run_flush(cx, origin, bytes.to_vec(), at);
     }
@@ -160,7 +151,8 @@ impl NodeWorker {
         };
         let view = in_force.slices.number;
         if is_later {
-            return self.done.push(flushed(origin, bytes, view));
+            let done = (End::Done(None), view);
+            return self.done.push(flushed(origin, bytes, done));
         }
         self.flushes.last += 1;
         let mut run = Run {
@@ -188,7 +180,7 @@ impl NodeWorker {
         let due = self.cluster.flush_at.load(Relaxed);
         let is_due = due != 0 && u64::from(cx.store_cx.now.unix_seconds()) >= due;
         if is_due && self.serves {
-            self.order_flush_for(cx, Asker::Nobody, Exptime(0));
+            self.order_flush(cx, Asker::Nobody, Exptime(0));
         }
     }
 
@@ -202,19 +194,15 @@ impl NodeWorker {
         let mut runs = std::mem::take(&mut self.flushes.runs);
         runs.retain_mut(|run| {
             let is_late = now_ns.saturating_sub(run.begun_ns) > PATIENCE_NS;
-            if is_late || view != Some(run.view) {
+            let end = match () {
+                () if is_late => Some(End::Failed(Failure::Late)),
+                () if view != Some(run.view) => Some(End::Elsewhere),
+                () if run.left == 0 => Some(End::Done(None)),
+                () => None,
+            };
+            if let Some(end) = end {
                 let bytes = std::mem::take(&mut run.bytes);
-                let end = match is_late {
-                    true => End::Failed(Failure::Late),
-                    false => End::Elsewhere,
-                };
-                self.done
-                    .push(Completed::without_value(run.origin, bytes, end));
-                return false;
-            }
-            if run.left == 0 {
-                let bytes = std::mem::take(&mut run.bytes);
-                self.done.push(flushed(run.origin, bytes, run.view));
+                self.done.push(flushed(run.origin, bytes, (end, run.view)));
                 return false;
             }
             if !cx.host.has_executed(&run.tails) {
@@ -223,10 +211,7 @@ impl NodeWorker {
             let due = run.again.extract_if(.., |(_, at_ns)| *at_ns <= now_ns);
             let due: Vec<SliceId> = due.map(|(slice, _)| slice).collect();
             for slice in due {
-                let origin = Origin {
-                    worker: self.index,
-                    asker: Asker::Flush(run.number, slice),
-                };
+                let origin = self.origin(Asker::Flush(run.number, slice));
                 self.give(stage_of(slice), Job::Flush(slice, origin));
             }
             true
@@ -308,10 +293,11 @@ pub(super) fn when_to_flush(request: &NodeRequest<'_>) -> Option<Exptime> {
     Some(Exptime(i64::from_le_bytes(*at)))
 }
 
-/// A node's slices are empty, in this view.
-fn flushed(origin: Origin, bytes: Vec<u8>, view: ViewNumber) -> Completed {
+/// How the flush of a node's slices ended; once they are empty, in which view.
+fn flushed(origin: Origin, bytes: Vec<u8>, (end, view): (End, ViewNumber)) -> Completed {
+    let is_done = matches!(end, End::Done(_));
     Completed {
-        shown: Cas(u64::from(view.0)),
-        ..Completed::without_value(origin, bytes, End::Done(None))
+        shown: Cas(if is_done { u64::from(view.0) } else { 0 }),
+        ..Completed::without_value(origin, bytes, end)
     }
 }

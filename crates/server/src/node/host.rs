@@ -2,13 +2,13 @@
 //! clients may connect.
 
 use curtail_runtime::Clock;
-use curtail_types::{LoadReport, Now};
+use curtail_types::LoadReport;
 
 use crate::{
     log::Limit,
     metrics::counters::Counts,
-    native::{Behind, ReadBarrier},
-    node::{Completed, ThreadRequest},
+    native::ReadBarrier,
+    node::{Completed, requests_asked::Asked},
     store_context::StoreContext,
 };
 
@@ -19,8 +19,9 @@ pub(crate) enum NodeArrival {
     Link(Box<curtail_links::NewLink>),
     /// Something was left for a stage of the worker.
     Wake,
-    /// A request of a thread that is no worker.
-    Asked(ThreadRequest),
+    /// A request of a thread that is no worker, and memory for what it shows: answers take memory
+    /// along, so requests bring some.
+    Asked(Asked, Vec<u8>),
     /// A request that was completed for one that waits there.
     Completed(Box<Completed>),
 }
@@ -32,9 +33,6 @@ pub(crate) trait NodeHost: Send + Sync {
 
     /// Seconds since the server started.
     fn uptime_seconds(&self) -> u64;
-
-    /// When the server started.
-    fn started(&self) -> Now;
 
     /// Whether writes of a slice may be accepted by somebody outside this process.
     fn set_accepting(&self, slice: u16, may: bool);
@@ -74,14 +72,4 @@ pub(crate) struct NodeContext<'a> {
     pub(crate) barrier: Option<&'a mut ReadBarrier>,
     /// A large value could not be leased.
     pub(crate) lease_refused: &'a mut bool,
-}
-
-impl NodeContext<'_> {
-    /// The accepted writes that a request for `key` has to wait for, after some help; `kept` is
-    /// what it has waited for already.
-    pub(super) fn accepted_before(&mut self, key: &[u8], kept: Option<Behind>) -> Option<Behind> {
-        let barrier = self.barrier.as_deref_mut()?;
-        let hash = self.store_cx.store.hash(key);
-        barrier.behind(self.store_cx, hash, kept)
-    }
 }

@@ -39,16 +39,10 @@ pub(super) struct HotState {
     /// Reports of this epoch, the newest of each node.
     reports: Vec<(NodeId, HotReport)>,
     /// What this node has measured.
-    costs: CostSums,
+    pub(super) costs: CostSums,
 }
 
-/// When a node's machines were last told of hot keys.
-#[derive(Debug, Default)]
-pub(super) struct HeatLook {
-    at_ns: u64,
-}
-
-/// How often they are told.
+/// How often machines are told of hot keys.
 const HEAT_NS: u64 = 200_000_000;
 
 /// What a message is, in its first byte.
@@ -63,11 +57,6 @@ impl HotState {
             reports: Vec::new(),
             costs: CostSums::new(),
         }
-    }
-
-    /// What this node has measured, if that is enough.
-    pub(super) fn costs(&self) -> Option<HotCosts> {
-        self.costs.costs()
     }
 
     fn note_report(&mut self, from: NodeId, report: HotReport) {
@@ -98,7 +87,7 @@ impl Cluster {
         let costs = {
             let mut hot = lock(&self.hot);
             hot.costs.end_epoch(&self.costs);
-            hot.costs()
+            hot.costs.costs()
         };
         let report = report_of(host, costs);
         if coordinator != Some(me) {
@@ -176,11 +165,11 @@ impl Cluster {
 impl NodeWorker {
     /// Tells the machines which keys of this primary shall be hot.
     pub(super) fn heat(&mut self) {
-        let is_due = self.now_ns.saturating_sub(self.heated.at_ns) >= HEAT_NS;
+        let is_due = self.now_ns.saturating_sub(self.heated_ns) >= HEAT_NS;
         if self.index != 0 || !self.serves || !is_due || self.cluster.hot_keys_max == 0 {
             return;
         }
-        self.heated.at_ns = self.now_ns;
+        self.heated_ns = self.now_ns;
         let Some(in_force) = self.in_force.clone().filter(|now| now.is_settled) else {
             return;
         };

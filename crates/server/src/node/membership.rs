@@ -15,7 +15,7 @@ use std::{
 
 use curtail_codec::node::{VERSION_MAX, VERSION_MIN};
 use curtail_consistency::{
-    members::{Heartbeat, Incarnation, RecordChange},
+    members::{Heartbeat, Incarnation, MemberNotice, RecordChange},
     slice_view::RowChange,
 };
 use curtail_links::{Connector, ConnectorConfig, ConnectorHandle, NewLink, PeerNode, Tls};
@@ -31,7 +31,7 @@ use crate::{
         control_messages::News,
         host::{NodeArrival, NodeHost},
     },
-    sync::Relaxed,
+    sync::{Relaxed, lock},
     test_faults::Fault,
 };
 
@@ -134,7 +134,8 @@ impl Opening {
         let now = move || clock.now().instant;
         let member = Member::start(config, addresses, now, watcher);
         let member = member.map_err(|error| fail(&error))?;
-        self.cluster.set_member(member.handle().clone());
+        // It is set once, here.
+        let _ = self.cluster.member.set(member.handle().clone());
         let thread = thread::Builder::new().name("connector".to_owned());
         let thread = thread
             .spawn(move || self.connector.run())
@@ -214,7 +215,7 @@ impl Observer for Watcher {
     }
 
     fn heartbeat(&mut self, heartbeats: &[(NodeId, Heartbeat)]) {
-        self.cluster.heartbeat(heartbeats);
+        lock(&self.cluster.outbox).heartbeats = Some(heartbeats.to_vec());
         self.let_clients_in();
         self.wake();
     }
@@ -225,18 +226,21 @@ impl Observer for Watcher {
 
     fn event(&mut self, event: &MemberEvent) {
         log_event(self.cluster.me, event);
-        match event {
-            MemberEvent::Removed => {
+        let MemberEvent::Notice(notice) = event else {
+            return;
+        };
+        match notice {
+            MemberNotice::Removed => {
                 // The workers count from here on what has forgotten: they hear of it next.
-                self.cluster.begin_anew();
+                self.cluster.forgotten.store(0, Relaxed);
                 self.put_in_force(None);
                 self.nothing_to_give();
             }
-            MemberEvent::Replaced => {
+            MemberNotice::Replaced => {
                 self.put_in_force(None);
                 self.nothing_to_give();
             }
-            MemberEvent::Departed => self.cluster.has_left.store(true, Relaxed),
+            MemberNotice::Departed => self.cluster.has_left.store(true, Relaxed),
             // Also a view of another cluster changes nothing: if it stays, the lease ends.
             _ => {}
         }
@@ -280,20 +284,18 @@ impl Watcher {
 
 /// Writes an event to the log, as important as it is.
 fn log_event(me: NodeId, event: &MemberEvent) {
+    use MemberEvent::{Mismatch, Notice, StoreAnswers};
+    use MemberNotice::{Departed, Heard, Proposed, Removed, Replaced, Resumed};
     let node = me.0;
     match event {
         event if event.is_routine() => debug!(target: component::CLUSTER, node, "{event}"),
-        MemberEvent::Changed(RecordChange::Detach) => {
+        Notice(Proposed(RecordChange::Detach)) => {
             warn!(target: component::CLUSTER, node, "{event}")
         }
-        MemberEvent::Resumed
-        | MemberEvent::Heard(_)
-        | MemberEvent::Departed
-        | MemberEvent::Changed(_)
-        | MemberEvent::StoreAnswers => {
+        Notice(Resumed | Heard(_) | Departed | Proposed(_)) | StoreAnswers => {
             info!(target: component::CLUSTER, node, "{event}");
         }
-        MemberEvent::Removed | MemberEvent::Replaced | MemberEvent::Mismatch(_) => {
+        Notice(Removed | Replaced) | Mismatch(_) => {
             error!(target: component::CLUSTER, node, "{event}");
         }
         _ => warn!(target: component::CLUSTER, node, "{event}"),

@@ -17,6 +17,7 @@
 //! no thread of the cluster on the path of a request.
 
 mod active_view;
+mod answers_to_peers;
 mod clock;
 mod control_messages;
 mod event_history;
@@ -30,8 +31,8 @@ mod inbox;
 mod membership;
 mod peer_heartbeats;
 mod request_placement;
+mod requests_asked;
 mod requests_elsewhere;
-mod requests_from_peers;
 mod requests_of_threads;
 mod stages;
 mod work_costs;
@@ -44,7 +45,7 @@ use curtail_consistency::{
     hot_list::HotCosts,
     members::Heartbeat,
     replica::{Gate, Model, ReplicaConfig},
-    slice_view::{RowChange, SLICES, SliceId, SliceRow, slice_of},
+    slice_view::{SLICES, SliceRow, slice_of},
 };
 use curtail_dispatch::{SharedKeys, SharedState};
 use curtail_links::ConnectorHandle;
@@ -53,6 +54,7 @@ use curtail_types::{Access, Exptime, Instant, NodeId, NodeSet, Now, Outcome, Rou
 use tracing::warn;
 
 use crate::{
+    completion::AskingThread,
     config::Config,
     limits::{SHARED_KEYS_MAX, STAGE_WAITING_MAX},
     log::component,
@@ -60,11 +62,11 @@ use crate::{
         active_view::{Marks, Views},
         clock::WallClock,
         control_messages::News,
-        event_history::Journal,
+        event_history::EventHistory,
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
         requests_of_threads::ThreadAnswers,
-        stages::{Gates, Stage, StageInbox, stage_of},
+        stages::{Gates, StageInbox, stage_of},
         work_costs::CostTally,
     },
     sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Relaxed, lock},
@@ -76,7 +78,6 @@ pub(crate) use crate::node::{
     event_history::Member,
     membership::{Membership, Opening},
     request_placement::{SeenKey, Way, route_of},
-    requests_of_threads::{AskingThread, ThreadAsker, ThreadRequest},
     stages::{Completed, STAGES},
     worker::NodeWorker,
 };
@@ -102,11 +103,7 @@ pub(crate) struct Cluster {
     pub(crate) marks: Marks,
     pub(crate) connector: ConnectorHandle,
     member: OnceLock<MemberHandle>,
-    /// The heartbeats to be sent, and how often there were new ones.
-    beats: AtomicU64,
-    heartbeats: Mutex<Vec<(NodeId, Heartbeat)>>,
-    /// What else the membership and the control thread have to say to other nodes.
-    told: Mutex<Vec<(NodeId, News)>>,
+    outbox: Mutex<Outbox>,
     hot: Mutex<HotState>,
     costs: CostTally,
     /// Of each thread that asks.
@@ -125,10 +122,18 @@ pub(crate) struct Cluster {
     /// mark that all workers pass behind that: only then does it join anew.
     forgotten: AtomicUsize,
     forgotten_mark: AtomicU64,
-    journal: Journal,
+    pub(crate) journal: EventHistory,
     /// It was told to end, and has left.
     is_leaving: AtomicBool,
     has_left: AtomicBool,
+}
+
+/// What the membership and the control thread have to say to other nodes; worker 0 sends it.
+#[derive(Default)]
+struct Outbox {
+    /// The last heartbeats, if they were not sent.
+    heartbeats: Option<Vec<(NodeId, Heartbeat)>>,
+    news: Vec<(NodeId, News)>,
 }
 
 /// The writers of the machines: no worker has them. Each life of a node has
@@ -189,15 +194,13 @@ impl Cluster {
             stages: (0..STAGES).map(|_| StageInbox::default()).collect(),
             config,
             writer: machines(me, life),
-            views: Views::new(),
+            views: Views::default(),
             clock: WallClock::new(me, now, faults),
             unset: Mutex::default(),
             marks: Marks::new(threads),
             connector,
             member: OnceLock::new(),
-            beats: AtomicU64::new(0),
-            heartbeats: Mutex::default(),
-            told: Mutex::default(),
+            outbox: Mutex::default(),
             hot: Mutex::new(HotState::new(model, hot_keys_max)),
             costs: CostTally::default(),
             thread_answers: Default::default(),
@@ -208,7 +211,7 @@ impl Cluster {
             flush_at: AtomicU64::new(0),
             forgotten: AtomicUsize::new(STAGES),
             forgotten_mark: AtomicU64::new(0),
-            journal: Journal::default(),
+            journal: EventHistory::default(),
             is_leaving: AtomicBool::new(false),
             has_left: AtomicBool::new(false),
         }
@@ -232,32 +235,16 @@ impl Cluster {
         inbox.is_some_and(|inbox| inbox.copies.may_be_won(key))
     }
 
-    fn new_stage(&self, number: usize) -> Stage {
-        Stage::new(number, self.config, self.writer)
-    }
-
-    /// No request runs beside the machine of a slice from now on.
-    fn close_gate(&self, slice: SliceId) {
-        self.gates.set(slice, Gate::Closed);
-    }
-
-    /// Has the view changed.
-    fn propose(&self, change: RowChange) {
+    /// Has the membership hear something, once there is one.
+    fn tell_member(&self, tell: impl FnOnce(&MemberHandle)) {
         if let Some(member) = self.member.get() {
-            member.propose(change);
-        }
-    }
-
-    /// Another node wants that of this one, which writes the view.
-    fn proposed(&self, from: NodeId, changes: Vec<RowChange>) {
-        if let Some(member) = self.member.get() {
-            member.proposed(from, changes);
+            tell(member);
         }
     }
 
     /// Has worker 0 tell another node something.
     fn tell(&self, host: &dyn NodeHost, node: NodeId, news: News) {
-        lock(&self.told).push((node, news));
+        lock(&self.outbox).news.push((node, news));
         host.wake_all();
     }
 
@@ -356,32 +343,25 @@ impl Cluster {
         let holders = rows().fold(NodeSet::NONE, |all, (_, row)| all.union(row.holders));
         let wanted = replicas.min(members.len().max(1));
         let moving = in_force.as_ref().is_some_and(|now| !now.is_settled);
+        let view = slices.map_or(0, |slices| u64::from(slices.number.0));
         stat("cluster_node", u64::from(me.0));
-        stat(
-            "cluster_view",
-            slices.map_or(0, |slices| u64::from(slices.number.0)),
-        );
+        stat("cluster_view", view);
         stat("cluster_nodes_live", members.len() as u64);
         stat("cluster_nodes_placed", holders.len() as u64);
         stat("cluster_moves", u64::from(moving));
         stat("cluster_slices", rows().count() as u64);
-        stat("cluster_slices_primary", count(&|row| row.primary == me));
-        stat(
-            "cluster_slices_held",
-            count(&|row| row.holders.contains(me)),
-        );
-        stat(
-            "cluster_slices_catching_up",
-            count(&|row| !row.catching_up().is_empty()),
-        );
-        stat(
-            "cluster_slices_under_replicated",
-            count(&|row| row.in_sync.len() < wanted),
-        );
+        let primary = count(&|row| row.primary == me);
+        let held = count(&|row| row.holders.contains(me));
+        let behind = count(&|row| !row.catching_up().is_empty());
+        let few = count(&|row| row.in_sync.len() < wanted);
+        stat("cluster_slices_primary", primary);
+        stat("cluster_slices_held", held);
+        stat("cluster_slices_catching_up", behind);
+        stat("cluster_slices_under_replicated", few);
         stat("cluster_serves", u64::from(self.holds_lease(now.instant)));
         stat("cluster_replicas", self.replicas as u64);
         stat("cluster_hot_keys", self.hot_count.load(Relaxed) as u64);
-        let costs = lock(&self.hot).costs();
+        let costs = lock(&self.hot).costs.costs();
         let cost = |of: fn(&HotCosts) -> u32| costs.as_ref().map_or(0, |all| u64::from(of(all)));
         stat("cluster_cost_local_ns", cost(|all| all.local_ns));
         stat("cluster_cost_forwarded_ns", cost(|all| all.forwarded_ns));
@@ -391,28 +371,12 @@ impl Cluster {
         stat("cluster_clock_apart_us", apart_ns / 1000);
         if let Some(member) = self.member.get() {
             let pace = member.store_pace();
-            stat(
-                "cluster_view_read_us_max",
-                pace.slowest_us(StoreAsked::Reading),
-            );
-            stat(
-                "cluster_view_change_us_max",
-                pace.slowest_us(StoreAsked::Change),
-            );
+            let slowest_us = |asked| pace.slowest_us(asked);
+            stat("cluster_view_read_us_max", slowest_us(StoreAsked::Reading));
+            stat("cluster_view_change_us_max", slowest_us(StoreAsked::Change));
             stat("cluster_view_slow", pace.slow());
         }
         self.journal.numbers(stat);
-    }
-
-    /// Who is there, and what has become of the cluster; this node has `items` items.
-    pub(crate) fn journal(&self, items: u64, row: impl FnMut(&str, &dyn std::fmt::Display)) {
-        self.journal.tell((self.me, items), row);
-    }
-
-    /// The cluster's name and consistency model, and its members, if it is known already; this node
-    /// has `items` items.
-    pub(crate) fn members(&self, items: u64) -> Option<(String, &'static str, Vec<Member>)> {
-        self.journal.members((self.me, items))
     }
 
     /// How long this node's lease lasts from `now` on; 0 if it has ended.
@@ -440,50 +404,11 @@ impl Cluster {
         })
     }
 
-    fn set_member(&self, member: MemberHandle) {
-        // It is set once, at the start.
-        let _ = self.member.set(member);
-    }
-
-    /// A heartbeat of another node, or one of this node itself: it gets to send them.
-    fn heard(&self, from: NodeId, heartbeat: Heartbeat) {
-        if let Some(member) = self.member.get() {
-            member.heard(from, heartbeat);
-        }
-    }
-
-    /// Has the links tell that this node is there. Only the membership's thread calls this.
-    fn heartbeat(&self, heartbeats: &[(NodeId, Heartbeat)]) {
-        let mut told = lock(&self.heartbeats);
-        told.clear();
-        told.extend_from_slice(heartbeats);
-        self.beats.fetch_add(1, Relaxed);
-    }
-
-    /// The last heartbeats that were asked for, if they are others than `last`; and their number.
-    fn heartbeats(&self, last: u64) -> Option<(u64, Vec<(NodeId, Heartbeat)>)> {
-        if self.beats.load(Relaxed) == last {
-            return None;
-        }
-        let told = lock(&self.heartbeats);
-        Some((self.beats.load(Relaxed), told.clone()))
-    }
-
-    /// Joins anew, once every stage has forgotten what it knew.
-    fn begin_anew(&self) {
-        self.forgotten.store(0, Relaxed);
-    }
-
     /// A stage has forgotten everything.
     fn note_forgotten(&self) {
         if self.forgotten.fetch_add(1, Relaxed) + 1 == STAGES {
             self.forgotten_mark.store(self.marks.set(), Relaxed);
         }
-    }
-
-    /// Whether it is to join anew as soon as no request runs that began before.
-    fn is_forgetting(&self) -> bool {
-        self.forgotten_mark.load(Relaxed) != 0
     }
 
     /// Joins anew, if everything of the former life is forgotten.
@@ -498,10 +423,8 @@ impl Cluster {
         }
         self.forgotten_mark.store(0, Relaxed);
         cx.store_cx.store.flush_all(cx.store_cx.now, Exptime(0));
-        if !self.is_leaving.load(Relaxed)
-            && let Some(member) = self.member.get()
-        {
-            member.rejoin();
+        if !self.is_leaving.load(Relaxed) {
+            self.tell_member(MemberHandle::rejoin);
         }
     }
 }

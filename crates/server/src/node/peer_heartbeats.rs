@@ -4,12 +4,11 @@ use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
     cluster_clock::Reading, members::Heartbeat, slice_placement::wished_steps,
 };
-use curtail_links::Vitals;
 use curtail_types::{Instant, NodeId, ViewNumber};
 
 use crate::{
     node::{
-        NodeWorker,
+        NodeWorker, Outbox,
         control_messages::News,
         host::NodeContext,
         stages::{Job, stage_of},
@@ -35,17 +34,15 @@ impl NodeWorker {
         if self.index != 0 {
             return;
         }
-        let told = std::mem::take(&mut *lock(&self.cluster.told));
-        for (node, news) in told {
+        let Outbox { heartbeats, news } = std::mem::take(&mut *lock(&self.cluster.outbox));
+        for (node, news) in news {
             self.tell_now(node, &news);
         }
-        let Some((beat, heartbeats)) = self.cluster.heartbeats(self.beat) else {
+        let Some(heartbeats) = heartbeats else {
             return;
         };
-        self.beat = beat;
         let view = heartbeats.first().map(|(_, heartbeat)| heartbeat.view);
-        let view = view.unwrap_or_default();
-        self.links.set_vitals(Vitals { view, load: 0 });
+        self.links.set_view(view.unwrap_or_default());
         let items = u32::try_from(cx.store_cx.store.counters().items_now).unwrap_or(u32::MAX);
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
@@ -55,7 +52,9 @@ impl NodeWorker {
             self.tell_now(node, &News::Call { sent_us });
         }
         // A process that is too slow to send heartbeats must not suspect others.
-        self.cluster.heard(self.cluster.me, Heartbeat::default());
+        let me = self.cluster.me;
+        self.cluster
+            .tell_member(|member| member.heard(me, Heartbeat::default()));
     }
 
     /// Sends a node a message that is not worth a retry.
@@ -73,7 +72,8 @@ impl NodeWorker {
             match news {
                 News::Beat { heartbeat, items } => {
                     self.cluster.journal.note_items(from, items.into());
-                    self.cluster.heard(from, heartbeat);
+                    self.cluster
+                        .tell_member(|member| member.heard(from, heartbeat));
                 }
                 News::Call { sent_us } => {
                     // When this turn began the call may not have been on its way.
@@ -82,7 +82,9 @@ impl NodeWorker {
                     self.tell_now(from, &News::Echo { sent_us, clock });
                 }
                 News::Echo { sent_us, clock } => self.take_echo(cx, from, (sent_us, clock)),
-                News::Proposals(changes) => self.cluster.proposed(from, changes),
+                News::Proposals(changes) => self
+                    .cluster
+                    .tell_member(|member| member.proposed(from, changes)),
                 News::Hot(message) => self.cluster.take_hot(from, &message),
             }
         }

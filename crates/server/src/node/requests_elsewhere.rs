@@ -6,10 +6,11 @@ use curtail_types::{Access, RouteHash};
 
 use crate::{
     completion::Token,
+    metrics::counters::Count,
     node::{
         host::NodeContext,
         request_placement::Way,
-        stages::{Asker, Job, Origin, stage_of},
+        stages::{Asker, Job, Origin, stage_of, written},
         worker::NodeWorker,
     },
 };
@@ -66,15 +67,11 @@ impl NodeWorker {
 
     /// The request in memory that can be kept.
     pub(crate) fn written(&mut self, request: &ItemRequest<'_>) -> Vec<u8> {
-        let mut bytes = self.spare.take();
-        bytes.resize(ItemRequest::HEAD_BYTES_MAX + request.value.len(), 0);
-        let length = request.encode(&mut bytes);
-        bytes.truncate(length.unwrap_or_default());
-        bytes
+        written(request, self.spare.take())
     }
 
-    /// Sends a request, which is in `bytes`, on its way; its answer belongs to `token`.
-    pub(crate) fn send_off(
+    /// Sends a client's request, which is in `bytes`, on its way; its answer belongs to `token`.
+    pub(crate) fn send_off_for(
         &mut self,
         cx: &mut NodeContext<'_>,
         way: Way,
@@ -82,10 +79,22 @@ impl NodeWorker {
         bytes: Vec<u8>,
     ) {
         self.under_way.note(token.slot, key);
-        let origin = self.client(token);
+        let origin = self.origin(Asker::Client(token));
+        self.send_off(cx, (origin, way), (key, access), bytes);
+    }
+
+    /// The same for anybody who waits.
+    pub(super) fn send_off(
+        &mut self,
+        cx: &mut NodeContext<'_>,
+        (origin, way): (Origin, Way),
+        (key, access): (RouteHash, Access),
+        bytes: Vec<u8>,
+    ) {
         match way {
             Way::At(to) => {
-                self.relay_item(cx, (origin, to), key, bytes);
+                cx.counts.add(Count::ClusterRelayed, 1);
+                self.relay(cx.store_cx.now.instant, (origin, to), Some(key), bytes);
             }
             Way::Here | Way::Looked(_) | Way::Copy | Way::Machine => {
                 self.give_request(origin, key, access, bytes);
@@ -116,11 +125,9 @@ impl NodeWorker {
         self.give(stage_of(slice.unwrap_or_default()), job);
     }
 
-    const fn client(&self, token: Token) -> Origin {
-        Origin {
-            worker: self.index,
-            asker: Asker::Client(token),
-        }
+    pub(super) const fn origin(&self, asker: Asker) -> Origin {
+        let worker = self.index;
+        Origin { worker, asker }
     }
 }
 

@@ -65,15 +65,18 @@ struct OpenTurn {
 }
 
 /// What the workers of a node have measured and nobody has taken.
-#[derive(Debug, Default)]
-pub(super) struct CostTally {
-    local_ns: AtomicU64,
-    local_requests: AtomicU64,
-    forwarded_ns: AtomicU64,
-    forwarded_parts: AtomicU64,
-    forwarded_frames: AtomicU64,
-    messages_ns: AtomicU64,
-    messages: AtomicU64,
+pub(super) type CostTally = Sums<AtomicU64>;
+
+/// Processor time, and for how much it was spent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Sums<T> {
+    local_ns: T,
+    local_requests: T,
+    forwarded_ns: T,
+    forwarded_parts: T,
+    forwarded_frames: T,
+    messages_ns: T,
+    messages: T,
 }
 
 /// The same over some epochs, of which each counts half as much as the next.
@@ -82,13 +85,7 @@ pub(super) struct CostSums {
     byte_ps: u32,
     /// What is known, of when there was last enough to tell.
     known: Option<HotCosts>,
-    local_ns: u64,
-    local_requests: u64,
-    forwarded_ns: u64,
-    forwarded_parts: u64,
-    forwarded_frames: u64,
-    messages_ns: u64,
-    messages: u64,
+    sums: Sums<u64>,
 }
 
 impl TurnCosts {
@@ -115,9 +112,8 @@ impl TurnCosts {
     /// Work for other nodes begins.
     #[inline]
     pub(super) fn begin_work(&mut self) {
-        let now = |cpu: ThreadCpuClock| cpu.ns();
         if let Some(turn) = &mut self.open {
-            turn.work_begun_ns = now(self.cpu);
+            turn.work_begun_ns = self.cpu.ns();
         }
     }
 
@@ -204,14 +200,15 @@ impl CostSums {
 
     /// Takes what was measured in an epoch.
     pub(super) fn end_epoch(&mut self, tally: &CostTally) {
+        let sums = &mut self.sums;
         for (sum, measured) in [
-            (&mut self.local_ns, &tally.local_ns),
-            (&mut self.local_requests, &tally.local_requests),
-            (&mut self.forwarded_ns, &tally.forwarded_ns),
-            (&mut self.forwarded_parts, &tally.forwarded_parts),
-            (&mut self.forwarded_frames, &tally.forwarded_frames),
-            (&mut self.messages_ns, &tally.messages_ns),
-            (&mut self.messages, &tally.messages),
+            (&mut sums.local_ns, &tally.local_ns),
+            (&mut sums.local_requests, &tally.local_requests),
+            (&mut sums.forwarded_ns, &tally.forwarded_ns),
+            (&mut sums.forwarded_parts, &tally.forwarded_parts),
+            (&mut sums.forwarded_frames, &tally.forwarded_frames),
+            (&mut sums.messages_ns, &tally.messages_ns),
+            (&mut sums.messages, &tally.messages),
         ] {
             *sum = *sum / 2 + measured.swap(0, Relaxed);
         }
@@ -226,14 +223,15 @@ impl CostSums {
     /// Nothing unless enough requests were forwarded. A message of which nothing is known costs as
     /// much as it would alone in its frame.
     fn told(&self) -> Option<HotCosts> {
-        if self.local_requests < KNOWN_FROM || self.forwarded_parts < KNOWN_FROM {
+        let sums = &self.sums;
+        if sums.local_requests < KNOWN_FROM || sums.forwarded_parts < KNOWN_FROM {
             return None;
         }
-        let local_ns = self.local_ns / self.local_requests;
-        let part_ns = self.forwarded_ns / self.forwarded_parts;
-        let message_ns = match self.messages >= KNOWN_FROM {
-            true => self.messages_ns / self.messages,
-            false => self.forwarded_ns / self.forwarded_frames.max(1),
+        let local_ns = sums.local_ns / sums.local_requests;
+        let part_ns = sums.forwarded_ns / sums.forwarded_parts;
+        let message_ns = match sums.messages >= KNOWN_FROM {
+            true => sums.messages_ns / sums.messages,
+            false => sums.forwarded_ns / sums.forwarded_frames.max(1),
         };
         let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
         Some(HotCosts {

@@ -25,15 +25,13 @@ use crate::{
         flush::Flushes,
         forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
-        hot_keys::HeatLook,
-        inbox::{Inbox, PutOff},
+        inbox::Inbox,
         peer_heartbeats::PlanLook,
         requests_elsewhere::KeysUnderWay,
-        stages::{
-            Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext, view_job,
-        },
+        stages::{Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext},
         work_costs::TurnCosts,
     },
+    places::Places,
 };
 
 /// A worker's part in the cluster.
@@ -55,8 +53,7 @@ pub(crate) struct NodeWorker {
     pub(super) scans: SliceScans,
     pub(super) flushes: Flushes,
     /// Requests that other nodes carry out.
-    pub(super) out: Vec<Option<Out>>,
-    pub(super) free: Vec<u32>,
+    pub(super) out: Places<Out>,
     /// Those of them that have to be sent again.
     pub(super) parked: VecDeque<u32>,
     /// Answers to other nodes that found no room on their way.
@@ -65,11 +62,10 @@ pub(crate) struct NodeWorker {
     /// Own stages that have something to do.
     woken: u64,
     pub(super) inbox: Inbox,
-    pub(super) put_off: PutOff,
     pub(super) planned: PlanLook,
-    pub(super) heated: HeatLook,
-    /// The last heartbeat that was passed on, and the last call: what it said and when.
-    pub(super) beat: u64,
+    /// When the machines of this node were last told of hot keys.
+    pub(super) heated_ns: u64,
+    /// The last call: what it said and when.
     pub(super) called: (u32, Instant),
     pub(super) delegated: u64,
     /// When the turn began, and when what is out was last looked through.
@@ -85,9 +81,13 @@ pub(crate) struct NodeWorker {
 const UNANSWERED_MAX: usize = 4096;
 
 impl NodeWorker {
-    pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links) -> Self {
+    /// The part of worker `index` of a process that started at `started_ns`, in Unix nanoseconds.
+    pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links, started_ns: u64) -> Self {
         let workers = cluster.workers.max(1);
-        let stage = |number| (number % workers == index).then(|| cluster.new_stage(number));
+        let stage = |number| {
+            let stage = || Stage::new(number, cluster.config, cluster.writer);
+            (number % workers == index).then(stage)
+        };
         Self {
             index,
             stages: (0..STAGES).map(stage).collect(),
@@ -102,19 +102,17 @@ impl NodeWorker {
             completed: Vec::new(),
             scans: SliceScans::default(),
             flushes: Flushes::default(),
-            out: Vec::new(),
-            free: Vec::new(),
+            out: Places::default(),
             parked: VecDeque::new(),
             unanswered: VecDeque::new(),
             under_way: KeysUnderWay::default(),
             woken: 0,
             inbox: Inbox::default(),
-            put_off: PutOff::default(),
             planned: PlanLook::default(),
-            heated: HeatLook::default(),
-            beat: 0,
+            heated_ns: 0,
             called: (0, Instant::default()),
-            delegated: 0,
+            // Never one of this node's former life, for which an answer may still come.
+            delegated: started_ns,
             now_ns: 0,
             looked_ns: 0,
             costs: TurnCosts::default(),
@@ -125,8 +123,7 @@ impl NodeWorker {
     /// Looks at what may differ from turn to turn.
     pub(crate) fn begin_turn(&mut self, cx: &mut NodeContext<'_>) {
         let now = cx.store_cx.now.instant;
-        // Never one of this node's former life, for which an answer may still come.
-        self.delegated = self.delegated.max(cx.host.started().unix_ns) + 1;
+        self.delegated += 1;
         self.now_ns = now.ns;
         let requests = cx.counts.get(Count::Requests);
         self.costs
@@ -155,7 +152,7 @@ impl NodeWorker {
         for number in 0..self.stages.len() {
             if self.stages.get(number).is_some_and(Option::is_some) {
                 let job = match &in_force {
-                    Some(in_force) => view_job(&in_force.slices),
+                    Some(in_force) => Job::View(Arc::clone(&in_force.slices)),
                     None => Job::Forget,
                 };
                 self.give(number, job);
@@ -180,7 +177,7 @@ impl NodeWorker {
         self.links.wants_turn()
             || self.woken != 0
             || !self.done.is_empty()
-            || self.inbox.waits()
+            || !self.inbox.asked.is_empty()
             || self.scans.is_ready(self.now_ns)
     }
 
@@ -193,7 +190,7 @@ impl NodeWorker {
             || !self.unanswered.is_empty()
             || !self.flushes.is_empty()
             || self.scans.waits()
-            || self.cluster.is_forgetting();
+            || self.cluster.forgotten_mark.load(Relaxed) != 0;
         let again = waits.then_some(self.now_ns + AGAIN_NS);
         let again = [again, self.plan_due_ns(), self.scans.due_ns()];
         let again = again.into_iter().flatten().min();
@@ -212,8 +209,7 @@ impl NodeWorker {
         self.beat(cx);
         self.receive();
         self.take_news(cx);
-        self.answer_peers(cx);
-        self.answer_threads(cx);
+        self.answer_asked(cx);
         self.take_answers(cx);
         self.take_events(cx);
         self.plan();
@@ -380,7 +376,10 @@ impl NodeWorker {
     pub(crate) fn take_arrival(&mut self, arrival: NodeArrival) {
         match arrival {
             NodeArrival::Completed(completed) => self.done.push(*completed),
-            NodeArrival::Asked(asked) => self.inbox.of_threads.push(asked),
+            NodeArrival::Asked(asked, memory) => {
+                self.spare.give(memory);
+                self.inbox.asked.push(asked);
+            }
             NodeArrival::Link(_) | NodeArrival::Wake => {}
         }
     }

@@ -371,7 +371,7 @@ fn ask(
     if let Some(token) = await_answer(worker, slot, what, form) {
         let bytes = node.written(request);
         let access = request.operation.access();
-        node.send_off(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
+        node.send_off_for(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
     }
 }
 
@@ -410,7 +410,7 @@ fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'
                 false => Awaited::Part,
             };
             if let Some(token) = await_answer(worker, slot, what, None) {
-                node.order_flush(&mut worker.cx.node_cx(), (token, *delay));
+                node.order_flush_of(&mut worker.cx.node_cx(), token, *delay);
             }
         }
         Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {
@@ -563,7 +563,7 @@ fn pass_large(worker: &mut Worker, node: &mut NodeWorker, slot: usize) -> bool {
         && let Some(token) = await_answer(worker, slot, what, Some(form))
     {
         let access = operation.access();
-        node.send_off(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
+        node.send_off_for(&mut worker.cx.node_cx(), way, (token, route, access), bytes);
     }
     true
 }

@@ -169,6 +169,8 @@ fn node_worker(shared: &Shared, index: usize) -> Option<Box<NodeWorker>> {
     }
     let bytes = shared.config.item_bytes_max;
     let config = LinksConfig::for_items(u16::try_from(index).ok()?, bytes);
-    let links = Links::new(cluster.connector.clone(), config, shared.started.unix_ns);
-    Some(Box::new(NodeWorker::new(index, cluster.clone(), links)))
+    let started_ns = shared.started.unix_ns;
+    let links = Links::new(cluster.connector.clone(), config, started_ns);
+    let node = NodeWorker::new(index, cluster.clone(), links, started_ns);
+    Some(Box::new(node))
 }

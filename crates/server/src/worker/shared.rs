@@ -17,6 +17,7 @@ use curtail_types::{LoadReport, Now, RouteHash};
 use tracing::info;
 
 use crate::{
+    completion::{AskingThread, ThreadAsker},
     config::{Config, auth::Logins, policy_name::PolicyName},
     connection::{move_command::Order, registry::Registry},
     disk::{DiskHost, DiskTier},
@@ -31,9 +32,9 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::{Host, Native, NodeAsker, ShowsEnded},
+    native::{Host, Native, ShowsEnded},
     node::{
-        AskingThread, Cluster, ThreadAsker,
+        Cluster,
         host::{NodeArrival, NodeHost},
     },
     size_aware::{control_handle::ControlHandle, plan_snapshot::PlanSnapshots},
@@ -376,21 +377,20 @@ impl Host for Shared {
         self.config.workers
     }
 
-    fn wake_with(&self, asker: NodeAsker, waker: Waker) {
+    fn wake_with(&self, thread: AskingThread, waker: Waker) {
         if let Some(cluster) = &self.cluster {
-            cluster.wake_with(thread_of(asker), waker);
+            cluster.wake_with(thread, waker);
         }
     }
 
     fn ask_node(
         &self,
-        asker: NodeAsker,
-        name: (u32, u64),
-        request: &ItemRequest<'_>,
+        asker: ThreadAsker,
+        request: Option<&ItemRequest<'_>>,
         memory: [Vec<u8>; 2],
     ) {
         if let Some(cluster) = &self.cluster {
-            cluster.ask(self, thread_asker(asker, name), request, memory);
+            cluster.ask(self, asker, request, memory);
         }
     }
 
@@ -406,24 +406,18 @@ impl Host for Shared {
         cluster.is_some_and(|cluster| cluster.may_accept(self.clock.now().instant, key))
     }
 
-    fn flush_node(&self, asker: NodeAsker, name: (u32, u64)) {
-        if let Some(cluster) = &self.cluster {
-            cluster.ask_flush(self, thread_asker(asker, name));
-        }
-    }
-
     fn take_from_node(
         &self,
-        asker: NodeAsker,
+        thread: AskingThread,
         spare: &mut Vec<Vec<u8>>,
         show: &mut ShowsEnded<'_>,
     ) {
         let Some(cluster) = &self.cluster else {
             return;
         };
-        cluster.take_thread_answers(thread_of(asker), &mut |completed| {
-            if let Some((ThreadAsker { place, serial, .. }, _, told)) = completed.of_thread() {
-                show((place, serial), told, completed.copies());
+        cluster.take_thread_answers(thread, &mut |completed| {
+            if let Some((asker, _, told)) = completed.of_thread() {
+                show(asker.name, told, completed.copies);
             }
             spare.extend(completed.take_memory());
         });
@@ -433,21 +427,6 @@ impl Host for Shared {
         let handle = self.small_workers().get(worker);
         let rung = handle.filter(|handle| handle.mail.bell.ring());
         rung.inspect(|handle| handle.mail.wake()).is_some()
-    }
-}
-
-const fn thread_of(asker: NodeAsker) -> AskingThread {
-    match asker {
-        NodeAsker::Datagrams => AskingThread::Native,
-        NodeAsker::Streams => AskingThread::NativeStreams,
-    }
-}
-
-const fn thread_asker(asker: NodeAsker, (place, serial): (u32, u64)) -> ThreadAsker {
-    ThreadAsker {
-        thread: thread_of(asker),
-        place,
-        serial,
     }
 }
 
@@ -492,10 +471,6 @@ impl NodeHost for Shared {
     fn has_executed(&self, tails: &[u64]) -> bool {
         let native = self.native.as_ref();
         native.is_none_or(|native| native.has_executed(tails))
-    }
-
-    fn started(&self) -> Now {
-        self.started
     }
 
     fn send(&self, worker: usize, arrival: NodeArrival) {

@@ -23,7 +23,7 @@ impl Views {
         let is_new = self
             .0
             .last()
-            .is_none_or(|last| last.number() != roster.number());
+            .is_none_or(|last| last.record.number != roster.record.number);
         if is_new {
             self.0.push(roster);
         }

@@ -92,7 +92,10 @@ pub(crate) fn curtail(shared: &Shared) -> Vec<u8> {
         cluster.statistics(shared.clock.now(), |name, value| report.stat(name, value));
         report.counts(&counts, Count::NODE);
         let items = shared.store.counters().items_now;
-        cluster.journal(items, |name, value| report.stat(name, value));
+        let own = (cluster.me, items);
+        cluster
+            .journal
+            .tell(own, |name, value| report.stat(name, value));
     }
     if let Some(tier) = &shared.tier {
         report.counts(&counts, Count::DISK);

@@ -21,7 +21,10 @@ impl ClusterLook {
         let now = shared.clock.now();
         let mut numbers = Vec::new();
         cluster.statistics(now, |name, value| numbers.push((name, value)));
-        let (name, model, members) = cluster.members(items).unwrap_or_default();
+        let (name, model, members) = cluster
+            .journal
+            .members((cluster.me, items))
+            .unwrap_or_default();
         Some(Self {
             numbers,
             identity: [

@@ -26,7 +26,8 @@ use curtail_runtime::{
 };
 
 use crate::{
-    native::{Host, Native, NodeAsker, ShowsEnded, executor::Executor, stream::decode::Line},
+    completion::AskingThread,
+    native::{Host, Native, ShowsEnded, executor::Executor, stream::decode::Line},
     store_context::StoreContext,
 };
 
@@ -107,7 +108,7 @@ impl Streams {
         if native.is_on_node
             && let Ok(waker) = thread.poller.waker(WAKER)
         {
-            host.wake_with(NodeAsker::Streams, waker);
+            host.wake_with(AskingThread::NativeStreams, waker);
         }
         while !host.is_stopping() {
             let is_busy = thread.turn();
@@ -130,7 +131,7 @@ struct StreamThread<'a> {
     events: Events,
     may_accept: bool,
     /// Counts what the node of a cluster was asked.
-    serial: u64,
+    serial: u32,
     /// Memory of what it has answered, until the end of a turn.
     spare: Vec<Vec<u8>>,
 }
@@ -182,13 +183,13 @@ impl StreamThread<'_> {
     fn take_from_node(&mut self) {
         let (native, lines) = (self.native, &mut self.lines);
         let counts = &mut self.executor.state().counts;
-        let show: &mut ShowsEnded<'_> = &mut |(place, serial), told, copies| {
-            if let Some(Some(line)) = lines.get_mut(place as usize) {
-                line.take_from_node(native, counts, serial, (told, copies));
+        let show: &mut ShowsEnded<'_> = &mut |name, told, copies| {
+            if let Some(Some(line)) = lines.get_mut(name as u32 as usize) {
+                line.take_from_node(native, counts, name, (told, copies));
             }
         };
-        self.host
-            .take_from_node(NodeAsker::Streams, &mut self.spare, show);
+        let thread = AskingThread::NativeStreams;
+        self.host.take_from_node(thread, &mut self.spare, show);
         self.spare.clear();
     }
 

@@ -5,13 +5,12 @@ use curtail_codec::native::{Head, Nack, NackReason, Opcode, Reply, Request};
 use curtail_types::Key;
 
 use crate::{
+    completion::{AskingThread, ThreadAsker, Told},
     limits::NATIVE_UNDER_WAY_MAX,
     native::{
-        Host, Native, NodeAsker, NodeTold,
-        counters::{NativeCount, NativeCounts},
-        on_node::{asked_of, done_of, had_no_effect},
-        reply_cache::Done,
-        reply_sender::session_name,
+        Host, Native,
+        counters::NativeCounts,
+        on_node::{Ended, asked_of},
         stream::decode::{INPUT_BYTES, Line, Progress, Whole, push},
     },
     store_context::StoreContext,
@@ -24,7 +23,7 @@ impl Line {
         &mut self,
         (host, native): (&dyn Host, &Native),
         store_cx: &StoreContext,
-        (place, serial): (u32, &mut u64),
+        (place, serial): (u32, &mut u32),
     ) {
         let Progress::Waiting(whole) = &mut self.state else {
             return;
@@ -32,9 +31,9 @@ impl Line {
         if whole.asked.is_some() {
             return;
         }
-        *serial += 1;
-        whole.asked = Some(*serial);
-        let name = (place, *serial);
+        *serial = serial.wrapping_add(1);
+        let name = u64::from(*serial) << 32 | u64::from(place);
+        whole.asked = Some(name);
         if let Some(reservation) = whole.reservation.take() {
             whole.value.clear();
             reservation.read(&mut whole.value);
@@ -44,26 +43,26 @@ impl Line {
             key: key_of(&whole.head, &whole.key),
             value: &whole.value,
         };
-        match asked_of(&request, store_cx.now.unix_ns) {
-            Some(asked) => {
-                host.ask_node(NodeAsker::Streams, name, &asked, <[Vec<u8>; 2]>::default())
-            }
-            None => {
-                native.log_flush(store_cx.now, &whole.head);
-                host.flush_node(NodeAsker::Streams, name);
-            }
+        let asked = asked_of(&request, store_cx.now.unix_ns);
+        if asked.is_none() {
+            native.log_flush(store_cx.now, &whole.head);
         }
+        let asker = ThreadAsker {
+            thread: AskingThread::NativeStreams,
+            name,
+        };
+        host.ask_node(asker, asked.as_ref(), <[Vec<u8>; 2]>::default());
     }
 
-    /// Answers the request that the node was asked under this serial.
+    /// Answers the request that the node was asked under this name.
     pub(super) fn take_from_node(
         &mut self,
         native: &Native,
         counts: &mut NativeCounts,
-        serial: u64,
-        (told, copies): (NodeTold<'_>, u8),
+        name: u64,
+        (told, copies): (Told<'_>, u8),
     ) {
-        let is_it = |whole: &Whole| whole.asked == Some(serial);
+        let is_it = |whole: &Whole| whole.asked == Some(name);
         if !matches!(&self.state, Progress::Waiting(whole) if is_it(whole)) {
             return;
         }
@@ -79,13 +78,9 @@ impl Line {
         if memory.capacity() <= INPUT_BYTES {
             self.values = memory;
         }
-        let ended = match told {
-            Ok(ended) => ended,
-            Err(failure) if had_no_effect(head.opcode, ticket.is_some(), failure) => {
-                if let Some(ticket) = ticket {
-                    native.sessions().reopen(ticket);
-                }
-                counts.add(NativeCount::NackNotReady, 1);
+        let (done, value) = match native.ended(counts, (&head, ticket), (told, copies)) {
+            Ended::Done(done, value) => (done, value),
+            Ended::NotReady => {
                 let nack = Reply::Nack(Nack {
                     echo: head.echo(),
                     place: native.node_place(0, NATIVE_UNDER_WAY_MAX as u32),
@@ -94,24 +89,12 @@ impl Line {
                 return push(&mut self.output, Some(&nack));
             }
             // Its client finds the request indeterminate, and need not wait for that.
-            Err(_) => {
-                if let Some(ticket) = ticket {
-                    native.commit_unknown(&head, ticket);
-                }
+            Ended::Unknown => {
                 self.closing = true;
                 return;
             }
         };
-        let (done, value) = match ended {
-            Some((outcome, value)) => (done_of(&head, &outcome), value),
-            None => (Done::default(), &[][..]),
-        };
-        let done = Done { copies, ..done };
-        if let Some(ticket) = ticket {
-            let name = session_name(head.session);
-            native.answers.keep(name, head.slot, head.sequence, done);
-            native.sessions().commit(ticket, 0, false);
-        }
+        native.commit_done(&head, ticket, done);
         match head.opcode {
             Opcode::Get | Opcode::GetTouch => self.push_value(native, &head, &done, value),
             _ => self.push_result(native, &head, &done),

@@ -11,17 +11,17 @@ use curtail_consistency::{
 use curtail_dispatch::SharedState;
 use curtail_store::{Image, ItemChange};
 use curtail_types::{
-    Access, Cas, Failure, HybridClock, Instant, Key, NodeId, NodeSet, Operation, Outcome,
+    Access, Cas, Failure, HybridClock, Instant, Key, KeyHash, NodeId, NodeSet, Operation, Outcome,
     RouteHash, Set, SetOutcome,
 };
 
 use super::{
     ClosingGate, CopyTable, StageContext, StageState,
-    jobs::{Carried, End},
+    jobs::{Carried, Completed, End},
     refusals::{failure_of, without_room},
     waiting::{Next, Waiting},
 };
-use crate::{metrics::counters::Count, node::execute::execute};
+use crate::{metrics::counters::Count, node::execute::execute, store_context::StoreContext};
 
 /// The host of one machine during a step.
 pub(super) struct StageHost<'a, 'c, 'n> {
@@ -34,13 +34,10 @@ pub(super) struct StageHost<'a, 'c, 'n> {
 /// An hour of the version clock: no node's clock runs further ahead of another's.
 const LEAD_MAX: u64 = (3600 * HybridClock::TICKS_PER_SECOND) << 16;
 
-impl<'a> StageHost<'a, '_, '_> {
-    fn copies(&self) -> Option<&CopyTable> {
-        let inbox = self
-            .stage_cx
-            .cluster
-            .stages
-            .get(usize::from(self.state.number));
+impl<'a, 'c> StageHost<'a, 'c, '_> {
+    fn copies(&self) -> Option<&'c CopyTable> {
+        let cluster = self.stage_cx.cluster;
+        let inbox = cluster.stages.get(usize::from(self.state.number));
         inbox.map(|inbox| &inbox.copies)
     }
 
@@ -53,16 +50,16 @@ impl<'a> StageHost<'a, '_, '_> {
     /// Runs a write under `version`.
     fn write(&mut self, ticket: Ticket, version: Cas) -> RunResult {
         let store_cx = &mut *self.stage_cx.cx.store_cx;
-        let Some(waiting) = self.state.requests.get(ticket) else {
+        let Some(waiting) = self.state.requests.get(ticket.0) else {
             return RunResult::Unchanged;
         };
-        let Some(request) = ItemRequest::decode(&waiting.bytes) else {
+        let Some(request) = ItemRequest::decode(&waiting.done.request) else {
             return RunResult::Unchanged;
         };
         let hash = store_cx.store.hash(request.key.bytes());
-        waiting.value.clear();
+        waiting.done.value.clear();
         let room = (version, waiting.size);
-        let (outcome, change) = store_cx.run(&request, hash, room, &mut waiting.value);
+        let (outcome, change) = store_cx.run(&request, hash, room, &mut waiting.done.value);
         waiting.next = match (change, waiting.next) {
             (ItemChange::Outgrown, _) => Next::Again,
             (_, Next::Again) => Next::Answer,
@@ -83,14 +80,14 @@ impl<'a> StageHost<'a, '_, '_> {
             _ => {}
         }
         let ended = outcome.ok_or(Failure::OutOfMemory);
-        waiting.end = End::of(ended);
+        waiting.done.end = End::of(ended);
         let result = match change {
             ItemChange::Stored(bytes) => RunResult::Stored(bytes),
             ItemChange::Removed => RunResult::Removed,
             _ => RunResult::Unchanged,
         };
         // What changed nothing shows the key as a read does: no copy ever gets this version.
-        waiting.shown = match result {
+        waiting.done.shown = match result {
             RunResult::Unchanged => store_cx.version_of(request.key, hash).unwrap_or_default(),
             _ => version,
         };
@@ -99,55 +96,44 @@ impl<'a> StageHost<'a, '_, '_> {
 
     fn read(&mut self, ticket: Ticket) {
         let cx = &mut *self.stage_cx.cx;
-        let Some(waiting) = self.state.requests.get(ticket) else {
+        let Some(waiting) = self.state.requests.get(ticket.0) else {
             return;
         };
-        let Some(request) = ItemRequest::decode(&waiting.bytes) else {
+        let Some(request) = ItemRequest::decode(&waiting.done.request) else {
             return;
         };
         let hash = cx.store_cx.store.hash(request.key.bytes());
-        waiting.value.clear();
-        waiting.end = End::of(execute(cx, &request, hash, &mut waiting.value));
-        waiting.shown = cx
+        waiting.done.value.clear();
+        waiting.done.end = End::of(execute(cx, &request, hash, &mut waiting.done.value));
+        waiting.done.shown = cx
             .store_cx
             .version_of(request.key, hash)
             .unwrap_or_default();
     }
 
-    /// The requester is told how it ended.
-    fn complete(&mut self, waiting: Waiting) {
-        self.stage_cx.done.push(super::Completed {
-            origin: waiting.origin,
-            end: waiting.end,
-            request: waiting.bytes,
-            value: waiting.value,
-            shown: waiting.shown,
-            copies: waiting.copies,
-        });
-    }
-
     fn take(&mut self, ticket: Ticket) -> Option<Waiting> {
         self.state.writes.retain(|(.., of)| *of != ticket);
-        self.state.requests.take(ticket)
-    }
-
-    /// Finds the stored item of a key: its bytes are in `state.key` then.
-    fn find(&mut self, key: RouteHash) -> Option<curtail_types::KeyHash> {
-        let store_cx = &mut *self.stage_cx.cx.store_cx;
-        let hash = store_cx.store.hash_of_route(key);
-        let is_there = store_cx
-            .store
-            .key_of(store_cx.now, hash, &mut self.state.key);
-        is_there.then_some(hash)
+        self.state.requests.take(ticket.0)
     }
 
     fn remove(&mut self, key: RouteHash) {
-        if let Some(hash) = self.find(key)
-            && let Ok(key) = Key::new(&self.state.key)
-        {
-            self.stage_cx.cx.store_cx.remove(key, hash);
+        let store_cx = &mut *self.stage_cx.cx.store_cx;
+        if let Some((key, hash)) = find(store_cx, key, &mut self.state.key) {
+            store_cx.remove(key, hash);
         }
     }
+}
+
+/// Finds the stored item of a key, whose bytes are in `room` then.
+pub(super) fn find<'k>(
+    store_cx: &StoreContext,
+    key: RouteHash,
+    room: &'k mut Vec<u8>,
+) -> Option<(Key<'k>, KeyHash)> {
+    let hash = store_cx.store.hash_of_route(key);
+    let is_there = store_cx.store.key_of(store_cx.now, hash, room);
+    let key = Key::new(room).ok().filter(|_| is_there)?;
+    Some((key, hash))
 }
 
 impl ReplicaHost for StageHost<'_, '_, '_> {
@@ -162,8 +148,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        if let Some(waiting) = self.state.requests.get(ticket) {
-            waiting.shown = waiting.shown.max(version);
+        if let Some(waiting) = self.state.requests.get(ticket.0) {
+            waiting.done.shown = waiting.done.shown.max(version);
         }
     }
 
@@ -172,46 +158,46 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             return;
         };
         if copies != 0 {
-            waiting.copies = copies;
+            waiting.done.copies = copies;
         }
         match waiting.next {
             Next::Again => {
                 waiting.next = Next::Answer;
                 return self.state.again.push(waiting);
             }
-            Next::Refused(outcome) => waiting.end = End::Done(Some(outcome)),
+            Next::Refused(outcome) => waiting.done.end = End::Done(Some(outcome)),
             Next::Answer => {}
         }
-        self.complete(waiting);
+        self.stage_cx.done.push(waiting.done);
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
         let Some(mut waiting) = self.take(ticket) else {
             return;
         };
-        let request = ItemRequest::decode(&waiting.bytes);
+        let request = ItemRequest::decode(&waiting.done.request);
         if let (Some(request), ReplicaRefusal::NoRoom, Next::Answer) =
             (&request, refusal, waiting.next)
             && let Some((outcome, removes)) = without_room(&request.operation)
         {
-            waiting.end = End::Done(Some(outcome));
+            waiting.done.end = End::Done(Some(outcome));
             self.stage_cx.cx.counts.add(Count::StoreNoMemory, 1);
             if removes {
                 let refused = self.stage_cx.removal_of(request, outcome, &waiting);
                 self.state.again.push(refused);
-                return self.stage_cx.spare.give(waiting.bytes);
+                return self.stage_cx.spare.give(waiting.done.request);
             }
-            return self.complete(waiting);
+            return self.stage_cx.done.push(waiting.done);
         }
         if refusal == ReplicaRefusal::Elsewhere
-            && matches!(waiting.origin.asker, super::Asker::Peer { .. })
+            && matches!(waiting.done.origin.asker, super::Asker::Peer { .. })
         {
-            waiting.end = End::Elsewhere;
+            waiting.done.end = End::Elsewhere;
         } else {
-            waiting.end = End::Failed(failure_of(refusal));
+            waiting.done.end = End::Failed(failure_of(refusal));
         }
-        waiting.value.clear();
-        self.complete(waiting);
+        waiting.done.value.clear();
+        self.stage_cx.done.push(waiting.done);
     }
 
     fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
@@ -245,9 +231,9 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn item(&mut self, key: RouteHash) -> Option<(Cas, u32)> {
-        let hash = self.find(key)?;
-        let key = Key::new(&self.state.key).ok()?;
-        let (version, bytes) = self.stage_cx.cx.store_cx.item_bytes_of(key, hash)?;
+        let store_cx = &mut *self.stage_cx.cx.store_cx;
+        let (key, hash) = find(store_cx, key, &mut self.state.key)?;
+        let (version, bytes) = store_cx.item_bytes_of(key, hash)?;
         self.saw(version);
         Some((version, bytes))
     }
@@ -314,7 +300,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     fn propose(&mut self, change: RowChange) {
-        self.stage_cx.cluster.propose(change);
+        let cluster = self.stage_cx.cluster;
+        cluster.tell_member(|member| member.propose(change));
     }
 
     fn next_version(&mut self) -> Cas {
@@ -332,7 +319,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {
         let keys = &self.stage_cx.cluster.keys;
         let store = std::sync::Arc::clone(&self.stage_cx.cx.store_cx.store);
-        let is_new = self.copies().is_some_and(|copies| !copies.has(key));
+        let copies = self.copies();
+        let is_new = copies.is_some_and(|copies| !copies.has(key));
         match (is_new, state) {
             (true, CopyState::Absent) => return,
             (true, _) => {
@@ -345,10 +333,10 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
         }
         let mut own = self.state.writes.iter();
         let own = own.find(|one| (one.0, one.1) == (key, version));
-        let own = own.and_then(|(.., ticket)| self.state.requests.get(*ticket));
+        let own = own.and_then(|(.., ticket)| self.state.requests.get(ticket.0));
         let own = own.filter(|_| !takes_image);
         let written = own.as_ref().and_then(|waiting| {
-            let value = ItemRequest::decode(&waiting.bytes)?.value;
+            let value = ItemRequest::decode(&waiting.done.request)?.value;
             Some((Some(waiting.written?), value))
         });
         let incoming = self.incoming;
@@ -356,15 +344,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             Some(item) => (Some(item.image), item.value()),
             None => (None, &[][..]),
         });
-        if let Some(inbox) = self
-            .stage_cx
-            .cluster
-            .stages
-            .get(usize::from(self.state.number))
-        {
-            inbox
-                .copies
-                .show(key, (version, state), incoming.or(written));
+        if let Some(copies) = copies {
+            copies.show(key, state, incoming.or(written));
         }
         match state {
             CopyState::Valid => keys.settle(key, SharedState::Valid),
@@ -378,18 +359,16 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let now = self.stage_cx.cx.store_cx.now;
-        let stages = &self.stage_cx.cluster.stages;
-        let (Some(inbox), Some(waiting)) = (
-            stages.get(usize::from(self.state.number)),
-            self.state.requests.get(request.ticket),
-        ) else {
+        let copies = self.copies();
+        let waiting = self.state.requests.get(request.ticket.0);
+        let Some((copies, waiting)) = copies.zip(waiting) else {
             return;
         };
-        let shows = ItemRequest::decode(&waiting.bytes).map(|request| request.shows);
+        let shows = ItemRequest::decode(&waiting.done.request).map(|request| request.shows);
         let shows_value = shows == Some(curtail_codec::node::Shows::Value);
-        waiting.value.clear();
-        let Waiting { value, end, .. } = waiting;
-        let read = inbox.copies.read(now, request.key, |outcome, bytes| {
+        waiting.done.value.clear();
+        let Completed { value, end, .. } = &mut waiting.done;
+        let read = copies.read(now, request.key, |outcome, bytes| {
             if shows_value {
                 value.extend_from_slice(bytes);
             }
@@ -403,10 +382,11 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn write_copy(&mut self, request: &ReplicaRequest, version: Cas) -> bool {
         let store_cx = &self.stage_cx.cx.store_cx;
-        let Some(waiting) = self.state.requests.get(request.ticket) else {
+        let Some(waiting) = self.state.requests.get(request.ticket.0) else {
             return false;
         };
-        let set = ItemRequest::decode(&waiting.bytes).and_then(|request| plain_set(&request));
+        let set =
+            ItemRequest::decode(&waiting.done.request).and_then(|request| plain_set(&request));
         let Some((set, value_bytes)) = set else {
             return false;
         };
@@ -419,8 +399,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             expiry: set.exptime.expiry(store_cx.now).to_bits(),
             ..Image::default()
         });
-        waiting.end = End::Done(Some(Outcome::Set(SetOutcome::Stored(version))));
-        waiting.shown = version;
+        waiting.done.end = End::Done(Some(Outcome::Set(SetOutcome::Stored(version))));
+        waiting.done.shown = version;
         self.state
             .writes
             .push((request.key, version, request.ticket));

@@ -11,7 +11,7 @@ use std::{
 
 use curtail_consistency::replica::CopyState;
 use curtail_store::Image;
-use curtail_types::{Cas, ItemStatus, Now, Outcome, RouteHash};
+use curtail_types::{ItemStatus, Now, Outcome, RouteHash};
 
 use crate::sync::{Mutex, lock};
 
@@ -23,7 +23,6 @@ pub(crate) struct CopyTable(Mutex<ByRoute<HotCopy>>);
 #[derive(Debug, Default)]
 struct HotCopy {
     state: CopyState,
-    version: Cas,
     /// The value of the key; `None` at the primary, whose stored item it is.
     image: Option<CopiedItem>,
 }
@@ -94,7 +93,7 @@ impl CopyTable {
     pub(super) fn show(
         &self,
         key: RouteHash,
-        (version, state): (Cas, CopyState),
+        state: CopyState,
         image: Option<(Option<Image>, &[u8])>,
     ) {
         let mut copies = lock(&self.0);
@@ -103,7 +102,7 @@ impl CopyTable {
             return;
         }
         let copy = copies.entry(key).or_default();
-        (copy.state, copy.version) = (state, version);
+        copy.state = state;
         if let Some((image, value)) = image {
             let item = copy.image.get_or_insert_default();
             item.image = image;
@@ -168,20 +167,20 @@ mod tests {
     #[test]
     fn a_copy_is_shown_while_it_is_valid_and_has_a_value_until_it_expires() {
         let copies = CopyTable::default();
-        copies.show(KEY, (Cas(1), CopyState::Valid), None);
+        copies.show(KEY, CopyState::Valid, None);
         assert_eq!(shown(&copies, 5), None, "the stored item is the copy");
         let image = Image {
             expiry: 10,
             ..Image::default()
         };
-        copies.show(KEY, (Cas(2), CopyState::Invalid), Some((Some(image), b"v")));
+        copies.show(KEY, CopyState::Invalid, Some((Some(image), b"v")));
         assert_eq!(shown(&copies, 5), None);
-        copies.show(KEY, (Cas(2), CopyState::Valid), None);
+        copies.show(KEY, CopyState::Valid, None);
         let (outcome, value) = shown(&copies, 5).unwrap();
         assert!(matches!(outcome, Outcome::Found(status) if status.ttl_seconds == Some(5)));
         assert_eq!(value, b"v");
         assert_eq!(shown(&copies, 10).unwrap().0, Outcome::Missing);
-        copies.show(KEY, (Cas(3), CopyState::Absent), None);
+        copies.show(KEY, CopyState::Absent, None);
         assert_eq!((shown(&copies, 5), copies.len()), (None, 0));
     }
 
@@ -196,10 +195,10 @@ mod tests {
                 won,
                 ..Image::default()
             };
-            copies.show(KEY, (Cas(1), CopyState::Valid), Some((Some(image), b"v")));
+            copies.show(KEY, CopyState::Valid, Some((Some(image), b"v")));
             assert_eq!(copies.may_be_won(KEY), stale && !won);
         }
-        copies.show(KEY, (Cas(2), CopyState::Absent), None);
+        copies.show(KEY, CopyState::Absent, None);
         assert!(!copies.may_be_won(KEY));
     }
 }

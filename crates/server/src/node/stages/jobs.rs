@@ -2,16 +2,19 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use curtail_codec::node::{self, ItemRequest, ReplicaItem, ReplicaPart};
+use curtail_codec::node::{self, ItemAnswer, ItemRequest, ReplicaItem, ReplicaPart};
 use curtail_consistency::{
-    replica::{ReplicaMessage, ReplicaRefusal},
+    replica::ReplicaMessage,
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_links::Endpoint;
 use curtail_store::Image;
 use curtail_types::{Access, Cas, Failure, NodeId, Outcome, RouteHash};
 
-use crate::{completion::Token, node::requests_of_threads::ThreadAsker};
+use crate::{
+    completion::{ThreadAsker, Token, Told},
+    node::inbox::ForwardAnswer,
+};
 
 /// Something for the machine of a stage.
 #[derive(Debug)]
@@ -23,10 +26,10 @@ pub(in crate::node) enum Job {
         access: Access,
         bytes: Vec<u8>,
     },
-    /// What another node says.
-    Message(Said),
-    /// What another node answers to a request that the machine forwarded.
-    Answered(Answered),
+    /// What another node says, with the item that travels with it.
+    Message(NodeId, ReplicaMessage, Option<Carried>),
+    /// What another node answers to the request that waits at this place.
+    Answered(u32, ForwardAnswer),
     /// Another view is in force.
     View(Arc<SliceView>),
     /// This node is no longer a member: the machine forgets everything.
@@ -39,37 +42,13 @@ pub(in crate::node) enum Job {
     Flush(SliceId, Origin),
 }
 
-/// A message, with the item that travels with it.
-#[derive(Debug)]
-pub(in crate::node) struct Said {
-    pub(super) from: NodeId,
-    pub(super) message: ReplicaMessage,
-    pub(super) item: Option<Carried>,
-}
-
 /// An item that travelled.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(in crate::node) struct Carried {
     pub(super) image: Image,
     /// The key, then the value.
     bytes: Vec<u8>,
     key_bytes: usize,
-}
-
-/// The answer of another node.
-#[derive(Debug)]
-pub(in crate::node) struct Answered {
-    pub(in crate::node) from: NodeId,
-    /// Where the request waits.
-    pub(in crate::node) index: u32,
-    /// Which attempt to have it carried out this answers.
-    pub(in crate::node) attempt: u64,
-    pub(in crate::node) end: Result<End, ReplicaRefusal>,
-    /// The write that it shows.
-    pub(in crate::node) shown: Cas,
-    /// How many nodes in sync have that; 0 if the node does not say.
-    pub(in crate::node) copies: u8,
-    pub(in crate::node) value: Vec<u8>,
 }
 
 /// Who waits for a request.
@@ -113,7 +92,7 @@ pub(crate) struct Completed {
     /// The write of the key that it shows; 0 for none.
     pub(in crate::node) shown: Cas,
     /// How many nodes in sync have what it shows; 0 if that is not known.
-    pub(in crate::node) copies: u8,
+    pub(crate) copies: u8,
 }
 
 /// How a request ended here.
@@ -129,9 +108,6 @@ pub(in crate::node) enum End {
     Failed(Failure),
 }
 
-/// What a client is told: the outcome, if there is one, and what it shows of a value.
-pub(crate) type Told<'a> = Result<Option<(Outcome, &'a [u8])>, Failure>;
-
 /// Memory that requests and values are kept in, used again.
 #[derive(Debug, Default)]
 pub(in crate::node) struct Spare(VecDeque<Vec<u8>>);
@@ -142,20 +118,16 @@ const SPARE_MAX: usize = 256;
 /// A larger piece is given back.
 const SPARE_BYTES_MAX: usize = 8 << 10;
 
-impl Said {
-    /// `None` if it is not understood.
-    pub(in crate::node) fn new(
+impl Job {
+    /// What another node says; `None` if it is not understood.
+    pub(in crate::node) fn message(
         from: NodeId,
         part: &ReplicaPart<'_>,
         spare: &mut Spare,
     ) -> Option<Self> {
         let message = ReplicaMessage::decode(part.message)?;
         let item = part.item.map(|item| Carried::new(&item, spare.take()));
-        Some(Self {
-            from,
-            message,
-            item,
-        })
+        Some(Self::Message(from, message, item))
     }
 }
 
@@ -206,6 +178,17 @@ impl End {
             Err(failure) => Self::Failed(failure),
         }
     }
+
+    /// Whether a reply is of the request's kind: another would corrupt the client's reply stream.
+    pub(in crate::node) fn answers(&self, request: &[u8], value: &[u8]) -> bool {
+        let Self::Answered(outcome) = *self else {
+            return true;
+        };
+        let request = ItemRequest::decode(request);
+        request.zip(outcome).is_some_and(|(request, outcome)| {
+            request.is_answered_by(&ItemAnswer { outcome, value })
+        })
+    }
 }
 
 impl Completed {
@@ -252,15 +235,19 @@ impl Completed {
         }
     }
 
-    /// How many nodes in sync have what it shows; 0 if that is not known.
-    pub(crate) const fn copies(&self) -> u8 {
-        self.copies
-    }
-
     /// The memory of a request and its value that nobody needs any more.
     pub(crate) fn take_memory(self) -> [Vec<u8>; 2] {
         [self.request, self.value]
     }
+}
+
+/// The bytes of a request, in memory that is used again.
+pub(in crate::node) fn written(request: &ItemRequest<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.clear();
+    bytes.resize(ItemRequest::HEAD_BYTES_MAX + request.value.len(), 0);
+    let length = request.encode(&mut bytes);
+    bytes.truncate(length.unwrap_or_default());
+    bytes
 }
 
 impl Spare {

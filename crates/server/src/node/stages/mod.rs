@@ -21,15 +21,15 @@ mod sending;
 mod slice_gates;
 mod waiting;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
 
 use curtail_codec::node::ItemRequest;
 use curtail_consistency::{
     replica::{
-        Replica, ReplicaConfig, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
+        Gate, Replica, ReplicaConfig, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
         Ticket,
     },
-    slice_view::{SLICES, SliceId, SliceView},
+    slice_view::{SLICES, SliceId},
 };
 use curtail_links::Links;
 use curtail_store::Image;
@@ -39,19 +39,21 @@ use curtail_types::{
 
 use crate::{
     metrics::counters::Count,
-    node::{Cluster, host::NodeContext},
+    node::{Cluster, host::NodeContext, inbox::ForwardAnswer},
+    places::Places,
     sync::{Mutex, lock},
 };
 
 use host::StageHost;
 pub(crate) use hot_copies::CopyTable;
+use jobs::Carried;
 pub(crate) use jobs::Completed;
-pub(super) use jobs::{Answered, Asker, End, Job, Origin, Said, Spare};
+pub(super) use jobs::{Asker, End, Job, Origin, Spare, written};
 pub(super) use scans::SliceScans;
 use sending::Unsent;
 pub(super) use sending::forwarded;
 pub(crate) use slice_gates::Gates;
-use waiting::{Waiting, WaitingRequests};
+use waiting::Waiting;
 
 /// Machines that a node divides its slices among; slice `s` belongs to stage `s` modulo this.
 pub(crate) const STAGES: usize = 8;
@@ -83,7 +85,7 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct StageState {
     number: u16,
-    requests: WaitingRequests,
+    requests: Places<Waiting>,
     clock: HybridClock,
     writer: WriterId,
     /// Slices whose gates were open.
@@ -146,22 +148,7 @@ impl Stage {
         Self {
             machine: Replica::new(config),
             config,
-            state: StageState {
-                number,
-                requests: WaitingRequests::default(),
-                clock: HybridClock::new(writer, Cas(0)),
-                writer,
-                closing: VecDeque::new(),
-                unforwarded: Vec::new(),
-                again: Vec::new(),
-                writes: Vec::new(),
-                scans: Vec::new(),
-                unsent: Unsent::default(),
-                key: Vec::new(),
-                value: Vec::new(),
-                message: Vec::new(),
-                image: Image::default(),
-            },
+            state: StageState::new(number, writer, Cas(0)),
             jobs: Vec::new(),
         }
     }
@@ -197,50 +184,24 @@ impl Stage {
                 key,
                 access,
                 bytes,
-            } => self.take_request(stage_cx, origin, (key, access), bytes),
-            Job::Message(said) => self.take_message(stage_cx, said),
-            Job::Answered(answered) => self.take_answer(stage_cx, answered),
+            } => {
+                stage_cx.cx.counts.add(Count::ClusterProtocol, 1);
+                let waiting = Waiting::new(origin, (key, access), bytes, stage_cx.spare.take());
+                self.place(stage_cx, waiting);
+            }
+            Job::Message(from, message, item) => {
+                self.take_message(stage_cx, (from, &message), item);
+            }
+            Job::Answered(place, answer) => self.take_answer(stage_cx, place, answer),
             Job::View(view) => self.step(stage_cx, ReplicaEvent::View(&view)),
             Job::Forget => self.forget(stage_cx),
             Job::Wanted(slice, step) => self.step(stage_cx, ReplicaEvent::Wanted(slice, step)),
             Job::Heat(key, is_hot) => self.step(stage_cx, ReplicaEvent::Heat(key, is_hot)),
             Job::Flush(slice, origin) => {
-                let ticket = self.state.requests.keep(Waiting::flush(origin));
+                let ticket = Ticket(self.state.requests.keep(Waiting::flush(origin)));
                 self.step(stage_cx, ReplicaEvent::Flush(slice, ticket));
             }
         }
-    }
-
-    /// The machine wants the keys of a slice that catches up no more.
-    pub(super) fn scans(&self, slice: SliceId) -> bool {
-        self.machine.catches_up(slice)
-    }
-
-    /// Keys that a scan has found.
-    pub(super) fn take_scanned(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        (slice, keys): (SliceId, &[(RouteHash, u32)]),
-        is_done: bool,
-    ) {
-        self.step(stage_cx, ReplicaEvent::Scanned(slice, keys, is_done));
-    }
-
-    /// Slices whose scans are to begin, or to go on, since this was last asked.
-    pub(super) fn take_scans(&mut self) -> impl Iterator<Item = (SliceId, bool)> {
-        self.state.scans.drain(..)
-    }
-
-    fn take_request(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        origin: Origin,
-        (key, access): (RouteHash, Access),
-        bytes: Vec<u8>,
-    ) {
-        stage_cx.cx.counts.add(Count::ClusterProtocol, 1);
-        let waiting = Waiting::new(origin, (key, access), bytes, stage_cx.spare.take());
-        self.place(stage_cx, waiting);
     }
 
     /// Gives a request to the machine.
@@ -248,8 +209,8 @@ impl Stage {
         let size = size_of_item(stage_cx, &waiting);
         waiting.size = size;
         let (key, access) = (waiting.key, waiting.access);
-        let is_forwarded = matches!(waiting.origin.asker, Asker::Peer { .. });
-        let ticket = self.state.requests.keep(waiting);
+        let is_forwarded = matches!(waiting.done.origin.asker, Asker::Peer { .. });
+        let ticket = Ticket(self.state.requests.keep(waiting));
         let request = ReplicaRequest {
             ticket,
             key,
@@ -260,54 +221,58 @@ impl Stage {
         self.step(stage_cx, ReplicaEvent::Request(request));
     }
 
-    fn take_message(&mut self, stage_cx: &mut StageContext<'_, '_>, said: Said) {
-        let Said {
-            from,
-            message,
-            item,
-        } = said;
+    fn take_message(
+        &mut self,
+        stage_cx: &mut StageContext<'_, '_>,
+        (from, message): (NodeId, &ReplicaMessage),
+        item: Option<Carried>,
+    ) {
         let host = &mut StageHost {
             stage_cx,
             state: &mut self.state,
             incoming: item.as_ref(),
         };
         self.machine
-            .step(ReplicaEvent::Message(from, &message), host);
+            .step(ReplicaEvent::Message(from, message), host);
         if let Some(item) = item {
             stage_cx.spare.give(item.into_bytes());
         }
         self.settle(stage_cx);
     }
 
-    fn take_answer(&mut self, stage_cx: &mut StageContext<'_, '_>, answered: Answered) {
-        let Answered {
+    fn take_answer(
+        &mut self,
+        stage_cx: &mut StageContext<'_, '_>,
+        place: u32,
+        answer: ForwardAnswer,
+    ) {
+        let ForwardAnswer {
             from,
-            index,
-            attempt,
+            delegated,
             mut end,
             shown,
             copies,
-            value,
-        } = answered;
-        let found = self.state.requests.at(index);
-        let found = found.filter(|(_, waiting)| waiting.sent == Some((from, attempt)));
-        let Some((ticket, waiting)) = found else {
+            mut value,
+            ..
+        } = answer;
+        let found = self.state.requests.at(place);
+        let found = found.filter(|(_, waiting)| waiting.sent == Some((from, delegated)));
+        let Some((name, waiting)) = found else {
             return stage_cx.spare.give(value);
         };
         waiting.sent = None;
-        if let Ok(said) = &mut end {
-            if !waiting.is_answered_by(said, &value) {
-                *said = End::Failed(Failure::NodeLost);
+        let mut answer = Err(ReplicaRefusal::Elsewhere);
+        if end != End::Elsewhere {
+            if !end.answers(&waiting.done.request, &value) {
+                end = End::Failed(Failure::NodeLost);
             }
-            (waiting.end, waiting.shown, waiting.copies) = (*said, shown, copies);
-            stage_cx
-                .spare
-                .give(std::mem::replace(&mut waiting.value, value));
-        } else {
-            stage_cx.spare.give(value);
+            let done = &mut waiting.done;
+            (done.end, done.shown, done.copies) = (end, shown, copies);
+            std::mem::swap(&mut done.value, &mut value);
+            answer = Ok(shown);
         }
-        let answer = end.map(|_| shown);
-        self.step(stage_cx, ReplicaEvent::Answered(from, ticket, answer));
+        stage_cx.spare.give(value);
+        self.step(stage_cx, ReplicaEvent::Answered(from, Ticket(name), answer));
     }
 
     fn step(&mut self, stage_cx: &mut StageContext<'_, '_>, event: ReplicaEvent<'_>) {
@@ -358,9 +323,8 @@ impl Stage {
     fn forget(&mut self, stage_cx: &mut StageContext<'_, '_>) {
         self.machine = Replica::new(self.config);
         let (cluster, state) = (stage_cx.cluster, &mut self.state);
-        state.begin_anew(stage_cx.cx.store_cx.now);
         for slice in (state.number..SLICES).step_by(STAGES).map(SliceId) {
-            cluster.close_gate(slice);
+            cluster.gates.set(slice, Gate::Closed);
             stage_cx.cx.host.set_accepting(slice.0, false);
             stage_cx.cx.store_cx.store.set_free(slice.0, false);
         }
@@ -376,26 +340,43 @@ impl Stage {
                 keys.settle(key, curtail_dispatch::SharedState::Ordinary);
             });
         }
-        for waiting in state.requests.drain() {
-            let failed = Completed::failed(waiting.origin, waiting.bytes, Failure::ViewChanged);
+        for place in state.requests.all() {
+            let name = state.requests.at(place).map(|(name, _)| name);
+            let Some(waiting) = name.and_then(|name| state.requests.take(name)) else {
+                continue;
+            };
+            let Completed {
+                origin, request, ..
+            } = waiting.done;
+            let failed = Completed::failed(origin, request, Failure::ViewChanged);
             stage_cx.done.push(failed);
         }
+        let last = state.clock.next(stage_cx.cx.store_cx.now);
+        // Each life of a node has another writer: what one life wrote may be lost with it.
+        *state = StageState::new(state.number, super::next_writer(state.writer), last);
         cluster.note_forgotten();
     }
 }
 
 impl StageState {
-    fn begin_anew(&mut self, now: curtail_types::Now) {
-        let last = self.clock.next(now);
-        // Each life of a node has another writer: what one life wrote may be lost with it.
-        self.writer = super::next_writer(self.writer);
-        self.clock = HybridClock::new(self.writer, last);
-        self.closing.clear();
-        self.unforwarded.clear();
-        self.again.clear();
-        self.writes.clear();
-        self.scans.clear();
-        self.unsent = Unsent::default();
+    /// The state of a machine that writes as `writer`, later than `last`.
+    fn new(number: u16, writer: WriterId, last: Cas) -> Self {
+        Self {
+            number,
+            requests: Places::default(),
+            clock: HybridClock::new(writer, last),
+            writer,
+            closing: VecDeque::new(),
+            unforwarded: Vec::new(),
+            again: Vec::new(),
+            writes: Vec::new(),
+            scans: Vec::new(),
+            unsent: Unsent::default(),
+            key: Vec::new(),
+            value: Vec::new(),
+            message: Vec::new(),
+            image: Image::default(),
+        }
     }
 
     /// Under which the store keeps room for changes of another node.
@@ -406,18 +387,13 @@ impl StageState {
 
 /// Bytes of the item that a request may store.
 fn size_of_item(stage_cx: &mut StageContext<'_, '_>, waiting: &Waiting) -> u32 {
-    let request = ItemRequest::decode(&waiting.bytes);
+    let request = ItemRequest::decode(&waiting.done.request);
     let Some(request) = request.filter(|_| waiting.access != Access::Read) else {
         return 0;
     };
     let store_cx = &mut *stage_cx.cx.store_cx;
     let hash = store_cx.store.hash(request.key.bytes());
     store_cx.request_bytes(request.key, hash, &request.operation, request.value.len())
-}
-
-/// Passes a view on.
-pub(super) fn view_job(view: &Arc<SliceView>) -> Job {
-    Job::View(Arc::clone(view))
 }
 
 const _: () = assert!(SLICES as usize >= STAGES);

@@ -9,6 +9,7 @@ use curtail_types::{
 
 use super::{
     StageContext,
+    jobs::written,
     waiting::{Next, Waiting},
 };
 
@@ -53,14 +54,11 @@ impl StageContext<'_, '_> {
             shows: Shows::Nothing,
             value: &[],
         };
-        let mut bytes = self.spare.take();
-        bytes.resize(ItemRequest::HEAD_BYTES_MAX, 0);
-        let length = removal.encode(&mut bytes);
-        bytes.truncate(length.unwrap_or_default());
+        let bytes = written(&removal, self.spare.take());
         let of: (RouteHash, Access) = (waiting.key, Access::Update);
         Waiting {
             next: Next::Refused(outcome),
-            ..Waiting::new(waiting.origin, of, bytes, self.spare.take())
+            ..Waiting::new(waiting.done.origin, of, bytes, self.spare.take())
         }
     }
 }

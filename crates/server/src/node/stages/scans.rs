@@ -6,7 +6,7 @@
 //! node that was added has the others serve their clients late. What catches up no more is left
 //! behind.
 
-use curtail_consistency::slice_view::SliceId;
+use curtail_consistency::{replica::ReplicaEvent, slice_view::SliceId};
 use curtail_store::ScanCursor;
 use curtail_types::RouteHash;
 
@@ -95,7 +95,7 @@ impl SliceScans {
     ) {
         let catches_up = |stages: &[Option<Stage>], slice: SliceId| {
             let stage = stages.get(stage_of(slice)).and_then(Option::as_ref);
-            stage.is_some_and(|stage| stage.scans(slice))
+            stage.is_some_and(|stage| stage.machine.catches_up(slice))
         };
         self.members
             .retain(|member| catches_up(stages, member.slice));
@@ -137,7 +137,8 @@ impl SliceScans {
             stage_cx.cx.counts.add(Count::ClusterKeysSent, sent);
             let stage = stages.get_mut(stage_of(member.slice));
             if let Some(Some(stage)) = stage {
-                stage.take_scanned(stage_cx, (member.slice, &member.keys), is_done);
+                let found = ReplicaEvent::Scanned(member.slice, &member.keys, is_done);
+                stage.step(stage_cx, found);
             }
             member.keys.clear();
         }
@@ -150,7 +151,7 @@ impl SliceScans {
     /// Takes what the machines want of scans.
     pub(in crate::node) fn collect(&mut self, stages: &mut [Option<Stage>]) {
         for stage in stages.iter_mut().flatten() {
-            for (slice, begins) in stage.take_scans() {
+            for (slice, begins) in stage.state.scans.drain(..) {
                 self.ask(slice, begins);
             }
         }

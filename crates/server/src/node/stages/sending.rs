@@ -8,10 +8,10 @@ use curtail_codec::node::{
 };
 use curtail_consistency::replica::{CopyKind, CopyMessage, ReplicaMessage, Ticket};
 use curtail_links::SendError;
-use curtail_types::{Key, NodeId, NodeSet};
+use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
-use super::{StageContext, StageState};
-use crate::node::LARGE_BYTES;
+use super::{StageContext, StageState, host::find};
+use crate::node::{LARGE_BYTES, forward::send_request};
 
 /// Messages that found no room on their way, the oldest first. What is sent to a node meanwhile
 /// waits behind them, since a follower takes changes in order only.
@@ -155,30 +155,20 @@ impl StageState {
     }
 
     /// Takes out the item of a key; whether there is one.
-    fn stored_item(
-        &mut self,
-        stage_cx: &mut StageContext<'_, '_>,
-        key: curtail_types::RouteHash,
-    ) -> bool {
+    fn stored_item(&mut self, stage_cx: &mut StageContext<'_, '_>, key: RouteHash) -> bool {
         let store_cx = &mut *stage_cx.cx.store_cx;
-        let hash = store_cx.store.hash_of_route(key);
-        if !store_cx.store.key_of(store_cx.now, hash, &mut self.key) {
-            return false;
-        }
-        let Ok(key) = Key::new(&self.key) else {
-            return false;
-        };
-        let image = store_cx.take_image(key, hash, &mut self.value);
+        let found = find(store_cx, key, &mut self.key);
+        let image = found.and_then(|(key, hash)| store_cx.take_image(key, hash, &mut self.value));
         self.image = image.unwrap_or_default();
         image.is_some()
     }
 
     /// Takes the value that a request writes to a copy.
     fn written_item(&mut self, ticket: Ticket) -> bool {
-        let Some(waiting) = self.requests.get(ticket) else {
+        let Some(waiting) = self.requests.get(ticket.0) else {
             return false;
         };
-        let request = ItemRequest::decode(&waiting.bytes);
+        let request = ItemRequest::decode(&waiting.done.request);
         let (Some(request), Some(image)) = (request, waiting.written) else {
             return false;
         };
@@ -197,7 +187,7 @@ impl StageState {
         ticket: Ticket,
         to: NodeId,
     ) -> bool {
-        let Some(waiting) = self.requests.get(ticket) else {
+        let Some(waiting) = self.requests.get(ticket.0) else {
             return true;
         };
         let head = BatchHead {
@@ -205,20 +195,14 @@ impl StageState {
             view: stage_cx.view,
         };
         waiting.sent = Some((to, head.number));
-        let class = match waiting.bytes.len() > LARGE_BYTES {
-            true => Class::LargeDemand,
-            false => Class::Demand,
-        };
         let request = NodeRequest {
             number: FORWARDED
                 | u32::from(self.number) << STAGE_SHIFT
                 | ticket.0 as u32 & INDEX_MASK,
             options: 0,
-            bytes: &waiting.bytes,
+            bytes: &waiting.done.request,
         };
-        let endpoint = stage_cx.links.endpoint(to);
-        let part = Part::Request(head, request);
-        endpoint.is_some_and(|to| stage_cx.links.send(to, class, &part).is_ok())
+        send_request(stage_cx.links, to, head, request)
     }
 }
 

@@ -1,83 +1,21 @@
-//! Requests of other nodes: those of their clients, for keys whose primary is here.
-//!
-//! ```text
-//!   Requests frame --> asked --> here, as if a client had asked ----------+
-//!                        |  +--> the machine of the key's slice --> done --+--> Answers frame
-//!                        +-- not in service: "moved" ----------------------+
-//! ```
-//!
-//! An answer goes over the link that the request came by; those of one delegated batch share a
-//! frame.
+//! Answers to other nodes' requests. An answer goes over the link that the request came by; those
+//! of one delegated batch share a frame.
 
 use curtail_codec::node::{
-    AnswerStatus, BatchHead, Class, ItemAnswer, ItemRequest, NodeAnswer, Part, VERSION_COPIES,
+    AnswerStatus, BatchHead, Class, ItemAnswer, NodeAnswer, Part, VERSION_COPIES,
 };
 use curtail_links::{Endpoint, SendError};
-use curtail_types::{Cas, Failure};
+use curtail_types::Cas;
 
 use crate::{
-    log::log_flush,
-    metrics::counters::Count,
     node::{
         LARGE_BYTES, NodeWorker,
-        host::NodeContext,
-        inbox::Asked,
-        request_placement::{Way, route_of},
-        stages::{Asker, Completed, End, Origin},
+        stages::{Completed, End},
     },
     test_faults::Fault,
 };
 
 impl NodeWorker {
-    /// Executes what other nodes ask for.
-    pub(super) fn answer_peers(&mut self, cx: &mut NodeContext<'_>) {
-        let mut asked = std::mem::take(&mut self.inbox.asked);
-        for mut one in asked.drain(..) {
-            match one.waits(cx) {
-                true => self.put_off.asked.push(one),
-                false => self.answer_peer(cx, one),
-            }
-        }
-        asked.append(&mut self.put_off.asked);
-        self.inbox.asked = asked;
-    }
-
-    fn answer_peer(&mut self, cx: &mut NodeContext<'_>, asked: Asked) {
-        let bytes = asked.bytes;
-        let origin = Origin {
-            worker: self.index,
-            asker: Asker::Peer {
-                at: asked.at,
-                delegated: asked.delegated,
-                number: asked.number,
-            },
-        };
-        if let Some(at) = asked.flush {
-            let node = format_args!("node {}", asked.at.node.0);
-            log_flush(cx.host.admin_lines(), cx.store_cx.now, &node);
-            return self.run_flush(cx, origin, bytes, at);
-        }
-        let Some(request) = ItemRequest::decode(&bytes) else {
-            let failed = Completed::failed(origin, bytes, Failure::OutOfService);
-            return self.done.push(failed);
-        };
-        cx.counts.add(Count::ClusterAnswered, 1);
-        let (key, access) = (route_of(request.key.bytes()), request.operation.access());
-        let Some(way) = self.way(key, access) else {
-            let moved = Completed::without_value(origin, bytes, End::Elsewhere);
-            return self.done.push(moved);
-        };
-        // A session of another node has to be told which write a read shows.
-        let is_shown = matches!(way, Way::Looked(_)) && self.cluster.keeps_sessions;
-        let left = match is_shown {
-            true => Some(bytes),
-            false => self.execute_beside(cx, origin, way, bytes),
-        };
-        if let Some(bytes) = left {
-            self.give_request(origin, key, access, bytes);
-        }
-    }
-
     /// Tells the node that asked how it ended; false if there is no room on the way there now.
     pub(super) fn answer(
         &mut self,

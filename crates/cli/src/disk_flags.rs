@@ -20,7 +20,7 @@ pub(crate) struct DiskFlags {
     data: Option<PathBuf>,
     /// What a reply to a write promises. With "sync" the write is on stable storage. With "bounded"
     /// a crash of the machine or the process can lose the newest writes, all from one
-    /// --loss-window-ms (default: bounded)
+    /// period of --loss-window-ms (default: bounded)
     #[arg(long, value_enum)]
     durability: Option<Promise>,
     /// With --durability bounded: when the oldest write that is not on stable storage is this old,

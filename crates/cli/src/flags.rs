@@ -124,8 +124,8 @@ pub(crate) struct Flags {
     #[arg(short = 't', long, value_name = "NUM", allow_negative_numbers = true)]
     threads: Option<i64>,
     /// Maximum number of requests of one connection that a worker executes in one turn (pass of its
-    /// event loop). With n ready connections it is 256/n, but at least 32 and at most NUM; after
-    /// 256 requests the turn is full
+    /// event loop). With n ready connections it is 256/n or 32, whichever is more, but never more
+    /// than NUM; after 256 requests the turn is full
     #[arg(short = 'R', long, value_name = "NUM", default_value_t = 256)]
     #[arg(allow_negative_numbers = true)]
     max_reqs_per_event: i64,
@@ -316,8 +316,8 @@ impl Flags {
         }
         if self.udp_port != 0 {
             warnings.push(format!(
-                "-U {}: a request whose reply could be longer than itself is refused or not \
-                 answered; clients must send it over TCP",
+                "-U {}: the server does not execute a request whose reply could be longer than the \
+                 request; clients must send it over TCP",
                 self.udp_port
             ));
         }

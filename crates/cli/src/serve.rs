@@ -266,7 +266,8 @@ fn greet_contents(server: &Server, config: &Config) {
         (Restored::Failed(error), Some(file)) => warn!(
             target: component::SERVER,
             file = %file.display(),
-            "started empty: {error}"
+            "started empty: {error}; to use the -e file, stop with SIGTERM (SIGUSR1 overwrites \
+             it), remove the cause and start again"
         ),
         (_, Some(file)) => info!(
             target: component::SERVER,

@@ -87,7 +87,7 @@ pub enum ConnectorError {
     #[error("cannot listen for nodes: {0}")]
     Bind(BindError),
     /// A system call failed.
-    #[error("cannot {0}: {1}; check the limit of open files (ulimit -n)")]
+    #[error("cannot {0}: {1}; check the limits of the process (ulimit -a)")]
     System(&'static str, io::Error),
 }
 

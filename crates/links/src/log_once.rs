@@ -29,8 +29,8 @@ impl Complaints {
         }
         let advice = match reason {
             RefusalReason::Version => {
-                "the two nodes have no protocol version in common; upgrade through a version of \
-                 curtail that has one in common with each (docs/operations/upgrades.md)"
+                "the two nodes have no protocol version in common; docs/operations/upgrades.md \
+                 says how to upgrade"
             }
             RefusalReason::Cluster => {
                 "the cluster names of the two nodes differ; compare `name` in their cluster files"

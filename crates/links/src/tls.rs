@@ -171,7 +171,8 @@ fn about_certificate(error: &CertificateError) -> String {
                 .into()
         }
         InvalidPurpose | InvalidPurposeContext { .. } => {
-            "is not valid for both sides: its extended key usage must be clientAuth and serverAuth"
+            "is not valid for both sides: its extended key usage must be absent, or clientAuth and \
+             serverAuth"
                 .into()
         }
         error => format!("is unusable: {error}"),
@@ -197,8 +198,8 @@ impl TlsFailure {
             Error::InvalidMessage(_) => SPEAKS_PLAINLY.into(),
             Error::AlertReceived(alert) => match alert {
                 AlertDescription::CertificateExpired => {
-                    "it says that this node's certificate has expired: look at both clocks, or \
-                     have the authority issue another"
+                    "it says that this node's certificate has expired: compare both clocks, or \
+                     have the authority issue another and restart this node"
                         .into()
                 }
                 AlertDescription::UnknownCA | AlertDescription::DecryptError => {
@@ -213,12 +214,13 @@ impl TlsFailure {
     }
 }
 
-const SPEAKS_PLAINLY: &str =
-    "it does not speak TLS: give all nodes the [tls] that this node's cluster file has";
+const SPEAKS_PLAINLY: &str = "it does not speak TLS: give all nodes [tls], in a serving cluster \
+                              by `rollout` (docs/operations/security.md)";
 
 /// What to log about a node that speaks TLS to one that does not.
-pub(crate) const SPEAKS_TLS: &str =
-    "it speaks TLS, and this node does not: give all nodes the same [tls] in their cluster file";
+pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, and this node does not: give all nodes [tls], \
+                                     in a serving cluster by `rollout` \
+                                     (docs/operations/security.md)";
 
 /// Whether bytes begin as TLS does: a handshake or an alert, of any version.
 pub(crate) fn is_tls(bytes: &[u8]) -> bool {

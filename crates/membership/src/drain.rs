@@ -21,8 +21,8 @@ pub fn drain(store: &mut RosterStore, node: NodeId) -> Result<bool, ViewStoreErr
             return Ok(true);
         }
     }
-    Err(ViewStoreError::Unreachable(format!(
-        "the view changed {TRIES_MAX} times meanwhile; try again"
+    Err(ViewStoreError::Refused(format!(
+        "the view changed during each of {TRIES_MAX} attempts; try again"
     )))
 }
 

@@ -452,7 +452,8 @@ impl<O: Observer> Driver<O> {
             self.fails.push(asked);
             let in_vain = match asked {
                 StoreAsked::Reading => {
-                    "; until the view can be read, this node cannot join, or loses its lease"
+                    "; until the view can be read, this node cannot join or, if it has joined, \
+                     loses its lease"
                 }
                 StoreAsked::Change => "; until the view can be changed, no dead node is removed",
             };

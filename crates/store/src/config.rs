@@ -63,7 +63,7 @@ pub enum StoreError {
     #[error("cannot read the saved file: {0}")]
     File(std::io::Error),
     /// The saved file was read but could not be removed, and must not be restored twice.
-    #[error("cannot remove the saved file: {0}")]
+    #[error("cannot remove the saved file, which must not be restored twice: {0}")]
     Remove(std::io::Error),
     /// The file is not a saved store, is damaged, or is of another version; start cold.
     #[error("the saved file is not usable: {0}")]

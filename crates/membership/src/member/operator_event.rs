@@ -60,7 +60,8 @@ impl fmt::Display for MemberEvent {
                 write!(
                     f,
                     "the view store took {ms} ms to {what}, so failover can take longer than a \
-                     lease: move the store to a less busy disk or machine, or raise lease_ms"
+                     lease: move the store to a less busy disk or machine (a longer lease_ms \
+                     needs a stop of the whole cluster, which loses the contents)"
                 )
             }
             Self::StoreAnswers => f.write_str("the view store answers again"),
@@ -72,8 +73,8 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     match notice {
         MemberNotice::Fenced => f.write_str(
             "the lease of this node has ended: the view store or another node did not answer in \
-             time, or this process did not run; this node refuses requests until it has a lease \
-             again",
+             time, or this process got no processor time; this node refuses requests until \
+             it has a lease again",
         ),
         MemberNotice::Resumed => f.write_str("this node has a lease again and answers requests"),
         MemberNotice::Removed => f.write_str(
@@ -104,8 +105,8 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         ),
         MemberNotice::Lost { slices, .. } => write!(
             f,
-            "{slices} slices lost all their keys, because no node that had them is left; raise \
-             replicas to survive more failures"
+            "{slices} slices lost all their keys, because no node that had them is left (a higher \
+             `replicas` survives more failures, but needs a stop of the whole cluster)"
         ),
         MemberNotice::StoreWentBack => f.write_str(
             "the view store holds an older view than before, which this node ignores. Either \

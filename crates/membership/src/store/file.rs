@@ -89,9 +89,16 @@ impl FileStore {
 
     fn unreachable(&self, error: &io::Error) -> ViewStoreError {
         let path = self.path.display();
-        let remedy =
-            "check that it exists and that the server's user may read and write it and its folder";
-        ViewStoreError::Unreachable(format!("{path}: {error}; {remedy}"))
+        let remedy = match error.kind() {
+            // It says that another process keeps it locked.
+            io::ErrorKind::TimedOut => "",
+            io::ErrorKind::StorageFull => "; make space on its disk",
+            _ => {
+                "; check that it exists and that the server's user may read and write it and its \
+                 folder"
+            }
+        };
+        ViewStoreError::Unreachable(format!("{path}: {error}{remedy}"))
     }
 }
 

@@ -17,7 +17,10 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Bind(String, BindError),
     /// It was told to listen nowhere.
-    #[error("the server can listen on none of its addresses")]
+    #[error(
+        "the server can listen on none of its addresses; give others with -l, or on a node with \
+         `clients` in the cluster file"
+    )]
     NoAddress,
     /// The memory limits do not work out.
     #[error("{0}")]

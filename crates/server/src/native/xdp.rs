@@ -129,7 +129,10 @@ impl QueueMemory for NicMemory {
 
     fn quiesce(&self) {
         if let Err(error) = Nic::quiesce() {
-            error!(target: component::NATIVE, "waiting for the XDP program failed: {error}");
+            error!(
+                target: component::NATIVE,
+                "cannot wait until the XDP program has finished: {error}"
+            );
         }
     }
 

@@ -395,7 +395,7 @@ impl Cluster {
         }
         Some(if self.views.current().is_some() {
             "the lease of this node has ended: the view store or another node did not answer in \
-             time, or this process did not run"
+             time, or this process got no processor time"
         } else if lock(&self.unset).is_some() {
             "this node does not know the cluster's time yet"
         } else {

@@ -104,7 +104,7 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_cost_seconds in Nanoseconds
-        "Processor time that this node measured, summed over the nodes involved: of a request \
+        "Processor time on all nodes involved together, as this node measured it: of a request \
          that is answered where it arrives (local), of one that another node answers \
          (forwarded), of a message of the replication protocol (message). 0: not known. These \
          times decide which keys are hot.":

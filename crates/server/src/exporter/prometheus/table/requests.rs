@@ -124,8 +124,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time of requests in each stage (queue: until execution, execute, reply: until the \
-         kernel has the reply), by stage and size. Measured are all requests that a large worker \
-         serves, and those of one turn in 64 with the times of their turn.":
+         kernel has the reply), by stage and size. All requests that a large worker serves are \
+         measured; of the others those of one turn in 64, each with its turn's times.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),

@@ -141,7 +141,11 @@ fn popular_keys_stay(replicas: usize, kills: bool) {
         .into_iter()
         .filter(|key| !there.contains(key))
         .collect();
-    assert!(absent.len() > 50, "the cache is not full: {}", absent.len());
+    assert!(
+        absent.len() > 500,
+        "the cache is not full: {}",
+        absent.len()
+    );
     absent.extend_from_slice(gone);
     // They stay popular.
     let client = &mut clients[0];

@@ -15,7 +15,7 @@ use curtail_consistency::tiered::TierMutant;
 use curtail_history::{Action, Entry, History, Outcome, Verdict, check_linearizable};
 use curtail_workload::Random;
 
-use crate::TierBaseline;
+use crate::{NodeStatus, TierBaseline};
 
 use super::{
     PATIENCE, Roughness, eventually, on_every_switch,
@@ -103,23 +103,15 @@ struct Shared {
 impl Shared {
     /// Waits until so many more requests were answered, and by the cache node.
     fn wait_for_more(&self, answered: u64, from_cache: u64) {
-        assert!(self.has_more(answered, from_cache, PATIENCE));
-    }
-
-    /// Whether so many more requests were answered, and by the cache node, before that has passed.
-    fn has_more(&self, answered: u64, from_cache: u64, patience: Duration) -> bool {
         let began = Instant::now();
         let counts = || (self.answered.load(Relaxed), self.from_cache.load(Relaxed));
         let before = counts();
         loop {
             let now = counts();
             if now.0 >= before.0 + answered && now.1 >= before.1 + from_cache {
-                return true;
+                return;
             }
-            if began.elapsed() > patience {
-                println!("{before:?}, then {now:?}");
-                return false;
-            }
+            assert!(began.elapsed() < PATIENCE, "{before:?}, then {now:?}");
             thread::sleep(Duration::from_millis(5));
         }
     }
@@ -391,22 +383,29 @@ fn linearizable_while_the_controller_is_away(kind: SwitchKind) {
     without_a_controller(kind, some, 0);
 }
 
-/// Attempts to stop the controller while there are rules.
-const ATTEMPTS_MAX: usize = 3;
-
 impl TestTier {
-    /// Stops the controller; if it shall leave rules, while the switch has one for each copy. A
-    /// controller that ends while it has deleted the rules of a cache's last life, and not yet
-    /// installed those of this one, leaves none.
-    fn stop_switch_with_rules(&mut self, has_rules: bool) {
-        if has_rules {
+    /// Stops the controller of an Open vSwitch while there are copies and a rule for each. One that
+    /// ends while it has deleted the rules of a cache's last life, and not yet installed those of
+    /// this one, leaves none; nor does one that ends right after the cache has dropped its copies.
+    fn stop_controller_with_rules(&mut self) {
+        let copies_of =
+            |cache: &NodeStatus| ["copies", "admitted", "evicted"].map(|name| cache.get(name));
+        let began = Instant::now();
+        loop {
+            let mut looked = [0; 3];
             eventually("the switch has a rule for each copy", || {
                 let (cache, switch) = (self.cache_status(), self.switch_status());
-                let (copies, rules) = (cache.get("copies"), switch.get("rules"));
-                copies > 0 && copies == rules && switch.get("rules_unnamed") == 0
+                looked = copies_of(&cache);
+                let [copies, ..] = looked;
+                copies > 0 && copies == switch.get("rules") && switch.get("rules_unnamed") == 0
             });
+            self.stop_switch();
+            if copies_of(&self.cache_status()) == looked {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "copies come and go");
+            self.start_switch();
         }
-        self.stop_switch();
     }
 }
 
@@ -416,14 +415,9 @@ fn without_a_controller(kind: SwitchKind, options: TestOptions, from_cache: u64)
     let run = record(&mut tier, Enough::seconds(0), |tier, shared| {
         for _ in 0..4 {
             shared.wait_for_more(200, 40);
-            tier.stop_switch_with_rules(from_cache > 0);
-            // The cache may have dropped its copies, and thus their rules, just before.
-            for _ in 1..ATTEMPTS_MAX {
-                if !goes_on || shared.has_more(200, from_cache, PATIENCE / 6) {
-                    break;
-                }
-                tier.start_switch();
-                tier.stop_switch_with_rules(from_cache > 0);
+            match goes_on && from_cache > 0 {
+                true => tier.stop_controller_with_rules(),
+                false => tier.stop_switch(),
             }
             if goes_on {
                 shared.wait_for_more(200, from_cache);

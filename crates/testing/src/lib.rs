@@ -9,6 +9,7 @@
 
 mod client;
 mod process;
+mod undisturbed;
 
 use std::{
     fs,
@@ -26,6 +27,7 @@ use tempfile::TempPath;
 pub use self::{
     client::{Client, hit, set},
     process::{Process, listening, signal},
+    undisturbed::undisturbed,
 };
 
 /// The longest that any single wait may take.

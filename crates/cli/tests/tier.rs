@@ -124,8 +124,8 @@ fn a_tier_as_an_operator_uses_it() {
     let mut tier = TrialTier::up(&["--back-ends", "2", "--report-ms", "200"]);
     let does = |words: &[&str]| eventually("it is done", || tier.call(words).status.success());
     does(&["put", "greeting", "hello"]);
-    // A node that stalls for half a second loses its lease, and the cache its copy, until the key is
-    // read again: so all in one look.
+    // A node that stalls for half a second loses its lease, and the cache its copy, until the key
+    // is read again: so all in one look.
     eventually("the cache answers, by a rule", || {
         let got = tier.call(&["get", "greeting"]);
         let by = String::from_utf8(got.stderr).unwrap();
@@ -792,8 +792,8 @@ fn in_network_namespaces(words: &[&str]) {
         let output = command.arg(dir.path()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
     }
-    // A node that stalls for half a second loses its lease, and the cache its copy, until the key is
-    // read again: so both in one look.
+    // A node that stalls for half a second loses its lease, and the cache its copy, until the key
+    // is read again: so both in one look.
     eventually("the cache answers again, by a rule", || {
         let (value, by) = call(&["get", "a"]);
         let mut status = curtail();

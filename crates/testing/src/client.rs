@@ -97,6 +97,7 @@ impl Client {
         let mut filled = 0;
         while filled < got.len() && answer.starts_with(&got[..filled]) {
             match self.connection.read(&mut got[filled..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => break,
                 Ok(bytes) => filled += bytes,
             }

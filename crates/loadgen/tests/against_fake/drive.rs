@@ -5,6 +5,7 @@ use std::time::Duration;
 use curtail_loadgen::{
     Counts, Load, LoadError, Pace, Plan, Protocol, Report, Session, Stall, Stop, measure,
 };
+use curtail_testing::undisturbed;
 
 use crate::fake::{self, Lie};
 

@@ -86,7 +86,7 @@ impl SliceSetup {
             Load::Message(message, image) => {
                 let message_text = self.message_in_words(message);
                 match message.carries_image().is_some() || image.is_some() {
-                    true => format!("{message_text}, with {}", item_in_words(*image)),
+                    true => format!("{message_text}: {}", item_in_words(*image)),
                     false => message_text,
                 }
             }

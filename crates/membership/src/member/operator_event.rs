@@ -94,8 +94,8 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         MemberNotice::Beaten(change) => {
             write!(
                 f,
-                "the view store did not confirm this node's change, which may not have \
-                 been made: {}",
+                "this node asked the view store for a change and does not know whether the store \
+                 made it: {}",
                 about(change)
             )
         }

@@ -131,7 +131,8 @@ impl QueueMemory for NicMemory {
         if let Err(error) = Nic::quiesce() {
             error!(
                 target: component::NATIVE,
-                "cannot wait until the XDP program has finished: {error}"
+                "the server cannot wait for executions of the XDP program that are in progress; a \
+                 write that one of them acknowledges now may be lost: {error}"
             );
         }
     }

@@ -98,7 +98,8 @@ options! {
     LargeMaxKb "large-max-kb" "max_kb" large_max_kb: Vec<f64>,
     /// Minos's system: speed of the network link in Gb/s, instead of the one in the file of costs.
     Gigabits "gigabits" "gigabits" gigabits: Option<f64>,
-    /// Number of requests for each point: 200000, 200k or 5m.
+    /// Number of requests for each point: 200000, 200k or 5m. SwitchKV: requests that all back
+    /// ends together serve in a virtual second.
     #[arg(value_parser = count)]
     Requests "requests" "requests" requests: Option<u64>,
     /// Seed of every random choice (default: 1).

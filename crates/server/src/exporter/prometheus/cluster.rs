@@ -104,10 +104,10 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_cluster_hot_keys_demoted_total "Keys that ceased to be hot.":
         number("cluster_ceased_to_be_hot");
     Gauge curtail_cluster_cost_seconds in Nanoseconds
-        "Processor time on all nodes involved together, as this node measured it: of a request \
-         that is answered where it arrives (local), of one that another node answers \
-         (forwarded), of a message of the replication protocol (message). 0: not known. These \
-         times decide which keys are hot.":
+        "Processor time that one request or message costs, summed over the nodes that take part, \
+         as this node measured it: a request answered where it arrives (local), a request that \
+         another node answers (forwarded), a message of the replication protocol (message). 0: \
+         not known. These times decide which keys are hot.":
         {of="local"} number("cluster_cost_local_ns"),
         {of="forwarded"} number("cluster_cost_forwarded_ns"),
         {of="message"} number("cluster_cost_message_ns");

@@ -59,8 +59,8 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that may still be acknowledged before execution, by queue; \
-         absent if the queues, with -o native_backlog writes of maximum length in each, take at \
-         most an eighth of -m.":
+         absent unless the waiting writes of all queues, if all had maximum length, could take \
+         more than an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after an accepted write was found damaged (from then on no write is acknowledged \

@@ -9,7 +9,7 @@
     reason = "what cannot be set up fails the test"
 )]
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::thread;
@@ -104,6 +104,7 @@ impl FakeSwitch {
         let mut room = [0; 4096];
         loop {
             match self.stream.read(&mut room) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return self.flows,
                 Ok(bytes) => self.inbox.extend_from_slice(&room[..bytes]),
             }

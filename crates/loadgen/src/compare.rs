@@ -301,6 +301,9 @@ fn settings(args: &CompareArgs) -> Result<Vec<Setting>, LoadError> {
             arguments: args.ours_argument.clone(),
         });
     }
+    if args.ours.is_none() {
+        eprintln!("without --ours only other servers are measured");
+    }
     for peer in &args.peers {
         settings.extend(servers::peer(*peer)?);
     }

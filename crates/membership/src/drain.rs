@@ -21,9 +21,7 @@ pub fn drain(store: &mut RosterStore, node: NodeId) -> Result<bool, ViewStoreErr
             return Ok(true);
         }
     }
-    Err(ViewStoreError::Refused(format!(
-        "the view changed during each of {TRIES_MAX} attempts; try again"
-    )))
+    Err(ViewStoreError::Changing(TRIES_MAX))
 }
 
 const TRIES_MAX: usize = 20;

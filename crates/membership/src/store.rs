@@ -108,6 +108,9 @@ pub enum ViewStoreError {
     /// It answered, but does not do what it was asked.
     #[error("the view store refuses requests: {0}")]
     Refused(String),
+    /// Others changed what it holds during each attempt to change it.
+    #[error("the view changed during each of {0} attempts; try again")]
+    Changing(usize),
     /// It answered something that is not understood.
     #[error("the view store gave no valid answer: {0}")]
     Strange(String),

@@ -86,7 +86,7 @@ fn shape_of(config: &Config, native: &NativeConfig) -> Result<Shape, StartError>
     let has_thread = !native.mode.is_some_and(NativeMode::workers_receive);
     if config.node.is_some() && !has_thread {
         return Err(StartError::Native(
-            "with --cluster a thread receives native datagrams: --native-mode is io-ack or xdp"
+            "a cluster node (--cluster) cannot use this --native-mode: give io-ack or xdp"
                 .to_owned(),
         ));
     }

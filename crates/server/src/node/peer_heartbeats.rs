@@ -53,6 +53,7 @@ impl NodeWorker {
         }
         // A process that is too slow to send heartbeats must not suspect others.
         let me = self.cluster.me;
+        self.cluster.journal.note_items(me, items.into());
         self.cluster
             .tell_member(|member| member.heard(me, Heartbeat::default()));
     }

@@ -15,7 +15,7 @@ use curtail_types::Instant;
 
 use crate::{
     histories::{STEPS_MAX, word},
-    idle_key_losses::Treasure,
+    idle_key_losses::{Treasure, items_lost},
     losses::{Views, with_losses, without_losses},
     processes::Processes,
     recording_clients::{CallFor, Caller, End, Nodes, Plan, Run},
@@ -63,6 +63,9 @@ pub(crate) struct Told {
     /// Keys with one holder that died with it, and how many a node says that were lost.
     lost: usize,
     lost_as_told: u64,
+    /// A node that was removed while it was stopped, and was the only holder of its slices, counts
+    /// their items, too.
+    stopped_nodes_count: bool,
     /// Nodes that were removed although nothing was done to them.
     pub(crate) removed_wrongly: usize,
     /// The node at which hot keys were watched was of the half that lost.
@@ -104,9 +107,12 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     });
     let took = run.started.elapsed();
     let keys = first_key..first_key + KEYS;
+    let found = treasure.dig(cluster, &mut views);
     let may_be_lost = views.losses(keys);
-    let found = treasure.dig(cluster, &views);
     treasure.remove(cluster, first_key..first_key + KEYS);
+    let is_lost = trouble == Trouble::LongStop && shape.replicas == 1;
+    let mut counts = |&id: &usize| !views.removes(id) || items_lost(cluster, id) > 0;
+    let stopped_nodes_count = !is_lost || victims.iter().all(&mut counts);
     let operations = seen.calls.len() + seen.sessions.len();
     let told = Told {
         shape,
@@ -118,6 +124,7 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
         lost_wrongly: found.wrongly,
         lost: found.lost,
         lost_as_told: found.lost_as_told,
+        stopped_nodes_count,
         is_watch_removed: views.removes(spared),
         removed_wrongly: views.removed_wrongly(trouble.wants_removed(shape.nodes, &victims)),
         took,
@@ -373,8 +380,8 @@ impl Told {
     /// What a node says of losses is about what was lost.
     pub(crate) fn counts_losses(&self) -> bool {
         let few = 2 * KEYS as i64;
-        self.trouble != Trouble::Kill
-            || (self.lost as i64 - self.lost_as_told.cast_signed()).abs() <= few
+        let differs = (self.lost as i64 - self.lost_as_told.cast_signed()).abs();
+        self.stopped_nodes_count && (self.trouble != Trouble::Kill || differs <= few)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Keys that nobody touches while a cluster is in trouble: what is gone of them afterwards, and
 //! what the nodes say is gone.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use curtail_testing::Client;
 
@@ -33,8 +33,8 @@ const KEPT: usize = 400;
 
 impl Treasure {
     pub(crate) fn bury(cluster: &mut Processes, number: usize, spared: usize) -> Self {
+        let lost_before = items_lost(cluster, spared);
         let mut client = client(cluster, spared);
-        let lost_before = client.stat("curtail", "cluster_items_lost");
         let treasure = Self {
             number,
             spared,
@@ -53,24 +53,25 @@ impl Treasure {
     }
 
     /// Looks for all of them.
-    pub(crate) fn dig(&self, cluster: &mut Processes, views: &Views) -> Found {
+    pub(crate) fn dig(&self, cluster: &mut Processes, views: &mut Views) -> Found {
         let mut client = client(cluster, self.spared);
-        let mut found = Found {
-            lost: 0,
-            lost_as_told: 0,
-            wrongly: Vec::new(),
-        };
+        let mut gone = Vec::new();
         for key in self.keys() {
             // A busy node may be out of service for a moment: what it refuses is not gone.
-            match &*answered(&mut client, &format!("mg {key} v\r\n")) {
-                "VA 4" => assert_eq!(client.line(), "gold", "{key}"),
-                "EN" if views.may_lose(&key) => found.lost += 1,
-                answer => found.wrongly.push(format!("{key}: {answer:?}")),
+            match answered(&mut client, &format!("mg {key} v\r\n")) {
+                answer if answer == "VA 4" => assert_eq!(client.line(), "gold", "{key}"),
+                answer => gone.push((key, answer)),
             }
         }
-        let told = client.stat("curtail", "cluster_items_lost");
-        found.lost_as_told = told.saturating_sub(self.lost_before);
-        found
+        // A node that stalls after the trouble may be removed as late as now.
+        views.note(cluster.roster().map(Arc::new));
+        let may_be_gone = |(key, answer): &(String, String)| answer == "EN" && views.may_lose(key);
+        let (lost, wrongly): (Vec<_>, Vec<_>) = gone.into_iter().partition(may_be_gone);
+        Found {
+            lost: lost.len(),
+            lost_as_told: items_lost(cluster, self.spared).saturating_sub(self.lost_before),
+            wrongly: wrongly.iter().map(|one| format!("{one:?}")).collect(),
+        }
     }
 
     /// Leaves nothing of an episode behind.
@@ -80,6 +81,11 @@ impl Treasure {
             client.ask(format!("delete {key}\r\n"));
         }
     }
+}
+
+/// How many items were lost, as this node says.
+pub(crate) fn items_lost(cluster: &mut Processes, id: usize) -> u64 {
+    client(cluster, id).stat("curtail", "cluster_items_lost")
 }
 
 fn client(cluster: &mut Processes, id: usize) -> Client {

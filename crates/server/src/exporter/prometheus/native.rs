@@ -58,9 +58,9 @@ pub(super) const TABLE: &[Family] = families! {
         "Time to execute one native write, a moving average, by queue.":
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
-        "Bytes of native writes that may still be acknowledged before execution, by queue; \
-         absent unless the waiting writes of all queues, if all had maximum length, could take \
-         more than an eighth of -m.":
+        "Bytes of native writes that the server may still acknowledge before execution, by queue. \
+         Only a server has this metric whose settings allow waiting writes of maximum length to \
+         take more than an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after an accepted write was found damaged (from then on no write is acknowledged \
@@ -96,8 +96,8 @@ pub(super) const TABLE: &[Family] = families! {
         of(Replayed);
     Counter curtail_native_refused_total
         "Native requests that the server itself refused, by reason: full (their queue), not_ready \
-         (the server starts or stops), busy (too many reads wait). Refusals of the program in the \
-         kernel (mode xdp) are not in it.":
+         (the server starts or stops), busy (too many requests wait). Refusals of the program in \
+         the kernel (mode xdp) are not in it.":
         {reason="full"} of(NackFull),
         {reason="not_ready"} of(NackNotReady),
         {reason="busy"} of(NackBusy);

@@ -147,8 +147,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          the same turn, in whole KiB.":
         stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
-        "Requests that a worker executed before a request since it last polled for requests (a \
-         turn), by the size of that request; measured in one turn of 64.":
+        "Requests that a worker executed after its last poll for requests and before the \
+         execution of a request, by the size of that request; measured in one turn of 64.":
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 
 use aya::maps::{Map, PerCpuArray};
-use aya::programs::{TestRun as _, TestRunOptions, Xdp as Program};
+use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp as Program};
 use aya::{Ebpf, EbpfLoader};
 use rustix::thread::{MembarrierCommand, membarrier};
 
@@ -172,9 +172,7 @@ impl Nic {
             origin: MapsOrigin::Fresh,
         };
         nic.settle(options, pins)?;
-        nic.program()?
-            .load()
-            .map_err(|error| XdpError::verifying(&error))?;
+        load(nic.program()?)?;
         Ok(nic)
     }
 
@@ -364,6 +362,22 @@ impl fmt::Debug for Nic {
         fields.field("origin", &self.origin).finish_non_exhaustive()
     }
 }
+
+/// Loads the program. The verifier gives up with `EAGAIN` when a signal comes meanwhile, even one
+/// that only stops the process.
+pub(super) fn load(program: &mut Program) -> Result<(), XdpError> {
+    for _ in 1..LOADS_MAX {
+        match program.load() {
+            Err(ProgramError::LoadError { io_error, .. })
+                if io_error.raw_os_error() == Some(libc::EAGAIN) => {}
+            result => return result.map_err(|error| XdpError::verifying(&error)),
+        }
+    }
+    program.load().map_err(|error| XdpError::verifying(&error))
+}
+
+/// As often as libbpf tries.
+const LOADS_MAX: usize = 5;
 
 /// Maps an array of the object, and sees that it is as long as that.
 fn mapped(

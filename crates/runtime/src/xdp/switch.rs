@@ -23,6 +23,7 @@ use aya::{Ebpf, EbpfLoader};
 
 use super::attached::{Attach, attach_anew, lock, make_directory, see_interface};
 use super::error::XdpError;
+use super::program::load;
 
 /// How the program reads addresses.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -143,10 +144,7 @@ impl SwitchProgram {
             _lock: lock_file,
         };
         switch.settle(network, rules_max)?;
-        let program = switch.program()?;
-        program
-            .load()
-            .map_err(|error| XdpError::verifying(&error))?;
+        load(switch.program()?)?;
         Ok(switch)
     }
 

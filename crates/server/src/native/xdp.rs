@@ -131,8 +131,8 @@ impl QueueMemory for NicMemory {
         if let Err(error) = Nic::quiesce() {
             error!(
                 target: component::NATIVE,
-                "the server cannot wait for executions of the XDP program that are in progress; a \
-                 write that one of them acknowledges now may be lost: {error}"
+                "the server could not wait until running instances of the XDP program ended; a \
+                 write that one acknowledges now may be lost: {error}"
             );
         }
     }

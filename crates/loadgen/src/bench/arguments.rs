@@ -110,8 +110,9 @@ pub struct LoadArgs {
     /// Maximum outstanding requests on a connection [default: 1; native: 32].
     #[arg(long, help_heading = "Driver")]
     pub pipeline: Option<usize>,
-    /// Prepare this many requests for each thread in advance, and count replies by their bytes, so
-    /// that the load generator is faster than the server (closed loop only).
+    /// Prepare this many requests for each thread in advance, and compute the number of replies
+    /// from the bytes received instead of parsing them, so that the load generator is faster than
+    /// the server (closed loop only).
     #[arg(
         long,
         value_name = "REQUESTS",

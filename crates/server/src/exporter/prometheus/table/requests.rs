@@ -123,9 +123,10 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          does not change while the server runs.":
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
-        "Time of requests in each stage (queue: until execution, execute, reply: until the \
-         kernel has the reply), by stage and size. All requests that a large worker serves are \
-         measured; of the others those of one turn in 64, each with its turn's times.":
+        "Time of requests in each stage (queue: until the execution of the request's turn begins, \
+         execute, reply: until the kernel has the reply), by stage and size. All requests that a \
+         large worker serves are measured; of the others those of one turn in 64, each with its \
+         turn's times.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),

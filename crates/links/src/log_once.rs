@@ -39,7 +39,7 @@ impl Complaints {
                 "the secrets of the two nodes differ; give all nodes the same file"
             }
             RefusalReason::NotMe if here => {
-                "it tried to reach another node at this address; compare the cluster files"
+                "it took this node for another one; compare the cluster files"
             }
             RefusalReason::NotMe => {
                 "this node tried to reach another node there; compare the cluster files"

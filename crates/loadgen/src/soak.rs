@@ -48,7 +48,7 @@ pub struct SoakArgs {
     /// Number of keys that all threads write.
     #[arg(long, default_value_t = 64)]
     pub shared_keys: usize,
-    /// Longest value in bytes; at most the server's -I, of memcached without the key.
+    /// Longest value in bytes; at most -I, on memcached -I less the key's length.
     #[arg(long, default_value_t = 1_000_000)]
     pub value_bytes_max: u32,
     /// Share of the writes to a thread's own keys that have a value longer than 1 KiB.

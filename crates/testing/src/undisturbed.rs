@@ -11,9 +11,9 @@ use std::{
 const PAUSE: Duration = Duration::from_millis(100);
 const ATTEMPTS_MAX: usize = 10;
 
-/// What `attempt` returns. If it fails although no thread of the test could run for a while, it is
-/// tried again: a virtual machine that stands still for a second ends leases and exceeds deadlines,
-/// as it should. A failure without such a pause is a failure.
+/// What `attempt` returns. If it fails, and the machine did not run the test for a while meanwhile,
+/// it is tried again: a virtual machine that stands still for a second ends leases and exceeds
+/// deadlines, as it should. A failure without such a pause is a failure.
 pub fn undisturbed<T>(mut attempt: impl FnMut() -> T) -> T {
     first_undisturbed(|| watched(|| catch_unwind(AssertUnwindSafe(&mut attempt))))
 }

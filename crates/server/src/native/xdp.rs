@@ -132,7 +132,7 @@ impl QueueMemory for NicMemory {
             error!(
                 target: component::NATIVE,
                 "the server could not wait until running instances of the XDP program ended; a \
-                 write that one acknowledges now may be lost: {error}"
+                 write that they acknowledge now may be lost: {error}"
             );
         }
     }

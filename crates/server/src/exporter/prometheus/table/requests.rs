@@ -123,7 +123,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          does not change while the server runs.":
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
-        "Time of requests in each stage (queue: until the execution of the request's turn begins, \
+        "Time of requests in each stage (queue: until the worker executes the turn's requests, \
          execute, reply: until the kernel has the reply), by stage and size. All requests that a \
          large worker serves are measured; of the others those of one turn in 64, each with its \
          turn's times.":

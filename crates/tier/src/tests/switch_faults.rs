@@ -47,7 +47,13 @@ fn a_switch_that_forgets_gets_its_rules_again(kind: SwitchKind) {
 
 /// Goal: while the controller stands still, a key that is gone from the cache costs a detour and
 /// never an answer (SW-19, SW-20). Method: a gate before the switch; what the cache passes on.
+/// Once more if a report had the key cached again between its write and its read.
 fn a_rule_that_outlives_its_key_costs_a_detour(kind: SwitchKind) {
+    assert!((0..5).any(|_| costs_a_detour(kind)), "always cached again");
+}
+
+/// Whether it could be seen.
+fn costs_a_detour(kind: SwitchKind) -> bool {
     let tier = TestTier::start(kind, long_lease());
     let mut client = cached(&tier);
     let mut patient = tier.patient(2);
@@ -62,14 +68,15 @@ fn a_rule_that_outlives_its_key_costs_a_detour(kind: SwitchKind) {
     eventually("its withdrawal waits", || tier.gate.holds());
     patient.put(b"a", b"again");
     let got = patient.get(b"a");
-    assert_eq!(
-        (got.value, got.is_from_cache),
-        (Some(b"again".to_vec()), false)
-    );
+    assert_eq!(got.value, Some(b"again".to_vec()));
+    if got.is_from_cache {
+        return false;
+    }
     assert_eq!(tier.back_ends_count("passed_on_by_cache"), 2 + patient.lost);
     tier.gate.open();
     eventually("it is cached again", || from_cache(&mut client, b"a"));
     assert_eq!(client.get(b"a").unwrap().unwrap().value, b"again");
+    true
 }
 
 /// Goal: rules that a controller finds and whose cache node has died meanwhile do not stay.

@@ -59,7 +59,7 @@ head -c 32 /dev/urandom | base64 >"$folder/secret"
 {
     echo 'name = "suite"'
     echo 'secret_file = "secret"'
-    echo 'lease_ms = 10000' # a machine that stands still for a second ends no lease
+    echo 'lease_ms = 3000' # a machine that stands still for a second ends no lease
     for node in 0 1 2; do
         echo '[[node]]'
         echo "id = $node"

@@ -96,6 +96,13 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     let victims = trouble.victims(shape.nodes, number);
     let spared = (0..shape.nodes).find(|id| !victims.contains(id)).unwrap();
     let treasure = Treasure::bury(cluster, number, spared);
+    // A node that is removed while it is stopped counts what it alone had.
+    let is_lost = trouble == Trouble::LongStop && shape.replicas == 1;
+    let stopped = if is_lost { &victims[..] } else { &[] };
+    let counts = |cluster: &mut Processes| -> Vec<u64> {
+        stopped.iter().map(|&id| items_lost(cluster, id)).collect()
+    };
+    let counted_before = counts(cluster);
     heat(cluster, first_key);
     let run = Run::new(plan, cluster.addresses());
     let mut views = Views::default();
@@ -111,9 +118,10 @@ pub(crate) fn episode(cluster: &mut Processes, trouble: Trouble, number: usize) 
     let found = treasure.dig(cluster, &mut views);
     let may_be_lost = views.losses(keys);
     treasure.remove(cluster, first_key..first_key + KEYS);
-    let is_lost = trouble == Trouble::LongStop && shape.replicas == 1;
-    let mut counts = |&id: &usize| !views.removes(id) || items_lost(cluster, id) > 0;
-    let stopped_nodes_count = !is_lost || victims.iter().all(&mut counts);
+    let counted = counts(cluster);
+    let grew = |(id, (before, now)): (&usize, (u64, u64))| !views.removes(*id) || now > before;
+    let both = counted_before.into_iter().zip(counted);
+    let stopped_nodes_count = stopped.iter().zip(both).all(grew);
     let operations = seen.calls.len() + seen.sessions.len();
     let told = Told {
         shape,

@@ -59,7 +59,7 @@ const ROUND_TRIPS: u64 = 8;
 const HOT_SECONDS: u64 = 10;
 
 impl EventHistory {
-    /// A heartbeat said how many items its sender has; this node sends some, too.
+    /// A heartbeat of another node, or of this one, said how many items its sender has.
     pub(super) fn note_items(&self, node: NodeId, items: u64) {
         lock(&self.0).heard.entry(node).or_default().items = items;
     }

@@ -12,6 +12,7 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -328,21 +329,22 @@ fn a_lost_connection_is_reconciled() {
 #[test]
 fn a_silent_switch_is_given_up() {
     let (mut table, address) = controller();
+    let (given_up, is_given_up) = mpsc::channel();
     let switch = thread::spawn(move || {
         let mut switch = FakeSwitch::new(address);
         switch.hangs_up_after = 3;
-        let stream = switch.stream.try_clone().unwrap();
+        let _open = switch.stream.try_clone().unwrap();
         switch.run();
-        thread::sleep(2 * TIMEOUT);
-        drop(stream);
+        is_given_up.recv_timeout(10 * TIMEOUT).is_ok()
     });
     expect(&mut table, SwitchEvent::Restarted);
     let begun = Instant::now();
     assert_eq!(table.install(&[rule(1)]), Err(RuleError::Disconnected));
     let waited = begun.elapsed();
     assert!(waited >= TIMEOUT / 2, "{waited:?}");
+    given_up.send(()).unwrap();
+    assert!(switch.join().unwrap(), "not before the switch hangs up");
     assert_eq!(table.poll(), Err(RuleError::Disconnected));
-    switch.join().unwrap();
 }
 
 /// Ports of cache nodes that go down and come up are told once each; others are not.

@@ -88,8 +88,8 @@ mod tests {
         };
         assert_eq!(
             complaint(true),
-            "this node refused a node at 10.0.0.7: it tried to reach another node at this \
-             address; compare the cluster files"
+            "this node refused a node at 10.0.0.7: it took this node for another one; compare \
+             the cluster files"
         );
         assert_eq!(
             complaint(false),

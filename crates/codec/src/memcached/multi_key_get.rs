@@ -13,7 +13,7 @@ use super::{
     Decoded, Form, Request, WireKey,
     decode::{Decoder, Stage, closed, complete, refused},
     encode::Refusal,
-    line::{Line, WINDOW_BYTES, skip_spaces, split_key, token_end},
+    line::{Line, WINDOW_BYTES, skip_spaces, split_key, split_key_unended, token_end},
 };
 
 /// What is kept of a command between its keys.
@@ -68,6 +68,15 @@ pub(super) fn begin_long(input: &[u8]) -> Option<(Keys, usize)> {
 
 /// The next key, or the end of their line; `input` begins with it.
 pub(super) fn decode<'a>(decoder: &mut Decoder, keys: Keys, input: &'a [u8]) -> Decoded<'a> {
+    // Nearly every key has another behind it, one space away.
+    if let Some((key, [b' ', next @ ..])) = split_key_unended(input)
+        && next.first().is_some_and(|first| *first > b' ')
+    {
+        return Decoded::Complete {
+            request: keys.request(key, false),
+            consumed: input.len() - next.len(),
+        };
+    }
     match input {
         [b'\n', ..] => return end(decoder, 1, None),
         [b'\r', b'\n', ..] => return end(decoder, 2, None),

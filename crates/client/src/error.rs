@@ -17,7 +17,7 @@ pub enum ClientError {
     #[error("not known whether the write was executed: {0}")]
     Indeterminate(Reason),
     /// The patience ended, and nothing was done: a read, or a write that was never sent.
-    #[error("no answer in time; nothing was done")]
+    #[error("timed out: a read without an answer, or a write that was not sent")]
     TimedOut,
     /// The server refused the request, and nothing was done.
     #[error("refused ({0:?}); nothing was done")]
@@ -26,7 +26,7 @@ pub enum ClientError {
     #[error("the request is invalid: {0:?}")]
     Command(Malformed),
     /// A marked request where an answer is expected, or the other way round. The caller's fault.
-    #[error("a marked request and one with a result need separate calls")]
+    #[error("marked requests go to `write`, all others to `call`")]
     Mark,
     /// The server granted no session in time; what it said, if it said anything.
     #[error("the server {}", no_session(*.0))]
@@ -77,7 +77,7 @@ pub enum Reason {
     #[error("no answer in time")]
     Silence,
     /// The last answers refused the write; a retransmission of it may still be executed.
-    #[error("refused ({0:?}) until the timeout (Config::patience)")]
+    #[error("refused ({0:?}) until the timeout, but a copy of it may be executed")]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

@@ -6,6 +6,7 @@
     reason = "what fails here fails the test"
 )]
 
+mod guide_example;
 mod proxy;
 
 use std::{

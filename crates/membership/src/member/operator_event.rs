@@ -126,8 +126,8 @@ fn about(change: &RecordChange) -> String {
         RecordChange::Drain(node) => format!("node {} starts to leave", node.0),
         RecordChange::Depart => "this node has left".into(),
         RecordChange::Detach => {
-            "this node is now detached, because another node does not answer it; it continues to \
-             answer clients; if it dies meanwhile, failover takes up to two leases; check the \
+            "this node is now detached: another node does not answer it. This node continues to \
+             answer clients, but if it dies now, failover takes up to four leases; check the \
              links between the nodes"
                 .into()
         }

@@ -18,8 +18,8 @@ pub enum StartError {
     Bind(String, BindError),
     /// It was told to listen nowhere.
     #[error(
-        "the server can listen on none of its addresses; give others with -l, or on a node with \
-         `clients` in the cluster file"
+        "the server can listen on none of its addresses; give others with -l or, for a \
+         node, as `clients` in the cluster file"
     )]
     NoAddress,
     /// The memory limits do not work out.

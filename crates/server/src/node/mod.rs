@@ -319,7 +319,7 @@ impl Cluster {
                 target: component::CLUSTER,
                 node = me,
                 apart_ms = ms,
-                "the clock of this machine differs by {ms} ms from that of the live node with the \
+                "the clock of this machine differs by {ms} ms from that of the member with the \
                  lowest id, by which items expire: set the clock that is wrong"
             );
         }

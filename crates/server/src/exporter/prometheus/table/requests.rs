@@ -148,14 +148,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          the same turn, in whole KiB.":
         stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
-        "Requests that a worker executed after its last poll for requests and before the \
-         execution of a request, by the size of that request; measured in one turn of 64.":
+        "For each request of one turn in 64, by its size: requests that its worker executed \
+         between its last poll for requests and this request.":
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "Bytes of values, in whole KiB, that a worker received and sent after its last poll for \
-         requests and before the execution of a request, by the size of that request; measured \
-         in one turn of 64.":
+        "For each request of one turn in 64, by its size: bytes of values, in whole KiB, that its \
+         worker received and sent between its last poll for requests and this request.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds

@@ -34,9 +34,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("limit_maxbytes limit maxbytes", |look| look.memory.limit);
     Gauge curtail_memory_bytes in Bytes
         "Memory that counts towards the limit, by use: index, segments (of items), free (empty \
-         segments), leased (segments without items, from which a value is still being sent), \
-         ghost (fingerprints of evicted items), connections (buffers), fixed (tables), native \
-         (queues and sessions).":
+         segments), leased (emptied segments from which the value of a removed item is still \
+         being sent), ghost (fingerprints of evicted items), connections (buffers), fixed \
+         (tables), native (queues and sessions).":
         {part="index"} by("index hash_bytes", |look| look.memory.index),
         {part="segments"} by("segments", |look| look.memory.segments),
         {part="free"} by("free", |look| look.memory.free),

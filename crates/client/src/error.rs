@@ -77,7 +77,7 @@ pub enum Reason {
     #[error("no answer in time")]
     Silence,
     /// The last answers refused the write; a retransmission of it may still be executed.
-    #[error("refused ({0:?}) until the timeout, but a copy of it may be executed")]
+    #[error("refused ({0:?}) until the timeout, but a retransmission may be executed")]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

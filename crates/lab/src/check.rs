@@ -20,7 +20,7 @@ mod checked;
 /// Options of `curtail check`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The model; `list` names them all, `all` runs them one after the other
+    /// The model; `list` names them all, `all` runs those that take seconds, one after the other
     model: String,
     /// With `all`: also the models that take minutes
     #[arg(long)]

@@ -42,7 +42,7 @@ impl Complaints {
                 "it took this node for another one; compare the cluster files"
             }
             RefusalReason::NotMe => {
-                "this node tried to reach another node there; compare the cluster files"
+                "this node expected another node there; compare the cluster files"
             }
             RefusalReason::Unknown => "one of the two nodes does not know the other (yet)",
         };
@@ -93,7 +93,7 @@ mod tests {
         );
         assert_eq!(
             complaint(false),
-            "a node at 10.0.0.7 refused this node: this node tried to reach another node there; \
+            "a node at 10.0.0.7 refused this node: this node expected another node there; \
              compare the cluster files"
         );
     }

@@ -49,7 +49,12 @@ pub(crate) fn replay(
             continue;
         }
         if *first > replayed.next {
-            return Err(damaged(folder, name, 0, "the log before it is missing"));
+            return Err(damaged(
+                folder,
+                name,
+                0,
+                "the log file before this one is missing",
+            ));
         }
         let bytes = disk.read(name, usize::MAX);
         let bytes = bytes.map_err(|error| file_error(folder, name, error))?;

@@ -94,8 +94,8 @@ fn tell(notice: &MemberNotice, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         MemberNotice::Beaten(change) => {
             write!(
                 f,
-                "this node asked the view store for a change and does not know whether the store \
-                 made it: {}",
+                "this node does not know whether the view store made the change that it asked for \
+                 ({})",
                 about(change)
             )
         }

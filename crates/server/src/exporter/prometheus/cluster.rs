@@ -67,7 +67,7 @@ pub(super) const TABLE: &[Family] = families! {
          none.":
         number("cluster_view");
     Gauge curtail_cluster_nodes
-        "Members of the cluster, by state: live (members, silent or not), placed (those that \
+        "Members of the cluster, by state: live (all in the view), placed (those that \
          hold slices).":
         {state="live"} number("cluster_nodes_live"),
         {state="placed"} number("cluster_nodes_placed");

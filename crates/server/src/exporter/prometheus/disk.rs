@@ -58,7 +58,8 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_disk_read_errors_total "Reads that found damage or an error; must stay 0.":
         by("disk:read_errors", |disk| disk.read_errors);
     Gauge curtail_disk_items_at_most
-        "Items in the tables, including overwritten and deleted ones that were not compacted yet.":
+        "Items in tables and memtables, including overwritten and deleted ones that were not \
+         compacted yet.":
         by("disk:items_at_most", |disk| disk.items_at_most);
     Gauge curtail_disk_table_bytes in Bytes "Size of the tables (sorted files with items).":
         by("disk:table_bytes", |disk| disk.table_bytes);

@@ -59,8 +59,8 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that the server may still acknowledge before execution, by queue. \
-         This metric exists only if the settings allow waiting writes of maximum length to take \
-         more than an eighth of -m.":
+         This metric exists only if the early limit alone would not keep waiting writes of \
+         maximum length within an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after an accepted write was found damaged (from then on no write is acknowledged \

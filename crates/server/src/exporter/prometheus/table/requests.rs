@@ -123,8 +123,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          does not change while the server runs.":
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
-        "Time of requests in each stage (queue: until the worker executes the turn's requests, \
-         execute, reply: until the kernel has the reply), by stage and size. All requests that a \
+        "Time of requests by size and stage: queue (until the worker executes the turn's \
+         requests), execute, and reply (until the kernel has the reply). All requests that a \
          large worker serves are measured; of the others those of one turn in 64, each with its \
          turn's times.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),

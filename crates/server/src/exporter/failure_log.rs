@@ -57,7 +57,9 @@ const ALARMS: [Alarm; 7] = [
     },
     Alarm {
         component: Component::Memory,
-        count: |shared| of(shared, Count::StoreNoMemory) + of_native(shared, NativeCount::NoMemory),
+        count: |shared| {
+            of(shared, Count::StoreNoMemory) + shared.native_count(NativeCount::NoMemory)
+        },
         what: "writes were refused for lack of memory",
         remedy: "raise -m or cache_memlimit, or remove -M if it is given",
     },
@@ -83,11 +85,6 @@ const ALARMS: [Alarm; 7] = [
 
 fn of(shared: &Shared, count: Count) -> u64 {
     shared.counts_total().get(count)
-}
-
-fn of_native(shared: &Shared, count: NativeCount) -> u64 {
-    let native = shared.native.as_deref();
-    native.map_or(0, |native| native.counts_total().get(count))
 }
 
 impl FailureLog {

@@ -32,7 +32,7 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::{Host, Native, ShowsEnded},
+    native::{Host, Native, NativeCount, ShowsEnded},
     node::{
         Cluster,
         host::{NodeArrival, NodeHost},
@@ -266,6 +266,12 @@ impl Shared {
         workers
             .map(|worker| pick(&worker.buffers).load(Relaxed))
             .sum()
+    }
+
+    /// A count of the native path.
+    pub(crate) fn native_count(&self, count: NativeCount) -> u64 {
+        let native = self.native.as_deref();
+        native.map_or(0, |native| native.counts_total().get(count))
     }
 
     /// Bytes that the native path takes.

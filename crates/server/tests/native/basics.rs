@@ -350,4 +350,5 @@ fn writes_without_room_are_counted() {
     let line = "curtail_writes_refused_total{reason=\"no_memory\",protocol=\"native\"} 7\n";
     let page = scrape(&server);
     assert!(page.contains(line), "{line} in\n{page}");
+    assert_eq!(memcached.stat("items", "items:1:outofmemory"), 7);
 }

@@ -41,7 +41,8 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| shared.doors.refused.total(),
         what: "connections were refused: the limit -c is reached",
-        remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
+        remedy: "raise -c (and the limit of open files, if the server lowered -c for it), or \
+                 close connections that are not used (-o idle_timeout)",
     },
     Alarm {
         component: Component::Connections,
@@ -170,11 +171,11 @@ fn report_suppressed(limits: &Limits, seconds: u64) {
             "{suppressed} more administrative commands were executed"
         );
     }
-    if let Some(suppressed) = limits.accept.left(seconds) {
+    if let Some(suppressed) = limits.accept.left_lasting(seconds) {
         warn!(
             target: component::CONNECTIONS,
             suppressed,
-            "{suppressed} more connections could not be accepted"
+            "{suppressed} more attempts to accept a connection failed"
         );
     }
 }

@@ -8,6 +8,7 @@
 //!                                           |
 //!                                           +-- reopen (no place) --->  Open seq
 //!                                           +-- commit_executed  ---->  Queued seq, no position
+//!                            Queued seq  ---- reopen_entry (damaged) -->  Open seq
 //! ```
 //!
 //! `Open s`: everything below s is over, s itself may still come. `Queued`: it has its place, and
@@ -219,6 +220,21 @@ impl<'a> Sessions<'a> {
             };
             self.commit(ticket, entry.pos(), entry.is_accepted());
         }
+    }
+
+    /// An entry that was not acknowledged has no effect: its request may be sent again, as if it
+    /// had found no place. To be called by its executor, after [`Sessions::settle`].
+    pub fn reopen_entry(&self, entry: &QueueEntry<'_>) {
+        let name = entry.session();
+        let slot = entry.session_slot();
+        if name.index as usize >= self.places() || usize::from(slot) >= SESSION_SLOTS {
+            return;
+        }
+        let queued = pack(SlotState::Queued, entry.sequence(), name.generation);
+        let open = with_state(queued, SlotState::Open);
+        let word = &self.words[slot_index(name.index, slot)];
+        // Release pairs with the Acquire in `claim`.
+        let _ = word.compare_exchange(queued, open, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Opens every claim that is left: those that got no place before their claimants died.

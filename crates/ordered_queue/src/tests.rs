@@ -573,6 +573,45 @@ fn a_request_past_the_queues_has_no_position() {
     assert_eq!(ingress.admit(&third, 0), Verdict::Replay(None));
 }
 
+/// Goal: the request of an entry that had no effect may come again, unless it was acknowledged or
+/// is over. Method: an executor reopens each entry that it would execute; the claimant of one has
+/// stopped before it committed.
+#[test]
+fn an_entry_without_effect_may_come_again() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let session = grant(ingress.sessions, 1);
+    let drain = || {
+        let mut lease = queues[0].take_lease(Worker(0)).unwrap();
+        Turn::new().run(&mut lease, TURN_MAX, Some(ingress.sessions), |step| {
+            if let TurnStep::Apply(entry) = step {
+                ingress.sessions.reopen_entry(&entry);
+            }
+        });
+    };
+    let unmarked = |sequence| Arrival {
+        nilext: false,
+        ..set(session, sequence, 3, b"\x03v")
+    };
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Queued(0));
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Replay(Some(0)));
+    drain();
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Queued(1));
+    assert_eq!(ingress.admit(&unmarked(2), 0), Verdict::Queued(2));
+    drain();
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Dropped);
+    assert_eq!(ingress.admit(&unmarked(2), 0), Verdict::Queued(3));
+    let marked = set(session, 3, 3, b"\x03v");
+    assert_eq!(ingress.admit(&marked, 0), Verdict::Accepted(4));
+    drain();
+    assert_eq!(ingress.admit(&marked, 0), Verdict::Repeated(4));
+    ingress.stop_after(5, &unmarked(4));
+    assert_eq!(ingress.admit(&unmarked(4), 0), Verdict::Dropped);
+    drain();
+    assert_eq!(ingress.admit(&unmarked(4), 0), Verdict::Queued(6));
+}
+
 /// Goal: a write that may not be accepted when it has its place leaves its claim to its claimant,
 /// who can have it executed otherwise, and an entry that settles nobody's claim.
 #[test]

@@ -23,7 +23,7 @@ again, so that a delayed copy of an abandoned request cannot take another's plac
 
 import os
 import random
-import select
+import selectors
 import socket
 import struct
 import time
@@ -365,6 +365,9 @@ RESEND_MIN, RESEND_MAX = 0.02, 1.0
 PAUSE_MIN, PAUSE_MAX = 0.0005, 0.05
 DOUBTFUL = {"Malformed", "Version", "Opcode", "Flags", "NotNilext", "Fragment", "Session"}
 
+# select() fails for descriptors above 1023; poll() needs none of its own.
+Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
 
 class Session:
     """One session with a server; to be used by one thread."""
@@ -675,7 +678,10 @@ class Session:
     def _receive(self, wait):
         """Waits a little, and returns the replies that came."""
         sockets = [self._socket] + ([self._stream] if self._stream else [])
-        ready, _, _ = select.select(sockets, [], [], min(max(wait, 0.0), 0.1))
+        with Selector() as selector:
+            for each in sockets:
+                selector.register(each, selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(min(max(wait, 0.0), 0.1))]
         replies = []
         while self._socket in ready:
             try:

@@ -388,6 +388,34 @@ class BrokenStream(unittest.TestCase):
         self.set_on_a_stream_that_ends_with(b"x" * curtail.HEADER_BYTES)
 
 
+class ManyFiles(unittest.TestCase):
+    def test_a_program_with_a_thousand_open_files_can_use_it(self):
+        try:
+            import resource
+        except ImportError:
+            self.skipTest("no limit of open files here")
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 1200
+        if limits[1] != resource.RLIM_INFINITY and limits[1] < wanted:
+            self.skipTest("the hard limit of open files is below %d" % wanted)
+        granter = Granter()
+        self.addCleanup(granter.close)
+        if limits[0] != resource.RLIM_INFINITY and limits[0] < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, limits[1]))
+            self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        files = [os.open(os.devnull, os.O_RDONLY)]
+        while files[-1] < 1024:
+            files.append(os.dup(files[0]))
+        try:
+            with Session("127.0.0.1", granter.port, patience=20) as session:
+                self.assertGreater(session._socket.fileno(), 1024)
+                # The first stream ends; the answer comes over the second.
+                self.assertEqual(session.set(b"key", bytes(100_000)).promise, "executed")
+        finally:
+            for file in files:
+                os.close(file)
+
+
 class Nobody(unittest.TestCase):
     def test_a_silent_port_is_an_error_in_time(self):
         deaf = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -31,6 +31,9 @@ const THREAD_DESCRIPTORS: u64 = 6;
 /// Those of a disk tier: its tree keeps 256 tables open, and a compaction opens all that it merges.
 const DISK_DESCRIPTORS: u64 = 512;
 
+/// Connections over which native requests of large values come.
+const NATIVE_DESCRIPTORS: u64 = 256;
+
 /// How often a node is looked at that is on its way in or out.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -44,10 +47,10 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<ExitCode> {
         return check_config::check(flags);
     }
     let Settled {
-        config,
+        mut config,
         mut warnings,
     } = flags.settle()?;
-    prepare_process(flags, &config, &mut warnings)?;
+    prepare_process(flags, &mut config, &mut warnings)?;
     // Before the first thread: threads inherit the blocked signals.
     let mut controls = Controls::new()?;
     let log = log::install(LogOptions {
@@ -127,18 +130,26 @@ pub(crate) fn version() -> &'static str {
 
 fn prepare_process(
     flags: &Flags,
-    config: &Config,
+    config: &mut Config,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     if flags.enable_coredumps {
         curtail_runtime::allow_core_dumps().context("-r")?;
     }
-    let wanted = descriptors_wanted(config);
+    let (wanted, asked) = (descriptors_wanted(config), config.connections_max);
     match curtail_runtime::raise_open_files_limit(wanted) {
         Ok(got) if got >= wanted => {}
-        _ => warnings.push(format!(
-            "the limit of open files is below what -c {} needs; raise it with ulimit -n",
-            config.connections_max
+        Ok(got) => {
+            config.connections_max = connections_within(got, wanted, asked);
+            warnings.push(format!(
+                "the limit of open files is {got}, and -c {asked} needs {wanted}; at most {} \
+                 clients may be connected; raise the limit (LimitNOFILE, ulimit -n)",
+                config.connections_max
+            ));
+        }
+        Err(error) => warnings.push(format!(
+            "the limit of open files cannot be raised to the {wanted} that -c {asked} needs: \
+             {error}; raise it (LimitNOFILE, ulimit -n)"
         )),
     }
     if let Some(user) = &flags.user
@@ -159,8 +170,18 @@ fn prepare_process(
 /// makes the disk tier fail.
 fn descriptors_wanted(config: &Config) -> u64 {
     let of_disk = config.disk.as_ref().map_or(0, |_| DISK_DESCRIPTORS);
+    let of_native = config.native.as_ref().map_or(0, |_| NATIVE_DESCRIPTORS);
     let of_threads = THREAD_DESCRIPTORS * config.workers as u64;
-    config.connections_max as u64 + OWN_DESCRIPTORS + of_threads + of_disk
+    config.connections_max as u64 + OWN_DESCRIPTORS + of_threads + of_disk + of_native
+}
+
+/// The connections for which `got` descriptors of the `wanted` ones suffice, so that clients take
+/// none that anything else needs, and one too many is told so. A quarter of them at least: not
+/// everything that may need a descriptor does.
+fn connections_within(got: u64, wanted: u64, connections_max: usize) -> usize {
+    let others = wanted.saturating_sub(connections_max as u64);
+    let left = got.saturating_sub(others).max(got / 4).max(1);
+    connections_max.min(usize::try_from(left).unwrap_or(usize::MAX))
 }
 
 fn start(config: Config, controls: ControlsHandle) -> anyhow::Result<Server> {

@@ -2,12 +2,16 @@
 
 use std::{
     fs,
+    io::{ErrorKind, Read, Write},
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
 use curtail_testing::{
-    Client, Process, assert_contains, eventually, listening, signal, temporary_file, temporary_path,
+    Client, PATIENCE, Process, assert_contains, eventually, listening, signal, temporary_file,
+    temporary_path,
 };
 
 fn curtail(arguments: &[&str]) -> Command {
@@ -382,6 +386,67 @@ fn refused_connections_are_logged_with_the_remedy() {
     let (_, told) = server.stop();
     assert_contains(&told, " WARN  connections: 1 connections were refused");
     assert_contains(&told, "raise -c");
+}
+
+/// Goal: under a low limit of open files the server lowers `-c` and refuses the clients beyond; if
+/// descriptors run out all the same, new connections wait until there is one, those that exist are
+/// served, and the log says once what to do. Method: `ulimit -n 64`, without root's right to raise
+/// it; a quarter of that is left for clients; native connections take the rest.
+#[test]
+fn a_low_limit_of_open_files_is_lived_with() {
+    const LIMIT: usize = 64;
+    let script = "ulimit -n 64; \
+                  [ $(id -u) = 0 ] && set -- setpriv --bounding-set=-sys_resource \"$@\"; \
+                  exec \"$@\"";
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    let native = free.unwrap();
+    let port = native.port().to_string();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_curtail"), "serve"]);
+    shell.args(["-p", "-1", "-t", "1", "-m", "64", "--native", &port]);
+    let server = Process::start(&mut shell);
+    let mut clients: Vec<Client> = (0..LIMIT / 4).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.demand("mn\r\n", "MN\r\n");
+    }
+    assert_contains(&server.client().line(), "Too many open connections");
+
+    let open = || {
+        let files = fs::read_dir(format!("/proc/{}/fd", server.id()));
+        files.unwrap().count()
+    };
+    let mut streams = Vec::new();
+    while open() < LIMIT {
+        let before = open();
+        streams.push(TcpStream::connect(native).unwrap());
+        eventually("it is accepted", || open() > before || open() >= LIMIT);
+    }
+    // One may still have found a descriptor.
+    streams.extend((0..3).map(|_| TcpStream::connect(native).unwrap()));
+    let mut last = TcpStream::connect(native).unwrap();
+    // Until the server has tried.
+    thread::sleep(Duration::from_millis(100));
+    clients[0].demand("mn\r\n", "MN\r\n");
+    // The poller does not tell of the stream again, and none that the server serves ends.
+    drop(clients);
+    // A stream that carries no request is closed, once it is accepted.
+    last.write_all(&[b'x'; 64]).unwrap();
+    last.set_read_timeout(Some(PATIENCE)).unwrap();
+    let is_closed = match last.read(&mut [0]) {
+        Ok(bytes) => bytes == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    assert!(is_closed, "it still waits");
+    eventually("descriptors are free", || open() < LIMIT);
+
+    let (_, told) = server.stop();
+    assert_contains(&told, "the limit of open files is 64");
+    assert_contains(&told, "at most 16 clients may be connected");
+    let lines = told.lines();
+    let lines = lines.filter(|line| line.contains("no connection can be accepted"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines.len(), 1, "{told}");
+    assert_contains(lines[0], "ulimit -n");
 }
 
 /// Goal: `--check-config` tells what a server would run with, or all that is wrong, and starts

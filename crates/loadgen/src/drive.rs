@@ -471,10 +471,12 @@ pub(crate) struct Usage {
     pub(crate) began: Instant,
 }
 
+/// How long after its end it is noticed at most that a run has ended early.
+pub(crate) const WATCH_STEP: Duration = Duration::from_millis(20);
+
 /// Sleeps through the run and reads processor times at both ends of the measured time; returns
 /// early when a driver ended or somebody asked to stop.
 fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, LoadError> {
-    const STEP: Duration = Duration::from_millis(20);
     let progress = Progress::new("measure", 0);
     let sleep_to = |goal: Duration, doing: &str| {
         while let Some(left) = goal.checked_sub(clock.origin.elapsed()) {
@@ -482,7 +484,7 @@ fn watch(plan: &Plan, clock: &Clock, ended: impl Fn() -> bool) -> Result<Usage, 
                 break;
             }
             progress.text(&format!("{doing}, {:.0} s left", left.as_secs_f64()));
-            std::thread::sleep(left.min(STEP));
+            std::thread::sleep(left.min(WATCH_STEP));
         }
     };
     let times = || -> Result<_, LoadError> {

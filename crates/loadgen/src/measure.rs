@@ -324,8 +324,9 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn window_quantiles(&self) -> WindowQuantiles {
-        self.all_windows().quantiles(&self.late_windows)
+    /// The quantiles of the windows; `closed_ns` is how long a closed loop ran.
+    pub(crate) fn window_quantiles(&self, closed_ns: Option<u64>) -> WindowQuantiles {
+        self.all_windows().quantiles(&self.late_windows, closed_ns)
     }
 
     /// A quantile of every window, in microseconds, with the window's middle in seconds.
@@ -511,7 +512,7 @@ mod tests {
         two.late(90 * MS, 99 * MS); // while warming up
         one.merge(&two).unwrap();
         assert_eq!(one.sum(false, |_| true).unwrap().len(), 320);
-        assert_eq!(one.window_quantiles().count, 2);
+        assert_eq!(one.window_quantiles(None).count, 2);
         assert_eq!((one.counts.hits, one.counts.wrong_sizes), (1, 1));
         let lateness = one.lateness();
         assert_eq!((lateness.count, lateness.late_share), (2, 0.5));

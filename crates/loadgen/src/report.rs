@@ -6,7 +6,7 @@ use curtail_report::Table;
 use serde::Serialize;
 
 use crate::{
-    drive::{Lost, Plan, Usage},
+    drive::{Lost, Pace, Plan, Usage, WATCH_STEP},
     error::LoadError,
     measure::{
         Counts, Judge, Lateness, NativeReport, Operation, QUANTILES, Quantiles, Recorder,
@@ -103,6 +103,10 @@ impl Report {
                 .service
                 .map(|service| service_judge.quantiles(service)),
         });
+        // The driver's threads may have ended a step before that was noticed.
+        let is_closed = matches!(plan.pace, Pace::Closed { .. });
+        let ran_ns = (usage.wall.min(plan.duration).saturating_sub(WATCH_STEP)).as_nanos() as u64;
+        let closed_ns = is_closed.then_some(ran_ns);
         let mut report = Self {
             rate_offered,
             seconds,
@@ -122,7 +126,7 @@ impl Report {
             },
             classes: classes.collect(),
             driver_lateness: is_timed.then_some(lateness),
-            windows: recorder.window_quantiles(),
+            windows: recorder.window_quantiles(closed_ns),
             native: native(&recorder, &judge)?,
             warnings: Vec::new(),
             lost: None,

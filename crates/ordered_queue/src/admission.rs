@@ -76,8 +76,8 @@ pub enum Verdict {
     /// Acknowledge it again: it has this position already.
     Repeated(u64),
     /// It has this position already and is not acknowledged from here: the executor's to answer,
-    /// or to say that it was executed.
-    Replay(u64),
+    /// or to say that it was executed. `None`: it was executed past the queues.
+    Replay(Option<u64>),
     /// Say nothing: it is under way, or over.
     Dropped,
     /// Say nothing: no server is there to execute it.
@@ -109,9 +109,10 @@ impl<'a> Ingress<'a> {
         } = *arrival;
         let ticket = match self.sessions.claim(session, peer, slot, sequence) {
             Claim::Granted(ticket) => ticket,
-            Claim::Repeated { pos, accepted } if accepted && arrival.nilext => {
-                return Verdict::Repeated(pos);
-            }
+            Claim::Repeated {
+                pos: Some(pos),
+                accepted: true,
+            } if arrival.nilext => return Verdict::Repeated(pos),
             Claim::Repeated { pos, .. } => return Verdict::Replay(pos),
             Claim::Stale => return Verdict::Dropped,
             Claim::Unknown => return Verdict::NoSession,

@@ -29,7 +29,8 @@
 //!   word 0  generation 32 | granted 1        1  token        2, 3  address       4  port
 //!        5  last use, ns                     6  nonce        7  -
 //!        8 + 2 s  slot s: state 2 | sequence 46 | generation's low 16
-//!        9 + 2 s  slot s: its position + 1, or 2^63 + generation when it has none yet
+//!        9 + 2 s  slot s: its position + 1, or, from 2^63 on, none: 2^63 + generation before
+//!                 the first, 3 * 2^62 + the slot's word / 4 when it was executed without one
 //! ```
 //!
 //! Under loom lines and slots are shorter; nothing but this file knows.

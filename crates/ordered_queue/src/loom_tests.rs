@@ -333,7 +333,7 @@ fn loom_a_session_that_changes_hands_is_not_written_by_its_former_holder() {
             sessions.commit(ticket, 9, true);
             let again = sessions.claim(name, peer(7), 0, 1);
             let expected = Claim::Repeated {
-                pos: 9,
+                pos: Some(9),
                 accepted: true,
             };
             assert_eq!(again, expected);

@@ -7,6 +7,8 @@
 //!   Open s, Queued s, Accepted s  --->  Claimed seq  --->  Queued seq or Accepted seq
 //!                                           |
 //!                                           +-- reopen (no place) --->  Open seq
+//!                                           +-- commit_executed  ---->  Queued seq, no position
+//!                            Queued seq  ---- reopen_entry (damaged) -->  Open seq
 //! ```
 //!
 //! `Open s`: everything below s is over, s itself may still come. `Queued`: it has its place, and
@@ -72,8 +74,8 @@ pub enum Claim {
     Granted(ClaimTicket),
     /// It has its place already.
     Repeated {
-        /// The position.
-        pos: u64,
+        /// The position; `None` if it was executed past the queues.
+        pos: Option<u64>,
         /// Whether it may be acknowledged; otherwise its executor answers, perhaps again.
         accepted: bool,
     },
@@ -135,9 +137,8 @@ impl<'a> Sessions<'a> {
         let (state, newest) = (state_of(seen), sequence_of(seen));
         let is_new = sequence > newest || sequence == newest && state == SlotState::Open;
         if sequence == newest && matches!(state, SlotState::Queued | SlotState::Accepted) {
-            let pos = self.words[index + 1]
-                .load(Ordering::Relaxed)
-                .wrapping_sub(1);
+            let place = self.words[index + 1].load(Ordering::Relaxed);
+            let pos = (place < NO_POSITION).then(|| place.wrapping_sub(1));
             let accepted = state == SlotState::Accepted;
             return Claim::Repeated { pos, accepted };
         }
@@ -161,6 +162,19 @@ impl<'a> Sessions<'a> {
     /// Step 8: the request has its place.
     #[inline]
     pub fn commit(&self, ticket: ClaimTicket, pos: u64, accepted: bool) {
+        self.commit_at(ticket, pos + 1, accepted);
+    }
+
+    /// The request was executed past the queues: it has no position, and only its answer can be
+    /// repeated.
+    pub fn commit_executed(&self, ticket: ClaimTicket) {
+        // Unlike any word before it, so that no late `commit` takes it for the one it claimed.
+        let place = EXECUTED | ticket.claimed >> 2;
+        self.commit_at(ticket, place, false);
+    }
+
+    #[inline]
+    fn commit_at(&self, ticket: ClaimTicket, at: u64, accepted: bool) {
         let ClaimTicket {
             index,
             claimed,
@@ -168,7 +182,7 @@ impl<'a> Sessions<'a> {
         } = ticket;
         // Both fail if somebody settled it; the second must not move a word that is claimed anew.
         let place = &self.words[index + 1];
-        let _ = place.compare_exchange(before, pos + 1, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = place.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed);
         let done = with_state(claimed, committed(accepted));
         // Release pairs with the Acquire in `claim`.
         let _ =
@@ -206,6 +220,21 @@ impl<'a> Sessions<'a> {
             };
             self.commit(ticket, entry.pos(), entry.is_accepted());
         }
+    }
+
+    /// An entry that was not acknowledged has no effect: its request may be sent again, as if it
+    /// had found no place. To be called by its executor, after [`Sessions::settle`].
+    pub fn reopen_entry(&self, entry: &QueueEntry<'_>) {
+        let name = entry.session();
+        let slot = entry.session_slot();
+        if name.index as usize >= self.places() || usize::from(slot) >= SESSION_SLOTS {
+            return;
+        }
+        let queued = pack(SlotState::Queued, entry.sequence(), name.generation);
+        let open = with_state(queued, SlotState::Open);
+        let word = &self.words[slot_index(name.index, slot)];
+        // Release pairs with the Acquire in `claim`.
+        let _ = word.compare_exchange(queued, open, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Opens every claim that is left: those that got no place before their claimants died.
@@ -415,8 +444,11 @@ pub struct SessionLimits {
     pub per_address: usize,
 }
 
-/// Marks a position word that holds none yet; positions do not come near it.
+/// Marks a position word that holds none; positions do not come near it.
 const NO_POSITION: u64 = 1 << 63;
+
+/// Marks the position word of a request that has none because it was executed past the queues.
+const EXECUTED: u64 = NO_POSITION | 1 << 62;
 
 #[inline]
 fn address_of(header: &[AtomicU64]) -> [u64; 2] {

@@ -162,7 +162,7 @@ fn what_is_not_nilext_is_answered_after_it_is_executed_in_order() {
         ..set(session, 2, 3, b"\x03two")
     };
     assert_eq!(ingress.admit(&asks, 0), Verdict::Queued(1));
-    assert_eq!(ingress.admit(&asks, 0), Verdict::Replay(1));
+    assert_eq!(ingress.admit(&asks, 0), Verdict::Replay(Some(1)));
     let mut lease = queues[0].take_lease(Worker(0)).unwrap();
     let mut steps = Vec::new();
     Turn::new().run(&mut lease, TURN_MAX, None, |step| {
@@ -288,7 +288,7 @@ fn limits_of_early_acknowledgement() {
     queues[0].set_backlog_max(1);
     assert_eq!(admit(1, b"\x03v"), Verdict::Accepted(0));
     assert_eq!(admit(2, b"\x03v"), Verdict::Queued(1));
-    assert_eq!(admit(2, b"\x03v"), Verdict::Replay(1));
+    assert_eq!(admit(2, b"\x03v"), Verdict::Replay(Some(1)));
     drain(&queues[0]);
     queues[0].set_backlog_max(SLOTS);
     queues[0].set_state(QueueState::Draining);
@@ -545,6 +545,73 @@ fn settled_drain(queue: &OrderedQueue<'_>, sessions: Sessions<'_>) -> usize {
     times
 }
 
+/// Goal: a request that was executed past the queues has no position, and no late commit of an
+/// earlier one gives it that one's. Method: a claimant stops after its entry is published, which an
+/// executor settles; then the slot's next request goes past the queues, before and after as well.
+#[test]
+fn a_request_past_the_queues_has_no_position() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let sessions = ingress.sessions;
+    let session = grant(sessions, 1);
+    let claim = |sequence| match sessions.claim(session, peer(1), 0, sequence) {
+        Claim::Granted(ticket) => ticket,
+        other => panic!("{other:?}"),
+    };
+    sessions.commit_executed(claim(1));
+    let late = claim(2);
+    let entry = set(session, 2, 3, b"\x03two");
+    let place = queues[0].reserve(4, false).unwrap();
+    assert!(queues[0].fill(&place, &entry));
+    queues[0].publish(&place);
+    assert_eq!(settled_drain(&queues[0], sessions), 1);
+    assert_eq!(ingress.admit(&entry, 0), Verdict::Replay(Some(0)));
+    sessions.commit_executed(claim(3));
+    sessions.commit(late, 0, false);
+    let third = set(session, 3, 3, b"\x03three");
+    assert_eq!(ingress.admit(&third, 0), Verdict::Replay(None));
+}
+
+/// Goal: the request of an entry that had no effect may come again, unless it was acknowledged or
+/// is over. Method: an executor reopens each entry that it would execute; the claimant of one has
+/// stopped before it committed.
+#[test]
+fn an_entry_without_effect_may_come_again() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let session = grant(ingress.sessions, 1);
+    let drain = || {
+        let mut lease = queues[0].take_lease(Worker(0)).unwrap();
+        Turn::new().run(&mut lease, TURN_MAX, Some(ingress.sessions), |step| {
+            if let TurnStep::Apply(entry) = step {
+                ingress.sessions.reopen_entry(&entry);
+            }
+        });
+    };
+    let unmarked = |sequence| Arrival {
+        nilext: false,
+        ..set(session, sequence, 3, b"\x03v")
+    };
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Queued(0));
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Replay(Some(0)));
+    drain();
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Queued(1));
+    assert_eq!(ingress.admit(&unmarked(2), 0), Verdict::Queued(2));
+    drain();
+    assert_eq!(ingress.admit(&unmarked(1), 0), Verdict::Dropped);
+    assert_eq!(ingress.admit(&unmarked(2), 0), Verdict::Queued(3));
+    let marked = set(session, 3, 3, b"\x03v");
+    assert_eq!(ingress.admit(&marked, 0), Verdict::Accepted(4));
+    drain();
+    assert_eq!(ingress.admit(&marked, 0), Verdict::Repeated(4));
+    ingress.stop_after(5, &unmarked(4));
+    assert_eq!(ingress.admit(&unmarked(4), 0), Verdict::Dropped);
+    drain();
+    assert_eq!(ingress.admit(&unmarked(4), 0), Verdict::Queued(6));
+}
+
 /// Goal: a write that may not be accepted when it has its place leaves its claim to its claimant,
 /// who can have it executed otherwise, and an entry that settles nobody's claim.
 #[test]
@@ -591,7 +658,7 @@ fn a_write_that_may_not_be_accepted_keeps_its_claim() {
         assert_eq!(lease_and_run(), 0, "a no-op");
         let state = ingress.sessions.slot(name.index, 2);
         assert_eq!(state, (SlotState::Claimed, sequence));
-        ingress.sessions.commit(ticket, 0, false);
+        ingress.sessions.commit_executed(ticket);
         let ticket = claim(sequence + 1);
         let accepted = ingress.accept(&arrival(sequence + 1), ticket, 0, || true);
         assert_eq!(accepted, Some(2 * lap + 1));
@@ -600,7 +667,7 @@ fn a_write_that_may_not_be_accepted_keeps_its_claim() {
         assert_eq!(
             again,
             Claim::Repeated {
-                pos: 2 * lap + 1,
+                pos: Some(2 * lap + 1),
                 accepted: true
             }
         );

@@ -94,7 +94,7 @@ impl Turn {
 
     /// Executes up to `entries_max` entries: `carry_out` does each step before the next is given.
     /// With `sessions`, claims are settled before head moves, as is needed where who admits can be
-    /// stopped half-way.
+    /// stopped half-way; and before the entry is executed, so that its executor may reopen it.
     pub fn run<'a>(
         &mut self,
         lease: &mut QueueLease<'a>,
@@ -107,10 +107,10 @@ impl Turn {
         for index in 0..count {
             if let Some(entry) = lease.entry(index as u64) {
                 accepted_bytes += entry.accepted_bytes();
-                self.execute(lease, index, entry, &mut carry_out);
                 if let Some(sessions) = sessions {
                     sessions.settle(&entry);
                 }
+                self.execute(lease, index, entry, &mut carry_out);
             }
         }
         self.compactor

@@ -84,6 +84,9 @@ pub enum Fault {
     /// A native write is executed again when its queue is taken up again, as after a crash, though
     /// a write past the queue may have come between.
     RedoesWrites,
+    /// No bug: of the first native write whose value is `damaged` a bit turns in its queue, and the
+    /// server looks at checksums as it does where the XDP program writes the queues.
+    DamagesMemory,
     /// A node shows its copy of a shared key although a write of it is not everywhere.
     ShowsUnsettled,
     /// A node goes on answering when its lease has ended.

@@ -16,7 +16,8 @@ pub struct WindowQuantiles {
     pub window_ms: f64,
     /// Windows with at least 100 latencies; others are left out.
     pub count: usize,
-    /// Share of the windows that hold a latency above 1 ms.
+    /// Share of the windows that hold a latency above 1 ms, or, in closed loop, almost none; the
+    /// latter are not in `count`, but in the whole here.
     pub stalled: f64,
     /// Median over windows of the median.
     pub p50_us: Option<f64>,
@@ -117,8 +118,25 @@ impl Windows {
         middle(self).filter(|p999_us| middle(late).unwrap_or(0.0) <= p999_us / 2.0)
     }
 
-    /// The quantiles over windows, judged by those of the driver's lateness.
-    pub(crate) fn quantiles(&self, late: &Self) -> WindowQuantiles {
+    /// Windows of the first `closed_ns`, of a closed loop, that hold so few latencies that the
+    /// server must have answered nothing for most of their time: fewer than a quantile needs, and
+    /// fewer than half as many as a window has in the median. A closed loop sends nothing while it
+    /// waits, so a long stall leaves one long latency and then such windows.
+    fn starved(&self, closed_ns: u64) -> usize {
+        let counts = || {
+            let windows = self.windows.iter();
+            windows.map(|window| window.as_ref().map_or(0, Histogram::len))
+        };
+        let usual = counts().filter(|count| *count >= SAMPLES_MIN);
+        let usual = rank(&usual.map(|count| count as f64).collect::<Vec<_>>(), 0.5);
+        let whole = (closed_ns / self.window_ns) as usize;
+        let is_starved = |count: &u64| *count < SAMPLES_MIN && (*count as f64) < usual / 2.0;
+        counts().take(whole).filter(is_starved).count()
+    }
+
+    /// The quantiles over windows, judged by those of the driver's lateness; `closed_ns` is how
+    /// long a closed loop ran, `None` in open loop.
+    pub(crate) fn quantiles(&self, late: &Self, closed_ns: Option<u64>) -> WindowQuantiles {
         let mut result = WindowQuantiles {
             window_ms: self.window_ns as f64 / 1e6,
             ..WindowQuantiles::default()
@@ -131,7 +149,8 @@ impl Windows {
         }
         let stalled = longest.iter().filter(|&&max_us| max_us > 1000.0).count();
         result.count = longest.len();
-        result.stalled = stalled as f64 / longest.len() as f64;
+        let starved = closed_ns.map_or(0, |closed_ns| self.starved(closed_ns));
+        result.stalled = (stalled + starved) as f64 / (longest.len() + starved) as f64;
         result.max_us = rank(&longest, 0.5);
         let p99s = self.values(0.99);
         let (p99_us, late_us) = (rank(&p99s, 0.5), rank(&late.values(0.99), 0.5));
@@ -186,12 +205,43 @@ mod tests {
     /// Goal: the windows' median ignores one bad window that ruins the whole run's p99.
     #[test]
     fn one_stalled_window_does_not_move_the_windows_median() {
-        let quantiles = one_stalled().quantiles(&Windows::new(20 * MS, 100 * MS));
+        let quantiles = one_stalled().quantiles(&Windows::new(20 * MS, 100 * MS), None);
         assert_eq!((quantiles.count, quantiles.stalled), (5, 0.2));
         assert!(
             quantiles.p99_us.is_some_and(|us| (us - 10.0).abs() < 0.2),
             "{quantiles:?}"
         );
+    }
+
+    /// Goal: a closed loop's stall counts as long as it lasts. Method: ten windows; in the third a
+    /// request waits until the seventh, so those between hold nothing, and the seventh little.
+    #[test]
+    fn windows_without_latencies_are_stalled_in_closed_loop() {
+        let late = Windows::new(20 * MS, 205 * MS);
+        let mut windows = Windows::new(20 * MS, 205 * MS);
+        for window in [0, 1, 2, 7, 8, 9] {
+            windows.record(window * 20 * MS, 10_000, 1000);
+        }
+        windows.record(2 * 20 * MS + 1, 85 * MS, 1);
+        windows.record(6 * 20 * MS, 10_000, 99);
+        let stalled = |closed_ns| windows.quantiles(&late, closed_ns).stalled;
+        assert_eq!(stalled(Some(205 * MS)), 0.5, "the last, of 5 ms, is none");
+        assert_eq!(stalled(Some(95 * MS)), 2.0 / 7.0, "it ended early");
+        assert_eq!(stalled(None), 1.0 / 6.0, "open loop");
+        let quantiles = windows.quantiles(&late, Some(205 * MS));
+        assert_eq!(quantiles.count, 6);
+    }
+
+    /// Goal: a low rate is no stall. Method: windows of 90 to 130 latencies.
+    #[test]
+    fn windows_of_a_slow_closed_loop_are_not_stalled() {
+        let late = Windows::new(20 * MS, 100 * MS);
+        let mut windows = Windows::new(20 * MS, 100 * MS);
+        for (window, requests) in [90, 130, 100, 95, 110].into_iter().enumerate() {
+            windows.record(window as u64 * 20 * MS, 10_000, requests);
+        }
+        let quantiles = windows.quantiles(&late, Some(100 * MS));
+        assert_eq!((quantiles.count, quantiles.stalled), (3, 0.0));
     }
 
     #[test]
@@ -201,7 +251,7 @@ mod tests {
         for window in 0..5 {
             late.record(window * 20 * MS, 6_000, 500);
         }
-        let quantiles = windows.quantiles(&late);
+        let quantiles = windows.quantiles(&late, None);
         assert!(quantiles.p99_us.is_none() && quantiles.not_measurable.is_some());
     }
 
@@ -213,7 +263,8 @@ mod tests {
             let mut windows = Windows::new(20 * MS, 20 * MS);
             windows.record(0, 10_000, count - 2);
             windows.record(0, 3 * MS, 2);
-            windows.quantiles(&Windows::new(20 * MS, 20 * MS)).p999_us
+            let late = Windows::new(20 * MS, 20 * MS);
+            windows.quantiles(&late, None).p999_us
         };
         assert_eq!(p999_us(999), None);
         assert!(p999_us(1_000).is_some_and(|us| us > 2_900.0));
@@ -231,7 +282,7 @@ mod tests {
     fn windows_without_enough_say_nothing() {
         let mut windows = Windows::new(20 * MS, 100 * MS);
         windows.record(0, 1000, SAMPLES_MIN - 1);
-        let quantiles = windows.quantiles(&Windows::new(20 * MS, 100 * MS));
+        let quantiles = windows.quantiles(&Windows::new(20 * MS, 100 * MS), None);
         assert!(quantiles.p99_us.is_none() && quantiles.not_measurable.is_some());
     }
 }

@@ -269,7 +269,7 @@ impl<'a> World<'a> {
         let peer = peer(request.client as u64);
         match self.ingress.sessions.claim(name, peer, 0, request.sequence) {
             Claim::Granted(ticket) => {
-                self.ingress.sessions.commit(ticket, u64::MAX - 1, false);
+                self.ingress.sessions.commit_executed(ticket);
                 false
             }
             _ => true,
@@ -356,7 +356,7 @@ impl<'a> World<'a> {
             // The executor's to answer: if it has, it is answered from what it remembers.
             Claim::Repeated { pos, .. } => {
                 let queue = self.ingress.queue(arrival.key_hash);
-                if pos != u64::MAX - 1 && queue.has_reached(pos + 1) {
+                if pos.is_some_and(|pos| queue.has_reached(pos + 1)) {
                     self.acknowledge(&request);
                 }
                 false

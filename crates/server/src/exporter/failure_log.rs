@@ -41,7 +41,8 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| shared.doors.refused.total(),
         what: "connections were refused: the limit -c is reached",
-        remedy: "raise -c, or close connections that are not used (-o idle_timeout)",
+        remedy: "raise -c (and the limit of open files, if the server lowered -c for it), or \
+                 close connections that are not used (-o idle_timeout)",
     },
     Alarm {
         component: Component::Connections,
@@ -57,7 +58,9 @@ const ALARMS: [Alarm; 7] = [
     },
     Alarm {
         component: Component::Memory,
-        count: |shared| of(shared, Count::StoreNoMemory) + of_native(shared, NativeCount::NoMemory),
+        count: |shared| {
+            of(shared, Count::StoreNoMemory) + shared.native_count(NativeCount::NoMemory)
+        },
         what: "writes were refused for lack of memory",
         remedy: "raise -m or cache_memlimit, or remove -M if it is given",
     },
@@ -83,11 +86,6 @@ const ALARMS: [Alarm; 7] = [
 
 fn of(shared: &Shared, count: Count) -> u64 {
     shared.counts_total().get(count)
-}
-
-fn of_native(shared: &Shared, count: NativeCount) -> u64 {
-    let native = shared.native.as_deref();
-    native.map_or(0, |native| native.counts_total().get(count))
 }
 
 impl FailureLog {
@@ -173,11 +171,11 @@ fn report_suppressed(limits: &Limits, seconds: u64) {
             "{suppressed} more administrative commands were executed"
         );
     }
-    if let Some(suppressed) = limits.accept.left(seconds) {
+    if let Some(suppressed) = limits.accept.left_lasting(seconds) {
         warn!(
             target: component::CONNECTIONS,
             suppressed,
-            "{suppressed} more connections could not be accepted"
+            "{suppressed} more attempts to accept a connection failed"
         );
     }
 }

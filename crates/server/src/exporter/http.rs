@@ -70,7 +70,10 @@ async fn accept(listener: TcpListener, port: Rc<Port>) -> io::Result<()> {
         }
         match timeout(LOOK_EVERY, listener.accept()).await {
             Err(_elapsed) => {}
-            Ok(Err(_)) => tokio::time::sleep(LOOK_EVERY).await,
+            Ok(Err(error)) => {
+                port.shared.note_accept_error(&error);
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
             Ok(Ok((stream, _))) => {
                 let (port, place) = (Rc::clone(&port), Arc::clone(&open));
                 tokio::task::spawn_local(async move {

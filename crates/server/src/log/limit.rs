@@ -1,4 +1,5 @@
-//! Limits log lines that a peer can cause: so many a second, and a count of the suppressed ones.
+//! Limits log lines that a peer can cause: so many a second, or one a minute of what lasts; and
+//! a count of the suppressed ones.
 
 use std::fmt::Display;
 
@@ -16,7 +17,7 @@ pub(crate) struct Limit(Mutex<Second>);
 
 #[derive(Debug, Default)]
 struct Second {
-    /// Which second of the server's this is.
+    /// Which second of the server's this is; of what lasts, the one of the last line.
     number: u64,
     lines: u64,
     suppressed: u64,
@@ -24,6 +25,9 @@ struct Second {
 
 /// Lines of one kind in a second.
 const LINES_MAX: u64 = 10;
+
+/// Seconds between lines of what lasts.
+const LASTING_SECONDS: u64 = 60;
 
 /// Lines that a peer can cause, each kind with its bound.
 #[derive(Debug, Default)]
@@ -44,12 +48,31 @@ impl Limit {
     /// Whether a line may be written in this second; if so, how many were suppressed since the last
     /// one.
     pub(crate) fn pass(&self, seconds: u64) -> Option<u64> {
+        self.pass_within(seconds, 1, LINES_MAX)
+    }
+
+    /// The same for what is tried again until it ends: one line, then one a minute.
+    pub(crate) fn pass_lasting(&self, seconds: u64) -> Option<u64> {
+        self.pass_within(seconds, LASTING_SECONDS, 1)
+    }
+
+    /// How many were suppressed in seconds before this one, if that was not told yet.
+    pub(crate) fn left(&self, seconds: u64) -> Option<u64> {
+        self.left_within(seconds, 1)
+    }
+
+    /// The same of [`Limit::pass_lasting`], once a minute.
+    pub(crate) fn left_lasting(&self, seconds: u64) -> Option<u64> {
+        self.left_within(seconds, LASTING_SECONDS)
+    }
+
+    fn pass_within(&self, seconds: u64, period: u64, lines_max: u64) -> Option<u64> {
         let mut second = lock(&self.0);
-        if second.number != seconds {
+        if seconds.abs_diff(second.number) >= period {
             second.number = seconds;
             second.lines = 0;
         }
-        if second.lines == LINES_MAX {
+        if second.lines == lines_max {
             second.suppressed += 1;
             return None;
         }
@@ -57,10 +80,9 @@ impl Limit {
         Some(std::mem::take(&mut second.suppressed))
     }
 
-    /// How many were suppressed in seconds before this one, if that was not told yet.
-    pub(crate) fn left(&self, seconds: u64) -> Option<u64> {
+    fn left_within(&self, seconds: u64, period: u64) -> Option<u64> {
         let mut second = lock(&self.0);
-        let due = second.suppressed > 0 && second.number != seconds;
+        let due = second.suppressed > 0 && seconds.abs_diff(second.number) >= period;
         due.then(|| std::mem::take(&mut second.suppressed))
     }
 }
@@ -92,6 +114,25 @@ mod tests {
         assert_eq!(limit.left(6), Some(1000 - LINES_MAX));
         assert_eq!(limit.left(6), None, "it is told once");
         assert_eq!(limit.pass(6), Some(0));
+    }
+
+    /// Goal: what is tried again a hundred times a second makes a line a minute.
+    #[test]
+    fn what_lasts_makes_a_line_a_minute() {
+        let limit = Limit::default();
+        let mut told = 0;
+        for seconds in 1_000..1_120 {
+            assert_eq!(
+                limit.left_lasting(seconds),
+                (seconds == 1_060).then_some(5_999)
+            );
+            told += (0..100)
+                .filter(|_| limit.pass_lasting(seconds).is_some())
+                .count();
+        }
+        assert_eq!(told, 2);
+        assert_eq!(limit.left_lasting(1_119), None, "the minute is not over");
+        assert_eq!(limit.pass_lasting(1_120), Some(5_999));
     }
 
     #[test]

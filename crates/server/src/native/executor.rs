@@ -17,7 +17,7 @@ use curtail_codec::native::{
 };
 use curtail_dispatch::Worker as Id;
 use curtail_ordered_queue::{
-    Drained, OrderedQueue, QueueEntry, QueueLease, TURN_MAX, Turn, TurnEnd, TurnStep,
+    Drained, EntryKind, OrderedQueue, QueueEntry, QueueLease, TURN_MAX, Turn, TurnEnd, TurnStep,
     before_looking_again, layout,
 };
 use curtail_types::{
@@ -48,10 +48,14 @@ pub(crate) struct Executor {
     was_long: bool,
 }
 
+const _: () = assert!(TURN_MAX <= u64::BITS as usize, "bits of `damaged`");
+
 /// What carrying out a step needs beside the turn.
 pub(crate) struct ExecutorState {
     /// How each entry of this turn ended; covered ones are done when the covering one is.
     done: [Done; TURN_MAX],
+    /// A bit for each entry of this turn whose bytes were damaged, so that it was not executed.
+    damaged: u64,
     /// The datagram of the entry at hand.
     payload: Box<[u8; layout::PAYLOAD_BYTES_MAX]>,
     /// The value that a read found.
@@ -70,6 +74,7 @@ impl Executor {
             turn: Turn::new(),
             state: ExecutorState {
                 done: [Done::default(); TURN_MAX],
+                damaged: 0,
                 payload: Box::new([0; layout::PAYLOAD_BYTES_MAX]),
                 value: Box::new([0; DATAGRAM_BYTES_MAX]),
                 post: Post::new(addresses, first_socket),
@@ -108,6 +113,7 @@ impl Executor {
             first,
         };
         state.done.fill(Done::default());
+        state.damaged = 0;
         state.redo(&mut queue_cx);
         let drained = turn.run(
             &mut lease,
@@ -193,15 +199,16 @@ impl ExecutorState {
             native, store_cx, ..
         } = queue_cx;
         let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
+        if native.has(Fault::DamagesMemory) && native.corrupt() == 0 {
+            damage(self.payload.get_mut(..bytes).unwrap_or_default());
+        }
         let payload = self.payload.get(..bytes).unwrap_or_default();
         let decoded = match native.verifies {
             true => Request::decode(payload).ok(),
             false => split(payload),
         };
         let Some(request) = decoded else {
-            self.counts.add(NativeCount::CorruptAfterAck, 1);
-            native.alarm();
-            return;
+            return self.note_damage(queue_cx, &entry);
         };
         native.pretend_work();
         if native.has(Fault::RedoesWrites) && request.head.opcode == Opcode::Set {
@@ -218,6 +225,48 @@ impl ExecutorState {
         let index = (entry.pos() - queue_cx.first) as usize;
         if let Some(place) = self.done.get_mut(index) {
             *place = done;
+        }
+    }
+
+    /// An entry's bytes are not those that were admitted: it has no effect, and what it was to make
+    /// invisible is visible.
+    #[cold]
+    fn note_damage(&mut self, queue_cx: &mut QueueContext<'_>, entry: &QueueEntry<'_>) {
+        self.counts.add(NativeCount::CorruptAfterAck, 1);
+        queue_cx.native.alarm();
+        self.damaged |= 1 << (entry.pos() - queue_cx.first);
+        if entry.kind() != EntryKind::Set {
+            return;
+        }
+        let queue = queue_cx.queue;
+        let before = (queue_cx.first..entry.pos()).rev();
+        let before = before.filter_map(|pos| queue.entry(pos));
+        // One that was applied already may be applied again: it is still the key's newest.
+        let newest = before
+            .filter(|before| before.kind() != EntryKind::Noop && before.same_key(entry))
+            .find(|before| self.damaged >> (before.pos() - queue_cx.first) & 1 == 0);
+        if let Some(covered) = newest
+            && covered.kind() == EntryKind::Set
+        {
+            self.apply(queue_cx, covered);
+        }
+    }
+
+    /// Answers the client of an entry that was damaged as if its datagram had been, if there is
+    /// enough left of it; its request may be sent again.
+    #[cold]
+    fn answer_damage(&mut self, queue_cx: &QueueContext<'_>, entry: &QueueEntry<'_>, to: Sender) {
+        let native = queue_cx.native;
+        native.sessions().reopen_entry(entry);
+        let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
+        if let Some(Ok(head)) = self.payload.get(..bytes).map(Head::decode) {
+            let error = ReplyError {
+                echo: head.echo(),
+                code: ErrorCode::Checksum,
+                incarnation: native.incarnation,
+            };
+            let error = Reply::Error(error);
+            self.post.reply(native, &mut self.counts, to, &error);
         }
     }
 
@@ -253,6 +302,14 @@ impl ExecutorState {
             ..
         } = queue_cx;
         let index = (entry.pos() - first) as usize;
+        let to = Sender {
+            socket: native.socket_of(entry),
+            address: address_of(entry.peer()),
+            local: native.locals.of(entry.session().index),
+        };
+        if self.damaged >> index & 1 != 0 {
+            return self.answer_damage(queue_cx, &entry, to);
+        }
         let done = self.done.get(index).copied().unwrap_or_default();
         // A covered entry's bytes were never looked at.
         let bytes = entry.copy_payload(&mut self.payload[..]).unwrap_or(0);
@@ -265,15 +322,19 @@ impl ExecutorState {
             let name = session_name(head.session);
             native.answers.keep(name, head.slot, head.sequence, done);
         }
-        let to = Sender {
-            socket: native.socket_of(entry),
-            address: address_of(entry.peer()),
-            local: native.locals.of(entry.session().index),
-        };
         let place = place(*number, queue, native.incarnation, entry.pos());
         let value = self.value.get(..done.value_bytes).unwrap_or_default();
         let reply = reply_to(&head, place, &done, value);
         self.post.reply(native, &mut self.counts, to, &reply);
+    }
+}
+
+/// The fault of memory that does not keep what was written.
+fn damage(payload: &mut [u8]) {
+    if payload.ends_with(b"damaged")
+        && let Some(last) = payload.last_mut()
+    {
+        *last ^= 1;
     }
 }
 

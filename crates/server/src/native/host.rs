@@ -1,5 +1,7 @@
 //! The interface through which the native path uses its server.
 
+use std::io;
+
 use curtail_codec::node::ItemRequest;
 use curtail_runtime::{Clock, Waker};
 use curtail_types::{Now, RouteHash};
@@ -23,6 +25,9 @@ pub(crate) trait Host: Sync {
 
     /// Whether threads may look again before they sleep.
     fn polls(&self) -> bool;
+
+    /// A connection could not be accepted.
+    fn note_accept_error(&self, error: &io::Error);
 
     /// The workers that have connections.
     fn workers(&self) -> usize;

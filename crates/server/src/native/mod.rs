@@ -274,8 +274,8 @@ impl Native {
         if self.corrupt.fetch_add(1, Relaxed) == 0 {
             error!(
                 target: component::NATIVE,
-                "an accepted write was damaged before it was executed; from now on every write is \
-                 acknowledged after it is executed; test this machine's memory, restart the \
+                "a write was damaged in its queue before it was executed; from now on every write \
+                 is acknowledged after it is executed; test this machine's memory, restart the \
                  server, and report this to curtail's developers"
             );
         }

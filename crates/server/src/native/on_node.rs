@@ -192,7 +192,10 @@ impl Receiver<'_> {
             Claim::Repeated { .. } if native.answers.is_unknown(name, head.slot, head.sequence) => {
                 counts.add(NativeCount::DroppedStale, 1);
             }
-            Claim::Repeated { pos, accepted } if accepted => {
+            Claim::Repeated {
+                pos: Some(pos),
+                accepted: true,
+            } => {
                 counts.add(NativeCount::Reacknowledged, 1);
                 let key = request.key.map_or(&[][..], |key| key.bytes());
                 let hash = receiver_cx.store_cx.store.hash(key);
@@ -323,7 +326,7 @@ impl Native {
         if let Some(ticket) = ticket {
             let name = session_name(head.session);
             self.answers.keep(name, head.slot, head.sequence, done);
-            self.sessions().commit(ticket, 0, false);
+            self.sessions().commit_executed(ticket);
         }
     }
 
@@ -331,7 +334,7 @@ impl Native {
     pub(super) fn commit_unknown(&self, head: &Head, ticket: ClaimTicket) {
         let name = session_name(head.session);
         self.answers.keep_unknown(name, head.slot, head.sequence);
-        self.sessions().commit(ticket, 0, false);
+        self.sessions().commit_executed(ticket);
     }
 }
 

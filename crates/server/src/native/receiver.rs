@@ -528,15 +528,15 @@ impl<'a> Receiver<'a> {
         receiver_cx: &mut ReceiverContext<'_>,
         request: &Request<'_>,
         hash: KeyHash,
-        pos: u64,
+        pos: Option<u64>,
         from: Sender,
     ) {
         let head = &request.head;
         let number = self.native.queue_number(hash.0);
-        let place = place_of(self, number, pos);
         let name = session_name(head.session);
         let kept = self.native.answers.find(name, head.slot, head.sequence);
-        if kept.is_none() && !self.native.has_reached(number, pos + 1) {
+        let is_over = pos.is_none_or(|pos| self.native.has_reached(number, pos + 1));
+        if kept.is_none() && !is_over {
             // Its executor answers.
             let counts = &mut receiver_cx.executor.state().counts;
             return counts.add(NativeCount::DroppedStale, 1);
@@ -546,13 +546,15 @@ impl<'a> Receiver<'a> {
             .state()
             .counts
             .add(NativeCount::Replayed, 1);
+        let done = kept.unwrap_or(Done::of(Status::Executed));
+        // What came over TCP has no position, and so no queue that anybody could wait for.
+        let place = match pos {
+            Some(pos) => place_of(self, number, pos),
+            None => self.native.place_of(&done),
+        };
         if head.opcode == Opcode::GetTouch {
             return self.read_and_touch_again(receiver_cx, request, hash, place, from);
         }
-        let done = match kept {
-            Some(done) => done,
-            None => Done::of(Status::Executed),
-        };
         let reply = reply_to(head, place, &done, &[]);
         self.reply(receiver_cx, from, &reply);
     }
@@ -664,7 +666,7 @@ impl<'a> Receiver<'a> {
         let head = &barrier.head;
         let (name, done) = (session_name(head.session), Done::default());
         native.answers.keep(name, head.slot, head.sequence, done);
-        self.sessions.commit(barrier.ticket, 0, false);
+        self.sessions.commit_executed(barrier.ticket);
         executor.state().counts.add(NativeCount::Direct, 1);
         let reply = reply_to(head, place_of(self, 0, 0), &done, &[]);
         self.reply(receiver_cx, barrier.from, &reply);

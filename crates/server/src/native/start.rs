@@ -32,6 +32,7 @@ use crate::{
         xdp::NicMemory,
     },
     sync::{AtomicU64, Mutex, Relaxed},
+    test_faults::Fault,
 };
 
 /// The path on its way to being started.
@@ -214,7 +215,7 @@ impl Opening {
                 config.workers,
             ),
             published: (0..threads).map(|_| PublishedNativeCounts::new()).collect(),
-            verifies: self.memory.acknowledges(),
+            verifies: self.memory.acknowledges() || config.faults.has(Fault::DamagesMemory),
             item_bytes_max: config.item_bytes_max,
             flush_allowed: config.flush_allowed,
             is_on_node: config.node.is_some(),

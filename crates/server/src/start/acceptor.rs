@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Duration};
 
 use curtail_runtime::{ControlEvent, Events, Listener, PeerAddress, Poller, Stream, Token};
-use tracing::{error, warn};
+use tracing::error;
 
 use crate::{
     connection::registry::Visible,
@@ -135,8 +135,7 @@ impl Acceptor {
             self.open_or_close();
             for index in 0..self.doors.len() {
                 if let Err(error) = self.drain(index) {
-                    self.shared.doors.accept_errors.add(1);
-                    self.report_failure(&error);
+                    self.shared.note_accept_error(&error);
                     pause = Some(OUT_OF_DESCRIPTORS);
                 }
             }
@@ -161,18 +160,6 @@ impl Acceptor {
         }
         for socket in &self.doors {
             self.shared.registry.remove(&socket.visible);
-        }
-    }
-
-    fn report_failure(&self, error: &std::io::Error) {
-        let limit = &self.shared.limits.accept;
-        if let Some(suppressed) = limit.pass(self.shared.now().unix_seconds().into()) {
-            warn!(
-                target: component::CONNECTIONS,
-                suppressed,
-                "a connection cannot be accepted: {error}; if no file descriptor is free, raise \
-                 LimitNOFILE or ulimit -n"
-            );
         }
     }
 

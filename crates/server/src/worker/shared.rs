@@ -5,6 +5,7 @@
 
 use std::{
     fmt::Display,
+    io,
     sync::{Arc, OnceLock},
 };
 
@@ -14,7 +15,7 @@ use curtail_runtime::{Clock, ControlEvent, Registrar, ThreadId, Waker};
 use curtail_storage::ReadAnswer;
 use curtail_store::Store;
 use curtail_types::{LoadReport, Now, RouteHash};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     completion::{AskingThread, ThreadAsker},
@@ -32,7 +33,7 @@ use crate::{
         stage_histograms::{PublishedStages, Stages},
         turn_cpu_time::TurnTimes,
     },
-    native::{Host, Native, ShowsEnded},
+    native::{Host, Native, NativeCount, ShowsEnded},
     node::{
         Cluster,
         host::{NodeArrival, NodeHost},
@@ -268,6 +269,27 @@ impl Shared {
             .sum()
     }
 
+    /// A listener's attempt to accept failed; it tries again soon. Connections wait in the kernel
+    /// meanwhile.
+    pub(crate) fn note_accept_error(&self, error: &io::Error) {
+        self.doors.accept_errors.add(1);
+        let seconds = self.now().unix_seconds().into();
+        if let Some(suppressed) = self.limits.accept.pass_lasting(seconds) {
+            warn!(
+                target: component::CONNECTIONS,
+                suppressed,
+                "no connection can be accepted: {error}; new ones wait; if no file descriptor is \
+                 free, raise LimitNOFILE or ulimit -n, or lower -c"
+            );
+        }
+    }
+
+    /// A count of the native path.
+    pub(crate) fn native_count(&self, count: NativeCount) -> u64 {
+        let native = self.native.as_deref();
+        native.map_or(0, |native| native.counts_total().get(count))
+    }
+
     /// Bytes that the native path takes.
     pub(crate) fn native_bytes(&self) -> u64 {
         let native = self.native.as_deref();
@@ -371,6 +393,10 @@ impl Host for Shared {
 
     fn polls(&self) -> bool {
         self.spins
+    }
+
+    fn note_accept_error(&self, error: &io::Error) {
+        self.note_accept_error(error);
     }
 
     fn workers(&self) -> usize {

@@ -1,7 +1,7 @@
 //! Every operation, in every mode that needs no privileges.
 
-use curtail_codec::native::{Flags, Opcode, Reply, Status};
-use curtail_server::{Config, NativeConfig, NativeMode, NativePlacement, Server};
+use curtail_codec::native::{ErrorCode, Flags, Opcode, Reply, Status};
+use curtail_server::{Config, Fault, NativeConfig, NativeMode, NativePlacement, Server};
 use curtail_testing::{
     Client as Memcached, PATIENCE, eventually, native_address, native_config, scrape, start,
 };
@@ -350,4 +350,47 @@ fn writes_without_room_are_counted() {
     let line = "curtail_writes_refused_total{reason=\"no_memory\",protocol=\"native\"} 7\n";
     let page = scrape(&server);
     assert!(page.contains(line), "{line} in\n{page}");
+    assert_eq!(memcached.stat("items", "items:1:outofmemory"), 7);
+}
+
+/// Goal: nobody is told that a write was executed whose bytes were damaged in a queue: it has no
+/// effect, and its number may be used again. Method: a server that turns a bit of the first write
+/// of `damaged`; a marked write that is not acknowledged early is no exception.
+#[test]
+fn a_write_that_was_damaged_in_its_queue_is_an_error() {
+    for is_marked in [false, true] {
+        let (server, mut client) = serve(Config {
+            faults: Fault::DamagesMemory.into(),
+            // With `-M` none is.
+            evict: !is_marked,
+            ..native_config(NativeMode::IoAck)
+        });
+        client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write(b"k", b"before");
+        let set = Ask::set(b"k", b"damaged");
+        let bytes = client.bytes(1, if is_marked { set.nilext() } else { set });
+        assert_eq!(client.error(&bytes), ErrorCode::Checksum, "{is_marked}");
+        assert_eq!(client.get(b"k").unwrap(), b"before");
+        let again = client.exchange(&bytes);
+        assert!(!matches!(again.reply(), Reply::Error(_)));
+        assert_eq!(client.get(b"k").unwrap(), b"damaged");
+        let mut memcached = Memcached::connect(&server);
+        memcached.await_stat("curtail", "native:corrupt_after_ack", 1);
+    }
+}
+
+/// Goal: a damaged set does not take the place of the set before it. Method: while a long set of a
+/// key is executed, two more come, of which the second is damaged.
+#[test]
+fn a_damaged_set_covers_no_other() {
+    let (_server, mut client) = serve(Config {
+        faults: Fault::DamagesMemory.into(),
+        ..config_with(NativeMode::IoAck, |native| native.service_ns = 30_000_000)
+    });
+    client.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write(b"k", b"first");
+    client.write(b"k", b"second");
+    let bytes = client.bytes(1, Ask::set(b"k", b"damaged"));
+    assert_eq!(client.error(&bytes), ErrorCode::Checksum);
+    assert_eq!(client.get(b"k").unwrap(), b"second");
 }

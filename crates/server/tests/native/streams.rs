@@ -1,6 +1,6 @@
 //! The protocol over TCP: large values, the same sessions, retries that change transports.
 
-use curtail_codec::native::{ErrorCode, Head, Opcode, Reply, Status};
+use curtail_codec::native::{ErrorCode, Head, Opcode, Place, Promise, Reply, Status};
 use curtail_server::{Config, NativeMode};
 use curtail_testing::{Client as Memcached, native_config};
 
@@ -114,6 +114,37 @@ fn a_retry_may_change_transports() {
         assert_eq!(line.exchange(&large).version(), version);
     }
     assert_eq!(client.get(b"n").unwrap(), b"30");
+}
+
+/// Goal: a write that was executed over TCP has no position, whichever way its copy comes, so that
+/// nobody takes it for the write at position 0 of a queue, or waits for that. Method: the first
+/// requests of a server, marked or not, are repeated as datagrams.
+#[test]
+fn a_write_over_tcp_has_no_position() {
+    let (server, mut client) = serve(native_config(NativeMode::IoAck));
+    let mut line = Line::connect(&server);
+    let marked = client.bytes(3, Ask::set(b"k", b"v").nilext());
+    line.exchange(&marked);
+    match client.exchange(&marked).reply() {
+        Reply::Ack(ack) => {
+            assert_eq!((ack.place.queue, ack.place.pos), (Place::NO_QUEUE, 0));
+            assert_eq!(ack.promise, Promise::Executed);
+        }
+        other => panic!("not acknowledged: {other:?}"),
+    }
+    let unmarked = client.bytes(3, Ask::set(b"k", b"w"));
+    let version = line.exchange(&unmarked).version();
+    match client.exchange(&unmarked).reply() {
+        Reply::Result {
+            place,
+            version: again,
+            ..
+        } => {
+            assert_eq!((place.queue, place.pos), (Place::NO_QUEUE, 0));
+            assert_eq!(again, version);
+        }
+        other => panic!("no result: {other:?}"),
+    }
 }
 
 /// A refused request has no effect, and the stream goes on where the next one must begin.

@@ -6,7 +6,9 @@
 //! here of all items. There is one queue as far as clients can see, so all items are cold; its
 //! chunks have no size but the items' own, so the average is shown.
 
-use crate::{admin::stats::Report, metrics::counters::Count, worker::shared::Shared};
+use crate::{
+    admin::stats::Report, metrics::counters::Count, native::NativeCount, worker::shared::Shared,
+};
 
 /// The one class.
 const CLASS: u32 = 1;
@@ -33,7 +35,8 @@ pub(crate) fn items(shared: &Shared) -> Vec<u8> {
     if items.items_now == 0 {
         return report.end();
     }
-    let no_memory = shared.counts().get(Count::StoreNoMemory);
+    let of_connections = shared.counts().get(Count::StoreNoMemory);
+    let no_memory = of_connections + shared.native_count(NativeCount::NoMemory);
     let rows = [
         ("number", items.items_now),
         ("number_hot", 0),

@@ -67,7 +67,8 @@ pub(super) const TABLE: &[Family] = families! {
          before it is executed), else 1.":
         by("", |native| u64::from(native.corrupt == 0));
     Counter curtail_native_corrupt_total
-        "Accepted writes whose bytes were damaged before they were executed; must stay 0.":
+        "Native writes whose bytes were damaged in a queue, before they were executed; must stay \
+         0.":
         of(CorruptAfterAck);
     Counter curtail_native_datagrams_total "Datagrams of the native protocol, by direction.":
         {direction="received"} of(Received),

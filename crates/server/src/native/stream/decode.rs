@@ -551,7 +551,7 @@ impl Line {
         });
         if let Some(Claim::Granted(ticket)) = claim {
             native.answers.keep(name, head.slot, head.sequence, done);
-            native.sessions().commit(ticket, 0, false);
+            native.sessions().commit_executed(ticket);
             self.push_result(native, head, &done);
         }
     }

@@ -129,7 +129,7 @@ impl Line {
                 let done = self.read(native, store_cx, &head, (key, whole.hash), &get);
                 if let Some(ticket) = ticket {
                     native.answers.keep(name, head.slot, head.sequence, done);
-                    native.sessions().commit(ticket, 0, false);
+                    native.sessions().commit_executed(ticket);
                 }
                 return;
             }
@@ -154,7 +154,7 @@ impl Line {
         executor.state().note_refusal(&done);
         native.answers.keep(name, head.slot, head.sequence, done);
         if let Some(ticket) = ticket {
-            native.sessions().commit(ticket, 0, false);
+            native.sessions().commit_executed(ticket);
         }
         self.push_result(native, &head, &done);
     }
@@ -249,19 +249,20 @@ impl Line {
         }
         let number = native.queue_number(hash.0);
         let kept = native.answers.find(name, head.slot, head.sequence);
-        let is_over = accepted || native.is_on_node || native.has_reached(number, pos + 1);
+        let is_executed = pos.is_none_or(|pos| native.has_reached(number, pos + 1));
+        let is_over = accepted || native.is_on_node || is_executed;
         if kept.is_none() && !is_over {
             // Its executor answers, by datagram.
             return counts.add(NativeCount::DroppedStale, 1);
         }
         counts.add(NativeCount::Replayed, 1);
         let done = kept.unwrap_or(Done::of(Status::Executed));
-        let place = match accepted {
-            true => Place {
+        let place = match pos.filter(|_| accepted) {
+            Some(pos) => Place {
                 pos,
                 ..native.queue_place(number)
             },
-            false => native.place_of(&done),
+            None => native.place_of(&done),
         };
         push(&mut self.output, Some(&reply_to(head, place, &done, &[])));
     }
@@ -336,7 +337,7 @@ impl Line {
 impl Native {
     /// What a reply says whose request did not go through a queue: so it has no position that
     /// anybody could wait for, and was executed.
-    fn place_of(&self, done: &Done) -> Place {
+    pub(in crate::native) fn place_of(&self, done: &Done) -> Place {
         self.node_place(done.copies, NATIVE_UNDER_WAY_MAX as u32)
     }
 

@@ -200,8 +200,15 @@ impl StreamThread<'_> {
                 let Some(slot) = self.lines.iter().position(Option::is_none) else {
                     return;
                 };
-                let Ok(Some((mut stream, PeerAddress::Tcp(address)))) = listener.accept() else {
-                    break;
+                let (mut stream, address) = match listener.accept() {
+                    Ok(Some((stream, PeerAddress::Tcp(address)))) => (stream, address),
+                    Ok(_) => break,
+                    Err(error) => {
+                        // The poller does not tell again of what waits already.
+                        self.host.note_accept_error(&error);
+                        self.may_accept = true;
+                        break;
+                    }
                 };
                 if stream.watch(&self.poller, Token(slot)).is_err() {
                     continue;

@@ -24,6 +24,8 @@
 //! Invariants: a connection that awaits other workers' answers is not handed on; its slot stays
 //! reserved while it is away.
 
+use std::{thread, time::Duration};
+
 use curtail_runtime::Token;
 
 use crate::{
@@ -31,12 +33,16 @@ use crate::{
     connection::{Connection, Departure, Loan, WatchedBy},
     metrics::{counters::Count, stage_histograms::StageName},
     sync::Relaxed,
+    test_faults::Fault,
     turn::{lifecycle, note_latency, note_slow},
     worker::{Worker, context::WorkerContext, mailbox::Arrival},
 };
 
 /// With so many connections a large worker has a queue, and another one with a shorter one helps.
 const QUEUE_DEEP: usize = 3;
+
+/// How long a connection is on its way, if a test wants that.
+const LATE_NS: u64 = 300_000_000;
 
 /// Hands the connection in `slot` to a large worker. False if it stays for now.
 pub(crate) fn depart(worker: &mut Worker, slot: usize, departure: Departure) -> bool {
@@ -111,6 +117,12 @@ fn choose_large(worker: &mut Worker, planned: u16) -> usize {
 
 /// A connection has come with its large request.
 pub(crate) fn receive_borrowed(worker: &mut Worker, mut connection: Box<Connection>) {
+    if worker.cx.has(Fault::LendsLate) && is_early(worker, &connection) {
+        thread::sleep(Duration::from_millis(1));
+        if let Some(handle) = worker.cx.shared.workers.get(worker.index) {
+            return handle.mail.send(Arrival::Borrowed(connection));
+        }
+    }
     worker.cx.pool.import(connection.buffers());
     note_loan(worker, &mut connection, |_| StageName::QueueLarge);
     let slot = worker.slots.reserve();
@@ -121,6 +133,13 @@ pub(crate) fn receive_borrowed(worker: &mut Worker, mut connection: Box<Connecti
     }
     worker.slots.restore(slot, connection);
     worker.slots.queue(slot);
+}
+
+/// For tests: whether the connection is to come later.
+fn is_early(worker: &Worker, connection: &Connection) -> bool {
+    let now_ns = worker.cx.shared.clock.now().instant.ns;
+    let begun_ns = connection.loan.map_or(0, |loan| loan.begun_ns);
+    now_ns.saturating_sub(begun_ns) < LATE_NS
 }
 
 /// After its turn: a borrowed connection that has to wait for its socket is watched from here.

@@ -65,7 +65,8 @@ enum Command {
         #[command(flatten)]
         wait: Wait,
     },
-    /// Remove a node from a cluster; its keys move to the other nodes first
+    /// Remove a node from a cluster; its keys move to the other nodes first. For a node that is
+    /// leaving already, the command waits; for one that is not a member, it exits with 0
     Remove {
         /// The node: its number or its name
         node: String,
@@ -94,7 +95,8 @@ struct TrialNode {
 
 #[derive(Args, Debug)]
 struct Wait {
-    /// Maximum time to wait until the command is done, in seconds
+    /// Maximum time to wait until the command is done, in seconds. After that the command exits
+    /// with 1 and says how to wait again; the nodes continue
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     wait: u64,
 }
@@ -224,13 +226,20 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         .find(node)
         .with_context(|| format!("the cluster file names no node {node}"))?;
     let mut store = cluster.open_store();
-    if !curtail_membership::drain(&mut store, entry.id)? {
-        let stored = store.read_roster()?;
-        let leaving = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
-        anyhow::ensure!(leaving, "{} is not a member", entry.name);
+    let name = &entry.name;
+    let begins = curtail_membership::drain(&mut store, entry.id)?;
+    let stored = store.read_roster()?;
+    let is_member = stored.is_some_and(|stored| stored.roster.node(entry.id).is_some());
+    match (begins, is_member) {
+        (true, _) => {}
+        (false, true) => println!("{name} is leaving already"),
+        (false, false) => println!("{name} is not a member: it has left, or was removed"),
     }
-    wait_for_view::wait_until_gone(&cluster, entry.id, wait.duration())?;
-    println!("{} has left", entry.name);
+    if begins || is_member {
+        let again = format!("curtail cluster remove {name}");
+        wait_for_view::wait_until_gone(&cluster, entry.id, (wait.duration(), &again))?;
+        println!("{name} has left");
+    }
     if target.file.is_none() {
         let (node, folder) = (entry.name.clone(), target.trial.folder());
         control_socket::ask(&folder, &Request::Stop { node })?;

@@ -276,6 +276,35 @@ fn a_node_joins_and_another_leaves_with_nothing_lost() {
     }
 }
 
+/// Goal: a `remove` that ran out of time is continued by the same command: it waits while the node
+/// leaves; when the node has left meanwhile it ends the node's process, and the node can be added
+/// again. Method: a first command that does not wait at all; then the same again, at once and when
+/// the node is out.
+#[test]
+fn a_removal_is_continued_by_the_same_command() {
+    let trial = Trial::up(3);
+    for node in [1, 2] {
+        let id = node.to_string();
+        let told = trial.refused(&["remove", &id, "--wait", "0"]);
+        let again = format!("`curtail cluster remove node{node}` waits for them again");
+        assert_contains(&told, &again);
+        if node == 2 {
+            trial.wait_for(node, "membership", "out");
+            assert_eq!(trial.node(node, "process"), "running");
+        }
+        let told = trial.done(&["remove", &id]);
+        let progress = match node {
+            1 => "node1 is leaving already",
+            _ => "node2 is not a member",
+        };
+        assert_contains(&told, progress);
+        assert_eq!(trial.node(node, "process"), "ended");
+    }
+    assert_contains(&trial.done(&["add", "2"]), "its share of the slices");
+    let told = trial.refused(&["remove", "7"]);
+    assert_contains(&told, "names no node 7");
+}
+
 #[test]
 fn a_pause_is_survived_and_no_process_outlives_the_trial() {
     let mut trial = Trial::up(3);

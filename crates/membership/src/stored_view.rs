@@ -262,6 +262,11 @@ impl fmt::Display for Settings {
 /// The form that this version writes.
 const FORM: u32 = 3;
 
+/// The highest number of a view that is read; a thousand views a second for 46 days do not come to
+/// it. One that was set by hand to the last number there is would leave none for the next view:
+/// nobody could be removed any more.
+const VIEW_MAX: u32 = 4_000_000_000;
+
 #[derive(Deserialize)]
 struct WireForm {
     form: u32,
@@ -313,6 +318,10 @@ impl WireRoster {
         if self.slices != SLICES {
             let there = self.slices;
             return Err(format!("{there} slices, and this curtail has {SLICES}"));
+        }
+        if self.view > VIEW_MAX {
+            let there = self.view;
+            return Err(format!("view number {there}: the highest is {VIEW_MAX}"));
         }
         let joined = self.nodes.iter();
         let joined = joined.map(|node| (NodeId(node.id), ViewNumber(node.joined)));
@@ -524,6 +533,7 @@ mod tests {
             ("\"id\": 2", "\"id\": 3", "a row contradicts"),
             ("\"id\": 2", "\"id\": 1", "twice"),
             ("\"slices\": 256", "\"slices\": 64", "64 slices"),
+            ("\"view\": 4,", "\"view\": 4294967295,", "view number"),
             ("| 4 | 4", "| 4 | 5", "a row contradicts"),
             ("| 4 | 4", "| 4", "row \""),
             ("0 | 0 1 |", "0 | 0 64 |", "row \""),

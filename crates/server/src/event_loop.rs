@@ -306,6 +306,7 @@ pub(crate) fn take_arrivals(worker: &mut Worker) {
             Arrival::Answer(delegated) => delegate::deliver(worker, delegated),
             Arrival::Node(arrival) => on_node::take_from_cluster(worker, arrival),
             Arrival::Disk(answer) => on_disk::take_answer(worker, *answer),
+            Arrival::Spent(buffers) => drop(buffers),
             Arrival::Relieve => worker.cx.measured.lease_refused = true,
         }
     }
@@ -337,6 +338,9 @@ fn maintain_now(worker: &mut Worker) {
 
 fn end_turn(worker: &mut Worker) {
     worker.cx.counts.add(Count::Turns, 1);
+    if worker.is_large_worker() {
+        hand_off_large::give_memory_back(worker);
+    }
     if worker.cx.store_cx.store.wants_pages() {
         worker.cx.shared.pages.wake();
         if worker.cx.store_cx.store.lacks_pages() {

@@ -75,6 +75,8 @@ pub enum Fault {
     SleepsLong,
     /// The same, and it does not say that it waits for a connection that a large worker has.
     ForgetsReturns,
+    /// No bug: a connection takes a while to come to a large worker, which goes on meanwhile.
+    LendsLate,
     /// A native write is acknowledged before it has a place in its queue.
     AcceptsAhead,
     /// Nobody looks at the stamps of accepted writes.

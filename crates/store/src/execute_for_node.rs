@@ -78,18 +78,10 @@ impl Store {
         // An item that the read created has its end and its version.
         if let (Operation::Get(get), Outcome::Found(status), Some(_)) =
             (&operation, &mut outcome, &before)
+            && (get.touch.is_some() || (get.recache.is_some() && status.won))
         {
-            let end = get.touch.map(|touch| touch.expiry(now));
-            let there = self.status_of(writer, now, key, hash);
-            let ends = there.map(|there| there.ttl_seconds);
-            // An item without a place for its end has to be written anew.
-            if end.is_some_and(|end| ends.is_some_and(|ends| ends != end.remaining_seconds(now))) {
-                return (outcome, ItemChange::NoRoom);
-            }
-            if end.is_some() || (get.recache.is_some() && status.won) {
-                self.give_version(writer, now, key, hash, version);
-                status.cas = version;
-            }
+            self.give_version(writer, now, key, hash, version);
+            status.cas = version;
         }
         let after = self.status_of(writer, now, key, hash);
         let change = match (before, after) {
@@ -98,6 +90,8 @@ impl Store {
                 ItemChange::Stored(bytes)
             }
             (Some(_), None) => ItemChange::Removed,
+            // An item without a place for the end that the read gives it has to be written anew.
+            (Some(_), Some(_)) if outcome == Outcome::Missing => ItemChange::NoRoom,
             _ if is_out_of_memory(&outcome) => ItemChange::NoRoom,
             _ => ItemChange::Unchanged,
         };
@@ -261,4 +255,89 @@ fn is_out_of_memory(outcome: &Outcome) -> bool {
             | Outcome::Delete(DeleteOutcome::OutOfMemory)
             | Outcome::Arithmetic(ArithmeticOutcome::OutOfMemory)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use curtail_types::{Exptime, Set, WriterId};
+
+    use super::*;
+    use crate::StoreConfig;
+
+    const NOW: Now = Now {
+        unix_ns: 1_700_000_000_000_000_000,
+        instant: curtail_types::Instant { ns: 0 },
+    };
+
+    fn read(touch: Option<Exptime>) -> Operation {
+        Operation::Get(Get {
+            touch,
+            keep_token: false,
+            quiet_access: false,
+            ..LOOK
+        })
+    }
+
+    /// A read that finds no room for the item's new end runs again, once others have made some.
+    /// Before, the first run gave the right to recache a stale item away; the second, whose outcome
+    /// the client was told, no more: nobody stored the item again. It also counted as an access.
+    /// Method: a stale item without a place for its end, in a full store; what a look shows then;
+    /// and the read again, after room has been made.
+    #[test]
+    fn a_touching_read_without_room_leaves_everything_as_it_was() {
+        let store = Store::new(StoreConfig {
+            memory_bytes_max: 8 << 20,
+            evict: false,
+            ..StoreConfig::default()
+        });
+        let store = store.expect("a store");
+        let mut writer = store.writer(WriterId(1));
+        let key = Key::new(b"stale").expect("a key");
+        let hash = store.hash(key.bytes());
+        let set = Set::default();
+        let stored = store.set(&mut writer, NOW, key, hash, &set, b"value");
+        assert!(matches!(stored, SetOutcome::Stored(_)));
+        let marks = Delete {
+            invalidate: true,
+            ..Delete::default()
+        };
+        store.delete(&mut writer, NOW, key, hash, &marks);
+        for bytes in [3_000, 8] {
+            let is_full = (0..1_000_000_u32).any(|number| {
+                let name = format!("filler{bytes}-{number}");
+                let filler = Key::new(name.as_bytes()).expect("a key");
+                let (hash, value) = (store.hash(filler.bytes()), vec![0; bytes]);
+                let stored = store.set(&mut writer, NOW, filler, hash, &set, &value);
+                stored == SetOutcome::OutOfMemory
+            });
+            assert!(is_full);
+        }
+        let touches = read(Some(Exptime(100)));
+        let mut run = |store: &Store, version| {
+            let (writer, room_max) = (&mut writer, u32::MAX);
+            let (outcome, change) = store.run(
+                writer,
+                NOW,
+                key,
+                hash,
+                &touches,
+                b"",
+                version,
+                room_max,
+                |_| {},
+            );
+            let there = store.status_of(writer, NOW, key, hash);
+            (outcome, change, there.expect("the item"))
+        };
+        let (_, change, there) = run(&store, Cas(7));
+        assert_eq!(change, ItemChange::NoRoom);
+        assert!(there.stale && !there.contended && !there.fetched);
+        assert_eq!(there.ttl_seconds, None);
+        assert!(store.set_memory_bytes_max(16 << 20));
+        let (outcome, change, there) = run(&store, Cas(8));
+        assert!(matches!(change, ItemChange::Stored(_)), "{change:?}");
+        assert!(matches!(outcome, Outcome::Found(found) if found.won && !found.fetched));
+        assert!(there.contended && there.fetched);
+        assert_eq!(there.ttl_seconds, Some(100));
+    }
 }

@@ -181,6 +181,7 @@ impl Store {
     ) -> Option<T> {
         self.with_room(writer, now, key, hash, |context, last_try| {
             let ChangeContext { writer, locked, .. } = context;
+            let evicts_freely = writer.evicts_freely;
             let found = self.find(locked, key);
             let found = found.filter(|&found| !self.count_gone(writer, now, locked, found));
             match found {
@@ -194,8 +195,11 @@ impl Store {
                     let found = match self.touch_found(context, found, get.touch) {
                         Ok(found) => found,
                         // Without room the expiry stays what it is; the read is still answered.
-                        Err((found, need)) if last_try || need != Need::Room => found,
-                        Err((_, need)) => return Err(need),
+                        // A caller that may not evict for it will try again: then nothing changes.
+                        Err((found, need)) => match last_try || need != Need::Room {
+                            true if evicts_freely => found,
+                            _ => return Err(need),
+                        },
                     };
                     let locked = &mut context.locked;
                     Ok(Some(

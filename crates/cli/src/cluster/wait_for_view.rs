@@ -11,7 +11,7 @@ use curtail_types::NodeId;
 
 /// Waits until every slice is at its planned nodes; prints what is missing whenever that changes.
 pub(super) fn wait(cluster: &ClusterFile, patience: Duration) -> anyhow::Result<()> {
-    until(cluster, patience, missing)?;
+    until(cluster, (patience, REBALANCE), missing)?;
     println!("every slice has its replicas, spread evenly over the nodes");
     Ok(())
 }
@@ -22,7 +22,7 @@ pub(super) fn wait_for(
     (id, life): (NodeId, Option<Incarnation>),
     patience: Duration,
 ) -> anyhow::Result<()> {
-    until(cluster, patience, |roster| {
+    until(cluster, (patience, REBALANCE), |roster| {
         let is_new = |node: &&Node| Some(node.incarnation) != life;
         match roster.node(id).filter(is_new) {
             None => Some("the node has not joined yet".to_owned()),
@@ -33,13 +33,13 @@ pub(super) fn wait_for(
     Ok(())
 }
 
-/// Waits until node `id` is no member any more.
+/// Waits until node `id` is no member any more; the command `again` would wait on.
 pub(super) fn wait_until_gone(
     cluster: &ClusterFile,
     id: NodeId,
-    patience: Duration,
+    (patience, again): (Duration, &str),
 ) -> anyhow::Result<()> {
-    until(cluster, patience, |roster| {
+    until(cluster, (patience, again), |roster| {
         let member = roster.node(id).is_some();
         member.then(|| missing(roster).unwrap_or_else(|| "the node is leaving".to_owned()))
     })
@@ -76,7 +76,7 @@ fn missing(roster: &Roster) -> Option<String> {
 
 fn until(
     cluster: &ClusterFile,
-    patience: Duration,
+    (patience, again): (Duration, &str),
     lacks: impl Fn(&Roster) -> Option<String>,
 ) -> anyhow::Result<()> {
     let start = Instant::now();
@@ -93,8 +93,8 @@ fn until(
         };
         if start.elapsed() >= patience {
             bail!(
-                "not done after {} s: {lacking}; the nodes continue, and `curtail cluster \
-                 rebalance` waits for them again",
+                "not done after {} s: {lacking}; the nodes continue, and `{again}` waits for them \
+                 again",
                 patience.as_secs()
             );
         }
@@ -107,6 +107,9 @@ fn until(
 }
 
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Waits for whatever is under way.
+const REBALANCE: &str = "curtail cluster rebalance";
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-use curtail_types::{Access, Cas, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Access, Cas, Instant, NodeId, NodeSet};
 
 use super::{
     ReplicaRefusal, ReplicaRequest, Ticket,
@@ -43,19 +43,19 @@ impl Forwarding {
         }
     }
 
-    /// Another node has answered; returns the key and the version that a good answer shows.
+    /// Another node has answered; returns the request and the version that a good answer shows.
     pub(super) fn take_answer(
         &mut self,
         cx: &mut Context,
         from: NodeId,
         (ticket, answer): (Ticket, Result<Cas, ReplicaRefusal>),
-    ) -> Option<(RouteHash, Cas)> {
+    ) -> Option<(Waiting, Cas)> {
         let forwarded = self.of.get_mut(&ticket)?;
         if forwarded.to != Some(from) {
             // Since then it was sent to another node.
             return None;
         }
-        let key = forwarded.request.key;
+        let waiting = (forwarded.request, forwarded.since);
         let waited_ns = cx.now.ns - forwarded.since.ns;
         match answer {
             Ok(_) => {}
@@ -67,7 +67,7 @@ impl Forwarding {
             Err(refusal) => cx.host.refuse(ticket, refusal),
         }
         self.of.remove(&ticket);
-        answer.ok().map(|version| (key, version))
+        answer.ok().map(|version| (waiting, version))
     }
 
     /// Requests that removed nodes had: what they did with writes is unknown. Returns what is to be

@@ -52,8 +52,9 @@ pub(super) struct HotKeys {
     pub(super) waiting: VecDeque<Waiting>,
     /// No copy is made of an installation that is not later than this.
     floor: Cas,
-    /// Answers of the primary that wait until the copy here shows as much (SC).
-    answers: Vec<(Ticket, RouteHash, Cas)>,
+    /// Answers of the primary that wait until the copy here shows as much (SC): their requests, and
+    /// the versions that they show.
+    answers: Vec<(Waiting, Cas)>,
 }
 
 /// A copy.
@@ -166,6 +167,7 @@ impl HotKeys {
         !self.guarded.is_empty()
             || !self.rounds.is_empty()
             || !self.waiting.is_empty()
+            || !self.answers.is_empty()
             || self.owned.values().any(in_round)
             || self.copies.values().any(is_invalid)
     }
@@ -260,24 +262,29 @@ impl HotKeys {
         HotWay::Taken
     }
 
-    /// The answer of the primary: whether it may go out at once.
-    pub(super) fn may_answer(&mut self, ticket: Ticket, key: RouteHash, version: Cas) -> bool {
+    /// The primary has answered: that goes out when the copy here shows as much.
+    pub(super) fn take_answer(&mut self, cx: &mut Context, (waiting, version): (Waiting, Cas)) {
+        let request = waiting.0;
         let is_behind = self
             .copies
-            .get(&key)
+            .get(&request.key)
             .is_some_and(|copy| copy.version < version);
-        if is_behind {
-            self.answers.push((ticket, key, version));
+        if !is_behind {
+            cx.host.respond(request.ticket, 0);
+        } else if self.answers.len() >= cx.config.waiting_max {
+            give_up(cx, &request);
+        } else {
+            self.answers.push((waiting, version));
         }
-        !is_behind
     }
 
     fn answer_shown(&mut self, cx: &mut Context) {
         let copies = &self.copies;
-        self.answers.retain(|&(ticket, key, version)| {
-            let is_behind = copies.get(&key).is_some_and(|copy| copy.version < version);
+        self.answers.retain(|&((request, _), version)| {
+            let copy = copies.get(&request.key);
+            let is_behind = copy.is_some_and(|copy| copy.version < version);
             if !is_behind {
-                cx.host.respond(ticket, 0);
+                cx.host.respond(request.ticket, 0);
             }
             is_behind
         });
@@ -642,4 +649,14 @@ impl HotKeys {
         }
         cx.host.show(key, version, state, false);
     }
+}
+
+/// Ends a request whose answer has waited for too long. Its client may not be shown the answer: a
+/// later read here could show an older value.
+fn give_up(cx: &mut Context, request: &ReplicaRequest) {
+    let refusal = match request.access {
+        Access::Read => ReplicaRefusal::Late,
+        _ => ReplicaRefusal::Unknown,
+    };
+    cx.host.refuse(request.ticket, refusal);
 }

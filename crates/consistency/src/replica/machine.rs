@@ -254,14 +254,14 @@ impl Replica {
         from: NodeId,
         of: (Ticket, Result<Cas, ReplicaRefusal>),
     ) {
-        let ticket = of.0;
-        let Some((key, version)) = self.forwarding.take_answer(cx, from, of) else {
+        let Some(answered) = self.forwarding.take_answer(cx, from, of) else {
             return;
         };
-        cx.host.saw(version);
-        let may_answer = cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack);
-        if may_answer || self.hot.may_answer(ticket, key, version) {
-            cx.host.respond(ticket, 0);
+        cx.host.saw(answered.1);
+        if cx.is_lin() || cx.has(ReplicaMutant::SessionGoesBack) {
+            cx.host.respond(of.0, 0);
+        } else {
+            self.hot.take_answer(cx, answered);
         }
     }
 

@@ -916,3 +916,50 @@ fn a_new_primary_spares_its_slice_until_it_has_seen_reads() {
     assert_eq!(evictable(&mut replica, &mut notes, 20_000), both);
     assert_eq!(notes.free, both.into());
 }
+
+/// An answer of the primary waited without end for the update of the copy, and nothing woke the
+/// machine: a link may break between the two, while the nodes go on by the lease of the store.
+/// Method: a copy hears of no later write; a write and a read are answered, and time passes; then
+/// more answers than may wait.
+#[test]
+fn an_answer_waits_for_its_copy_only_as_long_as_other_requests_do() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b111), 1, 1);
+    let mut notes = Notes::default();
+    let mut replica = Replica::new(ReplicaConfig {
+        model: Model::Sc,
+        ..machine(2).config
+    });
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    let answered = |replica: &mut Replica, notes: &mut Notes, ticket, access, version| {
+        replica.step(request(ticket, access), notes);
+        let answer = ReplicaEvent::Answered(NodeId(0), Ticket(ticket), Ok(Cas(version)));
+        replica.step(answer, notes);
+    };
+    for kind in [CopyKind::Install, CopyKind::Validate] {
+        let message = copy(1, 10, kind);
+        replica.step(ReplicaEvent::Message(NodeId(0), &message), &mut notes);
+    }
+    answered(&mut replica, &mut notes, 1, Access::Update, 10);
+    assert_eq!(notes.answered, [(Ticket(1), 0)], "the copy shows as much");
+    answered(&mut replica, &mut notes, 2, Access::Update, 20);
+    replica.step(
+        ReplicaEvent::Message(NodeId(0), &copy(1, 20, CopyKind::Update)),
+        &mut notes,
+    );
+    assert_eq!(notes.answered[1..], [(Ticket(2), 0)], "now it does");
+    answered(&mut replica, &mut notes, 3, Access::Update, 30);
+    notes.now += 999_000;
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(notes.refused, []);
+    notes.now += 1_000;
+    assert!(replica.deadline().is_some_and(|due| due.ns <= notes.now));
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(notes.refused, [(Ticket(3), ReplicaRefusal::Unknown)]);
+    replica.step(ReplicaEvent::Tick, &mut notes);
+    assert_eq!(replica.deadline(), None, "nothing waits any more");
+    for ticket in 4..=14 {
+        answered(&mut replica, &mut notes, ticket, Access::Update, 40);
+    }
+    assert_eq!(notes.refused[1..], [(Ticket(14), ReplicaRefusal::Unknown)]);
+    assert_eq!(notes.answered.len(), 2);
+}

@@ -274,3 +274,31 @@ fn each_fault_of_the_view_file_has_its_own_message() {
     });
     member.stop();
 }
+
+/// Goal: a view that was given the last number that there is, by hand, is not believed: no view
+/// could follow it, and no dead node be removed. Method: one node in force; the file says so, then
+/// what it said before; a second node joins.
+#[test]
+fn a_view_after_which_none_could_follow_is_refused() {
+    let trial = Trial::new(2, "");
+    let member = trial.start(0);
+    trial.wait_for_live(0b1, &[0]);
+    let path = trial.folder.path().join("view.json");
+    let before = std::fs::read_to_string(&path).unwrap();
+    let number = trial.adopted(0).unwrap().record.number;
+    let mut last: serde_json::Value = serde_json::from_str(&before).unwrap();
+    last["roster"]["view"] = u32::MAX.into();
+    std::fs::write(&path, last.to_string()).unwrap();
+    let words = "no valid view of a cluster (view number 4294967295: the highest is 4000000000)";
+    trial.wait_until(words, || {
+        let heard = trial.heard.lock().unwrap();
+        let mut events = heard.iter();
+        events.any(|(_, event)| event.to_string().contains(words))
+    });
+    assert_eq!(trial.adopted(0).unwrap().record.number, number);
+    std::fs::write(&path, &before).unwrap();
+    let other = trial.start(1);
+    trial.wait_for_live(0b11, &[0, 1]);
+    member.stop();
+    other.stop();
+}

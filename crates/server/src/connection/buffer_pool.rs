@@ -27,6 +27,8 @@ pub(crate) struct BufferPool {
     /// Every turn asks for it, so it is not added up then.
     bytes_kept: usize,
     buffers_out: usize,
+    /// Memory that another thread is to free, if this one frees none.
+    spent: Option<Vec<Box<[u8]>>>,
 }
 
 /// Some bytes that wait.
@@ -45,7 +47,18 @@ impl BufferPool {
             bytes_taken: 0,
             bytes_kept: 0,
             buffers_out: 0,
+            spent: None,
         }
+    }
+
+    /// From now on memory that is not kept is left for [`take_spent`](Self::take_spent).
+    pub(crate) fn free_elsewhere(&mut self) {
+        self.spent = Some(Vec::new());
+    }
+
+    /// What another thread is to free; it counts against no limit any more.
+    pub(crate) fn take_spent(&mut self) -> Vec<Box<[u8]>> {
+        self.spent.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// A buffer that holds a copy of `content`, in the smallest class that fits.
@@ -136,6 +149,9 @@ impl BufferPool {
         }
         self.bytes_taken -= bytes.len();
         self.store.account(-bytes.len().cast_signed());
+        if let Some(spent) = &mut self.spent {
+            spent.push(bytes);
+        }
     }
 }
 
@@ -182,6 +198,26 @@ mod tests {
         assert_eq!(buffer.content().len(), 306);
         pool.release(buffer);
         assert_eq!(pool.buffers_out(), 0);
+    }
+
+    /// Goal: the pool of a large worker, which may lose its processor for long at any moment, frees
+    /// no memory, for which the allocator may take a lock of another thread. Method: a buffer that
+    /// is too long to be kept, and the store's account.
+    #[test]
+    fn what_a_large_worker_does_not_keep_is_freed_elsewhere() {
+        let mut pool = pool();
+        let store = Arc::clone(&pool.store);
+        let before = store.memory().accounted;
+        pool.free_elsewhere();
+        let large = pool.hold(&[7; 300 << 10]);
+        pool.release(large);
+        assert_eq!(store.memory().accounted, before);
+        let spent = pool.take_spent();
+        assert_eq!(
+            spent.iter().map(|bytes| bytes.len()).sum::<usize>(),
+            300 << 10
+        );
+        assert!(pool.take_spent().is_empty());
     }
 
     /// Goal: what is given back is used again and what is too much is freed. Method: count what

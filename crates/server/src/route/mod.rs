@@ -54,7 +54,7 @@ pub(crate) enum Route {
 /// Whether every request of this turn runs here, but for the policy.
 #[inline]
 pub(crate) fn routes_by_policy_alone(worker: &Worker) -> bool {
-    worker.node.is_none()
+    worker.cx.shared.cluster.is_none()
         && worker.native.is_none()
         && worker.tier.is_none()
         && worker.gateway.is_none()
@@ -88,6 +88,10 @@ pub(crate) fn route(worker: &mut Worker, entry: &Entry<'_>) -> Route {
     }
     if worker.node.is_some() {
         return Route::Node;
+    }
+    // A large worker of a node.
+    if worker.cx.shared.cluster.is_some() && on_node::has_moved(worker, entry) {
+        return Route::Later;
     }
     route_among_workers(worker, entry)
 }

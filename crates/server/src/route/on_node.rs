@@ -495,8 +495,24 @@ fn remove(worker: &mut Worker, node: &mut NodeWorker, slot: usize, key: WireKey<
 
 // ---- large writes ----
 
-/// A large worker has no part in the cluster: it leaves a write whose key has moved or become hot
-/// meanwhile to the worker that its connection belongs to.
+/// Whether a large worker has to leave a request to the worker that its connection belongs to,
+/// because its key has moved or become hot since the connection was handed on. A large worker has
+/// no part in the cluster. It passes marks in each of its turns, so this holds until the request
+/// has run.
+#[cold]
+pub(crate) fn has_moved(worker: &mut Worker, entry: &Entry<'_>) -> bool {
+    let (key, operation) = match &entry.work {
+        Work::Request(Request::Item { key, operation, .. }) => (key, *operation),
+        Work::LargeSet { header, .. } => (&header.key, Operation::Set(header.set)),
+        _ => return false,
+    };
+    let route = route_of(key.resolve(&mut worker.cx.decoding.scratch).bytes());
+    let now = worker.cx.store_cx.now.instant;
+    let cluster = worker.cx.shared.cluster.as_deref();
+    cluster.is_some_and(|cluster| !cluster.runs_here(now, route, operation.access()))
+}
+
+/// The same for a write that a large worker has received.
 pub(crate) fn end_large_elsewhere(worker: &mut Worker, slot: usize) -> bool {
     let Some(mut node) = worker.node.take() else {
         return leave_large_elsewhere(worker, slot);

@@ -529,6 +529,9 @@ pub(crate) fn reserve(
     note_size(cx, value_bytes as usize);
     let key = item.key.resolve(&mut cx.decoding.scratch);
     let bytes = value_bytes as usize;
+    // On a node versions are those of its machines and workers.
+    let new_cas = set.new_cas.filter(|_| cx.shared.cluster.is_none());
+    let set = &Set { new_cas, ..*set };
     match is_ours {
         true => cx.store_cx.reserve(key, item.hash, set, bytes),
         false => cx.store_cx.reserve_only(key, item.hash, set, bytes),

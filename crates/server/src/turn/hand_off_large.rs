@@ -24,6 +24,8 @@
 //! Invariants: a connection that awaits other workers' answers is not handed on; its slot stays
 //! reserved while it is away.
 
+use std::{thread, time::Duration};
+
 use curtail_runtime::Token;
 
 use crate::{
@@ -31,12 +33,16 @@ use crate::{
     connection::{Connection, Departure, Loan, WatchedBy},
     metrics::{counters::Count, stage_histograms::StageName},
     sync::Relaxed,
+    test_faults::Fault,
     turn::{lifecycle, note_latency, note_slow},
     worker::{Worker, context::WorkerContext, mailbox::Arrival},
 };
 
 /// With so many connections a large worker has a queue, and another one with a shorter one helps.
 const QUEUE_DEEP: usize = 3;
+
+/// How long a connection is on its way, if a test wants that.
+const LATE_NS: u64 = 300_000_000;
 
 /// Hands the connection in `slot` to a large worker. False if it stays for now.
 pub(crate) fn depart(worker: &mut Worker, slot: usize, departure: Departure) -> bool {
@@ -111,6 +117,12 @@ fn choose_large(worker: &mut Worker, planned: u16) -> usize {
 
 /// A connection has come with its large request.
 pub(crate) fn receive_borrowed(worker: &mut Worker, mut connection: Box<Connection>) {
+    if worker.cx.has(Fault::LendsLate) && is_early(worker, &connection) {
+        thread::sleep(Duration::from_millis(1));
+        if let Some(handle) = worker.cx.shared.workers.get(worker.index) {
+            return handle.mail.send(Arrival::Borrowed(connection));
+        }
+    }
     worker.cx.pool.import(connection.buffers());
     note_loan(worker, &mut connection, |_| StageName::QueueLarge);
     let slot = worker.slots.reserve();
@@ -121,6 +133,13 @@ pub(crate) fn receive_borrowed(worker: &mut Worker, mut connection: Box<Connecti
     }
     worker.slots.restore(slot, connection);
     worker.slots.queue(slot);
+}
+
+/// For tests: whether the connection is to come later.
+fn is_early(worker: &Worker, connection: &Connection) -> bool {
+    let now_ns = worker.cx.shared.clock.now().instant.ns;
+    let begun_ns = connection.loan.map_or(0, |loan| loan.begun_ns);
+    now_ns.saturating_sub(begun_ns) < LATE_NS
 }
 
 /// After its turn: a borrowed connection that has to wait for its socket is watched from here.
@@ -252,6 +271,20 @@ fn note_loan(
 pub(crate) fn end_loan(worker: &Worker) {
     if let Some(handle) = worker.cx.shared.workers.get(worker.index) {
         handle.loans.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Has a worker free what this large worker does not keep. It had been allocated by a worker, and
+/// the allocator takes that thread's lock to free it: a large worker that loses its processor then
+/// held up worker 0 of a node, which sends the heartbeats, for 0.1 to 0.8 s.
+pub(crate) fn give_memory_back(worker: &mut Worker) {
+    let spent = worker.cx.pool.take_spent();
+    let workers = worker.cx.shared.config.workers;
+    let home = worker.index % workers.max(1);
+    if !spent.is_empty()
+        && let Some(handle) = worker.cx.shared.workers.get(home)
+    {
+        handle.mail.send_resting(Arrival::Spent(spent));
     }
 }
 

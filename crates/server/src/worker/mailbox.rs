@@ -60,6 +60,9 @@ pub(crate) enum Arrival {
     Node(NodeArrival),
     /// A read of the disk that this worker asked for.
     Disk(Box<ReadAnswer>),
+    /// Memory to be freed: a large worker, which may lose its processor for long at any moment,
+    /// would hold the allocator's lock meanwhile.
+    Spent(Vec<Box<[u8]>>),
     /// A lease was refused: the client that holds most without reading is to be closed.
     Relieve,
 }

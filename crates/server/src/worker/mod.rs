@@ -112,9 +112,13 @@ impl Worker {
         let node = node_worker(&shared, index);
         let tier = shared.tier.as_ref().map(Arc::clone);
         let tier = tier.map(|disk| Box::new(DiskWorker::new(disk, index)));
+        let mut cx = WorkerContext::new(index, shared, writer);
+        if !is_small {
+            cx.pool.free_elsewhere();
+        }
         Self {
             index,
-            cx: WorkerContext::new(index, shared, writer),
+            cx,
             slots: ConnectionSlab::default(),
             lent: LentConnections::default(),
             batch: Batch::default(),

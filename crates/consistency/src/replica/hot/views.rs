@@ -10,7 +10,7 @@ use super::{
         machine::Context,
         message::{CopyKind, CopyMessage, ReplicaMessage},
     },
-    HotKeys, OwnedStage, WriterRound,
+    HotKeys, OwnedStage, WriterRound, give_up,
 };
 use crate::slice_view::SliceId;
 
@@ -177,6 +177,12 @@ impl HotKeys {
         self.waiting.retain(|(request, since)| {
             if is_over(*since) {
                 cx.host.refuse(request.ticket, ReplicaRefusal::Late);
+            }
+            !is_over(*since)
+        });
+        self.answers.retain(|((request, since), _)| {
+            if is_over(*since) {
+                give_up(cx, request);
             }
             !is_over(*since)
         });

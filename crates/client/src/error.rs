@@ -52,7 +52,7 @@ pub enum ClientError {
     #[error("not replicated; copies: {0}")]
     NotReplicated(u8),
     /// It is accepted, and it did not become durable in time.
-    #[error("accepted, but not durable in time")]
+    #[error("accepted, but it is not durable")]
     NotDurable,
     /// The session was closed, or its thread ended.
     #[error("the session is closed")]

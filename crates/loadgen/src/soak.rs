@@ -48,7 +48,7 @@ pub struct SoakArgs {
     /// Number of keys that all threads write.
     #[arg(long, default_value_t = 64)]
     pub shared_keys: usize,
-    /// Longest value in bytes; at most -I, on memcached -I less the key's length.
+    /// Longest value in bytes, at most -I (for memcached: -I minus the length of the key).
     #[arg(long, default_value_t = 1_000_000)]
     pub value_bytes_max: u32,
     /// Share of the writes to a thread's own keys that have a value longer than 1 KiB.

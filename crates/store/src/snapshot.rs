@@ -188,7 +188,7 @@ impl Store {
         let header: [u64; HEADER] = read_header(&mut file)?;
         if header[1] != format_of(&config) {
             let why = match config.hash_by_route {
-                true => "a server alone saved it, and this server is a node of a cluster",
+                true => "a single server saved it, and this one is a node of a cluster",
                 false => "a node of a cluster saved it, and this server is none",
             };
             return Err(StoreError::Mismatch(why));

@@ -338,7 +338,7 @@ impl Native {
         sum
     }
 
-    /// How many accepted writes were found damaged.
+    /// How many queued writes were found damaged.
     pub(crate) fn corrupt(&self) -> u64 {
         self.corrupt.load(Relaxed)
     }

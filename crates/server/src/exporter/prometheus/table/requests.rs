@@ -144,8 +144,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Connections that a large worker had when another connection was handed to it.":
         stage("stage:large_queue_connections_ahead:*", LargeQueue);
     Histogram curtail_reply_ahead_bytes in Bytes
-        "Bytes of replies to other connections that were sent before a connection's replies in \
-         the same turn, in whole KiB.":
+        "Bytes, rounded down to KiB, of replies to other connections that were sent before a \
+         connection's replies in the same turn.":
         stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
         "For each request of one turn in 64, by its size: requests that its worker executed \
@@ -153,8 +153,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
-        "For each request of one turn in 64, by its size: bytes of values, in whole KiB, that its \
-         worker received and sent between its last poll for requests and this request.":
+        "For each request of one turn in 64, by its size: bytes of values, rounded down to KiB, \
+         that its worker received and sent between its last poll for requests and this request.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds

@@ -11,7 +11,7 @@ macro_rules! fault_counts {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
         $vis struct $name {
-            $($(#[$doc])* pub $field: u8,)+
+            $($(#[$doc])* pub(crate) $field: u8,)+
         }
 
         impl $name {

@@ -1,10 +1,15 @@
-//! Stores parts that many states share once.
+//! Stores parts that many states share once (the collapse compression of Holzmann, "State
+//! compression in SPIN", 1997).
 
+use std::any::{Any, TypeId};
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::search::{ByFingerprint, fingerprint_of};
+use dashmap::DashMap;
+use foldhash::fast;
+
+use crate::search::fingerprint_of;
 
 /// A part of a state that most steps do not change: copied only when it is, and hashed once.
 #[derive(Clone, Debug)]
@@ -17,9 +22,18 @@ struct Part<T> {
     fingerprint: u64,
 }
 
-/// Parts of one kind, each once.
-#[derive(Debug)]
-pub(crate) struct Parts<T>(ByFingerprint<Shared<T>>);
+/// Parts of all kinds, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Pool(DashMap<(TypeId, u64), Arc<dyn Any + Send + Sync>, fast::FixedState>);
+
+/// A [`Shared`] part of any kind.
+pub(crate) trait SharedPart {
+    /// Hashes it if it has changed.
+    fn seal(&mut self);
+
+    /// Takes the one of the pool that is the same.
+    fn share(&mut self, pool: &Pool);
+}
 
 impl<T: Clone + Hash> Shared<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -32,31 +46,29 @@ impl<T: Clone + Hash> Shared<T> {
         part.fingerprint = 0;
         &mut part.value
     }
+}
 
-    pub(crate) fn seal(&mut self) {
+impl<T: Clone + Hash + Send + Sync + 'static> SharedPart for Shared<T> {
+    fn seal(&mut self) {
         if self.0.fingerprint == 0 {
             let part = Arc::make_mut(&mut self.0);
             part.fingerprint = fingerprint_of(&part.value);
         }
     }
+
+    fn share(&mut self, pool: &Pool) {
+        let kind = (TypeId::of::<T>(), self.0.fingerprint);
+        let same = pool.0.entry(kind).or_insert_with(|| self.0.clone());
+        if let Ok(same) = Arc::clone(&same).downcast() {
+            self.0 = same;
+        }
+    }
 }
 
-impl<T: Clone> Parts<T> {
-    /// The one that is the same.
-    pub(crate) fn shared(&self, part: &Shared<T>) -> Shared<T> {
-        let same = self.0.entry(part.0.fingerprint);
-        same.or_insert_with(|| part.clone()).clone()
-    }
-
-    /// Throws away what nobody else has.
+impl Pool {
+    /// Throws away what no state has.
     pub(crate) fn sweep(&self) {
-        self.0.retain(|_, part| Arc::strong_count(&part.0) > 1);
-    }
-}
-
-impl<T> Default for Parts<T> {
-    fn default() -> Self {
-        Self(ByFingerprint::default())
+        self.0.retain(|_, part| Arc::strong_count(part) > 1);
     }
 }
 

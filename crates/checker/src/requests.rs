@@ -8,7 +8,7 @@ use crate::judge::Written;
 
 /// What a client asks.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Reads the value.
     Get,
     /// Writes another, whatever was there.

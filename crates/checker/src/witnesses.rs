@@ -1,7 +1,5 @@
 //! What is worth seeing in a search: a model that does not show it is too small to show anything.
 
-use std::hash::{Hash, Hasher};
-
 use crate::search::Outcome;
 
 /// Declares what is worth seeing, a bit each, with the words that say it is seen.
@@ -14,14 +12,6 @@ macro_rules! witnesses {
 }
 
 pub(crate) use witnesses;
-
-/// What was seen in a step: not part of a state.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StepWitnesses(pub(crate) u32);
-
-impl Hash for StepWitnesses {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
-}
 
 impl Outcome {
     /// In words, what of `sees` was not seen.

@@ -28,6 +28,17 @@ pub enum Action {
     Clear,
 }
 
+impl Action {
+    /// What is there once it was carried out.
+    pub const fn leaves(self) -> Option<u64> {
+        match self {
+            Self::Write(value) | Self::Insert(value) => Some(value),
+            Self::CompareAndSet { new, .. } => Some(new),
+            Self::Read | Self::Delete | Self::Clear => None,
+        }
+    }
+}
+
 /// What came back.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Outcome {

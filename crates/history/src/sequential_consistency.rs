@@ -12,6 +12,7 @@ use alloc::{
     vec,
     vec::Vec,
 };
+use core::ops::Bound;
 
 use crate::{
     Verdict,
@@ -19,17 +20,18 @@ use crate::{
     record::{Action, Entry, Outcome},
 };
 
-/// An operation, and where the store says that it stands among the writes of its key.
+/// An operation, and where the store says that it stands among the writes of its key: a number, or
+/// whatever else has an order and a least value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub struct Numbered {
+pub struct Numbered<N = u64> {
     /// The operation.
     pub entry: Entry,
-    /// The number of the write that it made; of one that made none, of the write that it saw. 0 is
-    /// a key that was never written.
-    pub number: u64,
-    /// The write that was there when it made its own; 0 for one that saw nothing, and of no
-    /// meaning where an operation does not depend on what is there.
-    pub replaced: u64,
+    /// The number of the write that it made; of one that made none, of the write that it saw. The
+    /// least (0) is a key that was never written.
+    pub number: N,
+    /// The write that was there when it made its own; the least for one that saw nothing, and of
+    /// no meaning where an operation does not depend on what is there.
+    pub replaced: N,
 }
 
 /// What is promised of an operation that writes depending on what is there.
@@ -45,8 +47,8 @@ pub enum Updates {
 /// Judges every key, each empty at the start: no two writes have one number, an answer is what the
 /// write that it saw wrote, a write stands behind the one that it saw, as `updates` says, and a
 /// session never goes back.
-pub fn check_agreed(entries: &[Numbered], updates: Updates) -> Verdict {
-    let mut keys: BTreeMap<u64, Vec<Numbered>> = BTreeMap::new();
+pub fn check_agreed<N: Copy + Default + Ord>(entries: &[Numbered<N>], updates: Updates) -> Verdict {
+    let mut keys: BTreeMap<u64, Vec<Numbered<N>>> = BTreeMap::new();
     for numbered in entries {
         keys.entry(numbered.entry.key).or_default().push(*numbered);
     }
@@ -67,18 +69,21 @@ pub fn check_agreed(entries: &[Numbered], updates: Updates) -> Verdict {
 }
 
 /// An operation that does not fit, with those that it does not fit to.
-fn broken(entries: &[Numbered], updates: Updates) -> Option<(Numbered, Vec<Numbered>)> {
-    let mut writes: BTreeMap<u64, Numbered> = BTreeMap::new();
+fn broken<N: Copy + Default + Ord>(
+    entries: &[Numbered<N>],
+    updates: Updates,
+) -> Option<(Numbered<N>, Vec<Numbered<N>>)> {
+    let mut writes: BTreeMap<N, Numbered<N>> = BTreeMap::new();
     for numbered in entries.iter().filter(|numbered| numbered.writes()) {
         if let Some(other) = writes.insert(numbered.number, *numbered) {
             return Some((*numbered, vec![other]));
         }
     }
-    let shown: BTreeSet<u64> = entries.iter().filter_map(Numbered::shows).collect();
-    let is_certain = |one: &Numbered| {
+    let shown: BTreeSet<N> = entries.iter().filter_map(Numbered::shows).collect();
+    let is_certain = |one: &Numbered<N>| {
         one.entry.returned.is_some() || one.writes() && shown.contains(&one.number)
     };
-    let mut furthest: BTreeMap<u32, Numbered> = BTreeMap::new();
+    let mut furthest: BTreeMap<u32, Numbered<N>> = BTreeMap::new();
     for numbered in entries.iter().filter(|numbered| is_certain(numbered)) {
         if numbered.entry.returned.is_some() {
             let seen = writes.get(&numbered.seen());
@@ -86,8 +91,9 @@ fn broken(entries: &[Numbered], updates: Updates) -> Option<(Numbered, Vec<Numbe
                 return Some((*numbered, seen.copied().into_iter().collect()));
             }
             if numbered.depends() && updates == Updates::Atomic {
-                let between = numbered.replaced.saturating_add(1)..numbered.number;
-                let mut between = writes.range(between).map(|(_, other)| other);
+                let behind = writes.range((Bound::Excluded(numbered.replaced), Bound::Unbounded));
+                let behind = behind.map(|(_, other)| other);
+                let mut between = behind.take_while(|other| other.number < numbered.number);
                 if let Some(other) = between.find(|other| is_certain(other)) {
                     return Some((*numbered, vec![*other]));
                 }
@@ -102,13 +108,13 @@ fn broken(entries: &[Numbered], updates: Updates) -> Option<(Numbered, Vec<Numbe
     None
 }
 
-impl Numbered {
+impl<N: Copy + Default + Ord> Numbered<N> {
     /// Whether it wrote, or may have.
     fn writes(&self) -> bool {
         match (self.entry.action, self.entry.returned) {
             (Action::Read, _) => false,
             (_, Some((_, outcome))) => outcome == Outcome::Done,
-            (_, None) => self.number != 0,
+            (_, None) => self.number != N::default(),
         }
     }
 
@@ -118,10 +124,10 @@ impl Numbered {
     }
 
     /// The write that its answer tells of.
-    fn seen(&self) -> u64 {
+    fn seen(&self) -> N {
         match self.writes() {
             true if self.depends() => self.replaced,
-            true => 0,
+            true => N::default(),
             false => self.number,
         }
     }
@@ -129,7 +135,7 @@ impl Numbered {
     /// The write whose value its answer tells of, which therefore was carried out, whatever its
     /// client heard. An answer of nothing proves no removal: a recorder may only suppose which one
     /// was seen.
-    fn shows(&self) -> Option<u64> {
+    fn shows(&self) -> Option<N> {
         let (_, outcome) = self.entry.returned?;
         let found_something = matches!(
             (self.entry.action, outcome),
@@ -139,20 +145,11 @@ impl Numbered {
         found_something.then(|| self.seen())
     }
 
-    /// What is there after its write.
-    fn leaves(&self) -> Option<u64> {
-        match self.entry.action {
-            Action::Write(value) | Action::Insert(value) => Some(value),
-            Action::CompareAndSet { new, .. } => Some(new),
-            Action::Read | Action::Delete | Action::Clear => None,
-        }
-    }
-
     /// Whether it stands behind the write that it saw, if there is one, and its answer is right.
     fn agrees_with(&self, seen: Option<&Self>) -> bool {
-        let is_known = seen.is_some() || self.seen() == 0;
+        let is_known = seen.is_some() || self.seen() == N::default();
         let is_behind = !self.writes() || self.number > self.seen();
-        is_known && is_behind && self.fits(seen.and_then(Self::leaves))
+        is_known && is_behind && self.fits(seen.and_then(|seen| seen.entry.action.leaves()))
     }
 
     /// Whether it stands, or what it saw stands, before what its session had come to.

@@ -9,13 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use curtail_checker::{Limits, Outcome, Progress};
+use curtail_checker::{Checked, Limits, Outcome, Progress, models, mutants};
 use serde_json::{Value, json};
 
-use self::checked::{Checked, Planted};
 use crate::interrupt;
-
-mod checked;
 
 /// Options of `curtail check`.
 #[derive(Args, Debug)]
@@ -51,29 +48,36 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
         print(&list(options.json))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let is_asked = |model: &Checked| match options.model.as_str() {
+    let is_asked = |model: &&dyn Checked| match options.model.as_str() {
         "all" => options.deep || !model.is_deep(),
         name => model.name() == name,
     };
-    let setups: Vec<Checked> = Checked::all().filter(is_asked).collect();
-    if setups.is_empty() {
+    let asked: Vec<_> = models().filter(is_asked).collect();
+    if asked.is_empty() {
         bail!(
             "no model is called {}: see `curtail check list`",
             options.model
         );
     }
-    let mutant = options.mutant.as_deref().map(planted).transpose()?;
+    if let Some(name) = &options.mutant
+        && !mutants().any(|one| one == *name)
+    {
+        bail!(
+            "no mutant is called {name}: see `curtail check list`; mutants of the state machines \
+             are there only if curtail-lab was built with --features mutants"
+        );
+    }
     let stop = Arc::new(AtomicBool::new(false));
-    let asked = Arc::clone(&stop);
-    interrupt::on_first(move || asked.store(true, Ordering::Relaxed))?;
-    let (mut is_right, mut left) = (true, setups.len());
-    for setup in setups {
-        let outcome = run_one(options, setup, mutant, &stop);
+    let stopped = Arc::clone(&stop);
+    interrupt::on_first(move || stopped.store(true, Ordering::Relaxed))?;
+    let (mut is_right, mut left) = (true, asked.len());
+    for model in asked {
+        let outcome = run_one(options, model, &stop);
         left -= 1;
-        is_right &= is_as_it_should_be(&setup, &outcome);
+        is_right &= is_as_it_should_be(model, &outcome);
         let text = match options.json {
-            true => as_json(&setup, &outcome).to_string() + "\n",
-            false => as_text(&setup, &outcome),
+            true => as_json(model, &outcome).to_string() + "\n",
+            false => as_text(model, &outcome),
         };
         print(&text)?;
         if stop.load(Ordering::Relaxed) {
@@ -84,23 +88,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(!is_right)))
 }
 
-fn planted(name: &str) -> anyhow::Result<Planted> {
-    let found = Planted::all().find(|(_, one)| one == name);
-    let Some((mutant, _)) = found else {
-        bail!(
-            "no mutant is called {name}: see `curtail check list`; mutants of the state machines \
-             are there only if curtail-lab was built with --features mutants"
-        );
-    };
-    Ok(mutant)
-}
-
-fn run_one(
-    options: &Options,
-    model: Checked,
-    mutant: Option<Planted>,
-    stop: &AtomicBool,
-) -> Outcome {
+fn run_one(options: &Options, model: &dyn Checked, stop: &AtomicBool) -> Outcome {
     let mut limits = Limits {
         states_max: options.states_max,
         steps_max: options.steps_max,
@@ -112,7 +100,7 @@ fn run_one(
     let shows = stderr().is_terminal();
     let began = Instant::now();
     let mut last = Duration::ZERO;
-    let outcome = model.search(mutant, limits, &mut |progress| {
+    let outcome = model.search(options.mutant.as_deref(), limits, &mut |progress| {
         let now = began.elapsed();
         if shows && now >= last + Duration::from_millis(200) {
             last = now;
@@ -146,11 +134,11 @@ fn show(name: &str, progress: Progress, took: Duration) {
     let _ = stderr().flush();
 }
 
-fn is_as_it_should_be(model: &Checked, outcome: &Outcome) -> bool {
+fn is_as_it_should_be(model: &dyn Checked, outcome: &Outcome) -> bool {
     outcome.fault.is_none() && outcome.is_complete && model.unseen(outcome).is_empty()
 }
 
-fn verdict(model: &Checked, outcome: &Outcome) -> &'static str {
+fn verdict(model: &dyn Checked, outcome: &Outcome) -> &'static str {
     match (&outcome.fault, outcome.is_complete) {
         (Some(_), _) => "FAULT",
         (None, false) => "not finished",
@@ -160,7 +148,7 @@ fn verdict(model: &Checked, outcome: &Outcome) -> &'static str {
     }
 }
 
-fn as_text(model: &Checked, outcome: &Outcome) -> String {
+fn as_text(model: &dyn Checked, outcome: &Outcome) -> String {
     let Progress {
         states,
         transitions,
@@ -189,7 +177,7 @@ fn as_text(model: &Checked, outcome: &Outcome) -> String {
     text
 }
 
-fn as_json(model: &Checked, outcome: &Outcome) -> Value {
+fn as_json(model: &dyn Checked, outcome: &Outcome) -> Value {
     let fault = outcome.fault.as_ref();
     json!({
         "model": model.name(),
@@ -217,22 +205,22 @@ fn print(text: &str) -> io::Result<()> {
 
 fn list(json: bool) -> String {
     if json {
-        let model = |model: Checked| {
+        let model = |model: &dyn Checked| {
             let bound = model.bound();
             json!({"model": model.name(), "bound": bound, "deep": model.is_deep()})
         };
-        let models: Vec<Value> = Checked::all().map(model).collect();
-        let mutants: Vec<String> = Planted::all().map(|(_, name)| name).collect();
+        let models: Vec<Value> = models().map(model).collect();
+        let mutants: Vec<String> = mutants().collect();
         return format!("{}\n", json!({"models": models, "mutants": mutants}));
     }
     let mut text =
         "models (nodes, requests; then how often each change or fault may happen):\n".to_owned();
-    for model in Checked::all() {
+    for model in models() {
         let deep = if model.is_deep() { " (takes long)" } else { "" };
         text += &format!("  {:<24} {}{deep}\n", model.name(), model.bound());
     }
     text += "\nmutants (errors that --mutant injects):\n";
-    for (_, name) in Planted::all() {
+    for name in mutants() {
         text += &format!("  {name}\n");
     }
     text

@@ -15,33 +15,32 @@ use curtail_consistency::tiered::{
 };
 use curtail_types::{Instant, RouteHash};
 
-pub use world::RuleWorld;
-
-use self::world::{CACHE, ModelTable, RuleCache, address};
+use self::world::{CACHE, ModelTable, RuleCache, RuleWorld, address};
 use crate::fault_counts::fault_counts;
 use crate::planted::planted;
-use crate::search::{Model, Outcome};
-use crate::setters::setters;
+use crate::search::Model;
+use crate::setup::setup;
+use crate::step_notes::StepNotes;
 use crate::witnesses::witnesses;
 
-/// A bounded model of rules.
-#[derive(Clone, Copy, Debug)]
-pub struct RuleSetup {
-    /// What to call it.
-    pub name: &'static str,
-    /// Keys 0 to this, of which the cache node has the first one at first.
-    pub keys: u64,
-    /// What may happen, and how often.
-    pub faults: RuleFaults,
-    /// What must be seen, or the model is too small to show anything.
-    pub sees: u32,
-    /// An error in the machines.
-    pub mutant: Option<RuleMutant>,
+setup! {
+    /// A bounded model of rules.
+    pub(crate) struct RuleSetup(RuleMutant) {
+        /// Keys 0 to this, of which the cache node has the first one at first.
+        keys: u64,
+        /// Whether it takes long.
+        is_deep: bool,
+        ..
+        /// What may happen, and how often.
+        faults: RuleFaults,
+        /// What must be seen, or the model is too small to show anything.
+        sees: u32,
+    }
 }
 
 fault_counts! {
     /// How often something may happen.
-    pub struct RuleFaults {
+    pub(crate) struct RuleFaults {
         /// The cache node admits a key.
         admissions: "admissions",
         /// It evicts one.
@@ -63,7 +62,7 @@ fault_counts! {
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum RuleAction {
+pub(crate) enum RuleAction {
     /// The cache node admits a key.
     Admit(u64),
     /// It evicts one.
@@ -98,19 +97,13 @@ witnesses! {
     MARKED = 16, "a rule that is there is spread, or not any more";
 }
 
-setters! {
-    RuleSetup {
-        faults: RuleFaults,
-        sees: u32,
-    }
-}
-
 const fn model(name: &'static str, keys: u64) -> RuleSetup {
     RuleSetup {
         name,
         keys,
         faults: RuleFaults::NOTHING,
         sees: 0,
+        is_deep: false,
         mutant: None,
     }
 }
@@ -120,7 +113,7 @@ const CHANGES: RuleFaults = RuleFaults::NOTHING.admissions(2).evictions(1);
 const SPREADS: RuleFaults = RuleFaults::NOTHING.controllers(1);
 
 /// All of them.
-pub const RULE_MODELS: &[RuleSetup] = &[
+pub(crate) const RULE_MODELS: &[RuleSetup] = &[
     model("rules-controller", 3)
         .faults(CHANGES.controllers(1))
         .sees(KEPT | STALE | RENAMED),
@@ -171,20 +164,13 @@ impl RuleSetup {
         }
     }
 
-    /// Its bounds, as a person reads them.
-    pub fn bound(&self) -> String {
-        let mut parts = vec![format!("{} keys", self.keys)];
-        parts.extend(self.faults.in_words());
-        parts.join(", ")
-    }
-
-    /// What must be seen and was not.
-    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        outcome.unseen(self.sees, WITNESSES)
+    /// Its bounds but for faults, as a person reads them.
+    fn parts(&self) -> Vec<String> {
+        vec![format!("{} keys", self.keys)]
     }
 
     /// The errors that can be planted, with their names.
-    pub fn mutants() -> impl Iterator<Item = (RuleMutant, String)> {
+    pub(crate) fn mutants() -> impl Iterator<Item = (RuleMutant, String)> {
         planted(RuleMutant::ALL, "rules")
     }
 
@@ -198,6 +184,101 @@ impl RuleSetup {
             true => installs + withdrawals > 0 || is_news(world),
             false => is_quiet,
         }
+    }
+
+    fn answer(&self, world: &mut RuleWorld, index: usize) {
+        let taken = world.answers.remove(index);
+        if world.cache.sender.take(&taken) == RulesAnswer::Lost {
+            world.notes.seen |= RENAMED;
+            world.cache.queue.clear();
+            world.cache.marked.clear();
+            for key in world.cache.wanted.clone() {
+                want(&mut world.cache, key);
+            }
+        }
+    }
+}
+
+fn want(cache: &mut RuleCache, key: u64) {
+    // The queue has room for every key.
+    let _ = cache.queue.install(RouteHash(key), Instant { ns: 0 });
+}
+
+/// Whether a sign of life would tell either side something new.
+fn is_news(world: &RuleWorld) -> bool {
+    let life = world.controller.life(CACHE);
+    life != world.cache.sender.life() || life != world.cache.named_all || world.has_restarted
+}
+
+impl Model for RuleSetup {
+    type State = RuleWorld;
+    type Action = RuleAction;
+
+    fn start(&self) -> RuleWorld {
+        let mut world = RuleWorld {
+            cache: self.cache(1),
+            controller: self.controller(0),
+            table: ModelTable::default(),
+            has_restarted: false,
+            incarnation: 0,
+            messages: Vec::new(),
+            answers: Vec::new(),
+            left: self.faults,
+            notes: StepNotes::default(),
+        };
+        world.left.admissions += 1;
+        for action in [
+            RuleAction::Admit(0),
+            RuleAction::Send,
+            RuleAction::Deliver(0, false),
+            RuleAction::Answer(0),
+        ] {
+            self.act(&mut world, &action);
+        }
+        world
+    }
+
+    fn actions(&self, world: &RuleWorld, actions: &mut Vec<RuleAction>) {
+        let left = &world.left;
+        // The switch is looked at before a message is read.
+        if world.has_restarted {
+            actions.push(RuleAction::Reconcile);
+        } else {
+            for index in 0..world.messages.len() {
+                actions.push(RuleAction::Deliver(index, false));
+                if left.duplicates > 0 {
+                    actions.push(RuleAction::Deliver(index, true));
+                }
+            }
+        }
+        if left.losses > 0 {
+            actions.extend((0..world.messages.len()).map(RuleAction::Lose));
+            actions.extend((0..world.answers.len()).map(RuleAction::LoseAnswer));
+        }
+        actions.extend((0..world.answers.len()).map(RuleAction::Answer));
+        if Self::sends(world) {
+            actions.push(RuleAction::Send);
+        }
+        for key in 0..self.keys {
+            match world.cache.wanted.contains(&key) {
+                true if left.evictions > 0 => actions.push(RuleAction::Evict(key)),
+                false if left.admissions > 0 => actions.push(RuleAction::Admit(key)),
+                _ => {}
+            }
+            // As hosts do: only while somebody shares.
+            let shares = world.cache.sender.sharing().contains(CACHE);
+            let is_own = world.cache.wanted.contains(&key);
+            if left.marks > 0 && is_own && (shares || world.cache.spread.contains(&key)) {
+                actions.push(RuleAction::Mark(key));
+            }
+        }
+        let faults = [
+            (left.forgets, RuleAction::Forget),
+            (left.controllers, RuleAction::RestartController),
+            (left.caches, RuleAction::RestartCache),
+        ];
+        let faults = faults.iter().filter(|(count, _)| *count > 0);
+        actions.extend(faults.map(|(_, action)| *action));
     }
 
     fn act(&self, world: &mut RuleWorld, action: &RuleAction) {
@@ -267,118 +348,14 @@ impl RuleSetup {
         }
     }
 
-    fn answer(&self, world: &mut RuleWorld, index: usize) {
-        let taken = world.answers.remove(index);
-        if world.cache.sender.take(&taken) == RulesAnswer::Lost {
-            world.seen |= RENAMED;
-            world.cache.queue.clear();
-            world.cache.marked.clear();
-            for key in world.cache.wanted.clone() {
-                want(&mut world.cache, key);
-            }
-        }
-    }
-}
-
-fn want(cache: &mut RuleCache, key: u64) {
-    // The queue has room for every key.
-    let _ = cache.queue.install(RouteHash(key), Instant { ns: 0 });
-}
-
-/// Whether a sign of life would tell either side something new.
-fn is_news(world: &RuleWorld) -> bool {
-    let life = world.controller.life(CACHE);
-    life != world.cache.sender.life() || life != world.cache.named_all || world.has_restarted
-}
-
-impl Model for RuleSetup {
-    type State = RuleWorld;
-    type Packed = RuleWorld;
-    type Pool = ();
-    type Action = RuleAction;
-
-    fn start(&self) -> RuleWorld {
-        let mut world = RuleWorld {
-            cache: self.cache(1),
-            controller: self.controller(0),
-            table: ModelTable::default(),
-            has_restarted: false,
-            incarnation: 0,
-            messages: Vec::new(),
-            answers: Vec::new(),
-            left: self.faults,
-            seen: 0,
-            fault: None,
-        };
-        world.left.admissions += 1;
-        for action in [
-            RuleAction::Admit(0),
-            RuleAction::Send,
-            RuleAction::Deliver(0, false),
-            RuleAction::Answer(0),
-        ] {
-            self.act(&mut world, &action);
-        }
-        world
-    }
-
-    fn actions(&self, world: &RuleWorld, actions: &mut Vec<RuleAction>) {
-        if world.fault.is_some() {
-            return;
-        }
-        let left = &world.left;
-        // The switch is looked at before a message is read.
-        if world.has_restarted {
-            actions.push(RuleAction::Reconcile);
-        } else {
-            for index in 0..world.messages.len() {
-                actions.push(RuleAction::Deliver(index, false));
-                if left.duplicates > 0 {
-                    actions.push(RuleAction::Deliver(index, true));
-                }
-            }
-        }
-        if left.losses > 0 {
-            actions.extend((0..world.messages.len()).map(RuleAction::Lose));
-            actions.extend((0..world.answers.len()).map(RuleAction::LoseAnswer));
-        }
-        actions.extend((0..world.answers.len()).map(RuleAction::Answer));
-        if Self::sends(world) {
-            actions.push(RuleAction::Send);
-        }
-        for key in 0..self.keys {
-            match world.cache.wanted.contains(&key) {
-                true if left.evictions > 0 => actions.push(RuleAction::Evict(key)),
-                false if left.admissions > 0 => actions.push(RuleAction::Admit(key)),
-                _ => {}
-            }
-            // As hosts do: only while somebody shares.
-            let shares = world.cache.sender.sharing().contains(CACHE);
-            let is_own = world.cache.wanted.contains(&key);
-            if left.marks > 0 && is_own && (shares || world.cache.spread.contains(&key)) {
-                actions.push(RuleAction::Mark(key));
-            }
-        }
-        let faults = [
-            (left.forgets, RuleAction::Forget),
-            (left.controllers, RuleAction::RestartController),
-            (left.caches, RuleAction::RestartCache),
-        ];
-        let faults = faults.iter().filter(|(count, _)| *count > 0);
-        actions.extend(faults.map(|(_, action)| *action));
-    }
-
-    fn next(&self, before: &RuleWorld, action: &RuleAction, (): &()) -> RuleWorld {
-        let mut world = before.clone();
-        world.seen = 0;
-        self.act(&mut world, action);
+    fn settle(&self, before: &RuleWorld, world: &mut RuleWorld) {
         let (old, new) = (before.controller.counts(), world.controller.counts());
         let spread = |world: &RuleWorld| -> BTreeSet<_> {
             let rules = world.table.0.iter();
             let spread = rules.filter(|(_, cookie)| cookie.is_spread);
             spread.map(|(key, _)| *key).collect()
         };
-        let (before, after) = (spread(before), spread(&world));
+        let (before, after) = (spread(before), spread(world));
         let is_kept = new.kept > old.kept;
         let seen = [
             (is_kept, KEPT),
@@ -387,12 +364,7 @@ impl Model for RuleSetup {
             (before != after, MARKED),
         ];
         let seen = seen.iter().filter(|(is_seen, _)| *is_seen);
-        world.seen |= seen.fold(0, |all, (_, witness)| all | witness);
-        world
-    }
-
-    fn fault(&self, world: &RuleWorld) -> Option<&'static str> {
-        world.fault
+        world.notes.seen |= seen.fold(0, |all, (_, witness)| all | witness);
     }
 
     /// When nothing is on its way any more, the switch has the rules that the cache node wants.
@@ -424,11 +396,7 @@ impl Model for RuleSetup {
         None
     }
 
-    fn witnesses(&self, world: &RuleWorld) -> u32 {
-        world.seen
-    }
-
-    fn describe(&self, before: &RuleWorld, action: &RuleAction) -> String {
+    fn in_words(&self, before: &RuleWorld, action: &RuleAction) -> String {
         match *action {
             RuleAction::Admit(key) => format!("the cache node admits key {key}"),
             RuleAction::Evict(key) => format!("the cache node evicts key {key}"),
@@ -466,14 +434,4 @@ impl Model for RuleSetup {
             },
         }
     }
-
-    fn pack(&self, world: RuleWorld, (): &()) -> RuleWorld {
-        world
-    }
-
-    fn unpack(&self, packed: &RuleWorld) -> RuleWorld {
-        packed.clone()
-    }
-
-    fn sweep(&self, (): &()) {}
 }

@@ -11,10 +11,12 @@ use curtail_types::{
 };
 
 use super::RuleFaults;
+use crate::search::ModelState;
+use crate::step_notes::StepNotes;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
-pub struct RuleWorld {
+pub(crate) struct RuleWorld {
     pub(super) cache: RuleCache,
     pub(super) controller: RuleController,
     pub(super) table: ModelTable,
@@ -26,8 +28,7 @@ pub struct RuleWorld {
     pub(super) messages: Vec<SentRules>,
     pub(super) answers: Vec<RulesTaken>,
     pub(super) left: RuleFaults,
-    pub(super) seen: u32,
-    pub(super) fault: Option<&'static str>,
+    pub(super) notes: StepNotes,
 }
 
 /// The cache node.
@@ -107,6 +108,12 @@ impl RuleTable for ModelTable {
     }
 }
 
+impl ModelState for RuleWorld {
+    fn notes(&mut self) -> &mut StepNotes {
+        &mut self.notes
+    }
+}
+
 impl RuleWorld {
     /// What the cache has to send: a message for which there are changes, or one that is due again.
     pub(super) fn send(&mut self) {
@@ -159,7 +166,7 @@ impl RuleWorld {
         );
         self.check_kept(&before, message);
         if self.controller.counts().failed > 0 {
-            self.fault = Some("a rule is spread and nobody shares");
+            self.notes.fail("a rule is spread and nobody shares");
         }
         if let Some(taken) = taken {
             let at = self.answers.partition_point(|other| *other <= taken);
@@ -194,7 +201,8 @@ impl RuleWorld {
             cookie.generation == message.generation && is_gone(key) && !is_withdrawn(key)
         });
         if lost.next().is_some() {
-            self.fault = Some("a rule is deleted that the cache node has not given up");
+            self.notes
+                .fail("a rule is deleted that the cache node has not given up");
         }
     }
 }

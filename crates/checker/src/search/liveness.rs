@@ -5,6 +5,7 @@
 //! What is not reached that way is a state from which nothing leads to an end.
 
 use std::collections::HashMap;
+use std::mem;
 
 use foldhash::fast::FixedState;
 
@@ -63,53 +64,26 @@ impl Ends {
     /// be kept.
     pub(super) fn first_without(self) -> Option<u32> {
         let mut reaches = vec![self.is_full; self.states.len()];
-        let before = self.before();
-        let mut ahead = self.ends;
-        while let Some(number) = ahead.pop() {
-            let number = number as usize;
-            if !core::mem::replace(&mut reaches[number], true) {
-                ahead.extend_from_slice(before.of(number));
-            }
+        for end in self.ends {
+            reaches[end as usize] = true;
         }
-        let first = reaches.iter().position(|reaches| !reaches)?;
-        Some(first as u32)
-    }
-
-    fn before(&self) -> Before {
         let numbered = self.states.iter().enumerate();
         let numbers: HashMap<u64, u32, FixedState> = numbered
             .map(|(number, state)| (*state, number as u32))
             .collect();
-        let mut starts = vec![0_u32; self.states.len() + 1];
         let targets: Vec<u32> = self.to.iter().map(|to| numbers[to]).collect();
         drop(numbers);
-        for target in &targets {
-            starts[*target as usize] += 1;
+        // Nearly all steps lead away from the start, so that one walk finds nearly all.
+        let mut goes_on = true;
+        while mem::take(&mut goes_on) {
+            for (from, to) in self.from.iter().zip(&targets).rev() {
+                if reaches[*to as usize] && !reaches[*from as usize] {
+                    reaches[*from as usize] = true;
+                    goes_on = true;
+                }
+            }
         }
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += *start;
-            *start = sum;
-        }
-        let mut sources = vec![0; sum as usize];
-        for (target, source) in targets.iter().zip(&self.from) {
-            let start = &mut starts[*target as usize];
-            *start -= 1;
-            sources[*start as usize] = *source;
-        }
-        Before { starts, sources }
-    }
-}
-
-/// By state: from which others a step leads to it.
-struct Before {
-    starts: Vec<u32>,
-    sources: Vec<u32>,
-}
-
-impl Before {
-    fn of(&self, number: usize) -> &[u32] {
-        let [from, to] = [number, number + 1].map(|bound| self.starts[bound] as usize);
-        &self.sources[from..to]
+        let first = reaches.iter().position(|reaches| !reaches)?;
+        Some(first as u32)
     }
 }

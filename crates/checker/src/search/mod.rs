@@ -1,12 +1,11 @@
 //! Visits every state of a model breadth first, so that the path to a fault is a shortest one.
 //!
 //! States of one distance from the start are expanded by all processors together, a batch at a
-//! time. What waits to be expanded is kept packed, with parts that many states share kept once
-//! ([`Model::pack`], the collapse compression of Holzmann, "State compression in SPIN", 1997). Of a
-//! state that has been expanded only its fingerprint (64 bits) stays, with where it came from; the
-//! way to a fault is walked again. Two states with one fingerprint would hide each other (hash
-//! compaction, Wolper and Leroy, 1993): among n states that happens with a chance of n^2 / 2^65,
-//! one in a million for six million states.
+//! time. Of what waits to be expanded the parts that many states share are kept once. Of a state
+//! that has been expanded only its fingerprint (64 bits) stays, with where it came from; the way to
+//! a fault is walked again. Two states with one fingerprint would hide each other (hash compaction,
+//! Wolper and Leroy, 1993): among n states that happens with a chance of n^2 / 2^65, one in a
+//! million for six million states.
 
 mod liveness;
 #[cfg(test)]
@@ -19,19 +18,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dashmap::{DashMap, DashSet};
+use dashmap::DashSet;
 use foldhash::{fast, quality};
 
 use self::liveness::Ends;
+use crate::interned_parts::{Pool, SharedPart};
+use crate::step_notes::StepNotes;
 
 /// Something that moves from state to state.
-pub trait Model: Sync {
+pub(crate) trait Model: Sync {
     /// A state.
-    type State: Hash;
-    /// A state while it waits to be expanded.
-    type Packed: Send + Sync;
-    /// Parts of states that many of them share.
-    type Pool: Default + Sync;
+    type State: ModelState;
     /// A way to move on.
     type Action;
 
@@ -41,29 +38,49 @@ pub trait Model: Sync {
     /// The ways on from `state`, always in the same order.
     fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
 
-    /// Where `action` leads.
-    fn next(&self, state: &Self::State, action: &Self::Action, pool: &Self::Pool) -> Self::State;
+    /// Moves on from `state`.
+    fn act(&self, state: &mut Self::State, action: &Self::Action);
 
-    /// What is wrong in `state`, if something is.
-    fn fault(&self, state: &Self::State) -> Option<&'static str>;
+    /// Notes what was seen in the step from `before`; states that are the same become equal.
+    fn settle(&self, before: &Self::State, state: &mut Self::State);
 
     /// What is wrong in `state`, which has no way on, if something is.
     fn fault_at_end(&self, state: &Self::State) -> Option<&'static str>;
 
-    /// A bit for each of the things worth seeing that were seen in the step to `state`.
-    fn witnesses(&self, state: &Self::State) -> u32;
+    /// `action` as a person reads it, in state `before`.
+    fn in_words(&self, before: &Self::State, action: &Self::Action) -> String;
+
+    /// Where `action` leads.
+    fn next(&self, before: &Self::State, action: &Self::Action) -> Self::State {
+        let mut state = before.clone();
+        state.notes().begin(false);
+        self.act(&mut state, action);
+        self.settle(before, &mut state);
+        state.seal();
+        state
+    }
 
     /// `action` as a person reads it, and what comes of it in state `before`.
-    fn describe(&self, before: &Self::State, action: &Self::Action) -> String;
+    fn describe(&self, before: &Self::State, action: &Self::Action) -> String {
+        let mut state = before.clone();
+        state.notes().begin(true);
+        self.act(&mut state, action);
+        state.notes().behind(self.in_words(before, action))
+    }
+}
 
-    /// `state` in little memory.
-    fn pack(&self, state: Self::State, pool: &Self::Pool) -> Self::Packed;
+/// A state of a model.
+pub(crate) trait ModelState: Clone + Hash + Send + Sync {
+    /// What the step to it came to.
+    fn notes(&mut self) -> &mut StepNotes;
 
-    /// The state again.
-    fn unpack(&self, packed: &Self::Packed) -> Self::State;
+    /// Does `each` with the parts that many states share.
+    fn each_part(&mut self, _each: &mut dyn FnMut(&mut dyn SharedPart)) {}
 
-    /// Throws away what no packed state has.
-    fn sweep(&self, pool: &Self::Pool);
+    /// Has the parts hashed that have changed.
+    fn seal(&mut self) {
+        self.each_part(&mut |part| part.seal());
+    }
 }
 
 /// How far a search goes.
@@ -130,7 +147,7 @@ impl Default for Limits {
 
 /// Looks at every state of `model`, or stops at the first fault, or when `report`, which hears now
 /// and then, breaks it off.
-pub fn search<M: Model>(
+pub(crate) fn search<M: Model>(
     model: &M,
     limits: Limits,
     mut report: impl FnMut(Progress) -> ControlFlow<()>,
@@ -155,13 +172,13 @@ pub fn search<M: Model>(
 struct Search<'a, M: Model> {
     model: &'a M,
     limits: Limits,
-    pool: M::Pool,
+    pool: Pool,
     /// The fingerprints of the states that have been seen.
     seen: DashSet<u64, fast::FixedState>,
     /// The states of the last level that are not expanded yet, and their numbers.
-    frontier: Vec<(M::Packed, u32)>,
+    frontier: Vec<(M::State, u32)>,
     /// Those of the next level.
-    next: Vec<(M::Packed, u32)>,
+    next: Vec<(M::State, u32)>,
     /// By number: which state a state came from, by which of its actions.
     origins: Vec<(u32, u16)>,
     ends: Ends,
@@ -172,8 +189,8 @@ struct Search<'a, M: Model> {
 }
 
 /// What a thread finds in a part of the frontier.
-struct Found<P> {
-    states: Vec<(P, u64, u32, u16)>,
+struct Found<S> {
+    states: Vec<(S, u64, u32, u16)>,
     /// From which state, and the fingerprint of where to.
     steps: Vec<(u32, u64)>,
     ends: Vec<u32>,
@@ -181,13 +198,11 @@ struct Found<P> {
     witnesses: u32,
     /// In an end.
     fault: Option<(u32, &'static str)>,
-    /// In what a step leads to.
-    fault_ahead: Option<(u32, u16, &'static str)>,
 }
 
 impl<'a, M: Model> Search<'a, M> {
     fn new(model: &'a M, limits: Limits) -> Self {
-        let (start, seen, pool) = (model.start(), DashSet::default(), M::Pool::default());
+        let (start, seen) = (model.start(), DashSet::default());
         let fingerprint = fingerprint_of(&start);
         seen.insert(fingerprint);
         let mut ends = Ends::new(limits.steps_max);
@@ -196,9 +211,9 @@ impl<'a, M: Model> Search<'a, M> {
             model,
             limits,
             seen,
-            frontier: vec![(model.pack(start, &pool), 0)],
+            frontier: vec![(start, 0)],
             next: Vec::new(),
-            pool,
+            pool: Pool::default(),
             origins: vec![(0, 0)],
             ends,
             witnesses: 0,
@@ -237,7 +252,7 @@ impl<'a, M: Model> Search<'a, M> {
         if self.frontier.is_empty() {
             self.frontier = core::mem::take(&mut self.next);
             self.depth += usize::from(!self.frontier.is_empty());
-            self.model.sweep(&self.pool);
+            self.pool.sweep();
         }
         ControlFlow::Continue(())
     }
@@ -257,26 +272,24 @@ impl<'a, M: Model> Search<'a, M> {
         }
     }
 
-    fn take(&mut self, part: Found<M::Packed>) {
+    fn take(&mut self, part: Found<M::State>) {
         self.transitions += part.transitions;
         self.witnesses |= part.witnesses;
         self.ends.add_steps(&part.steps);
         part.ends.iter().for_each(|end| self.ends.add_end(*end));
-        for (state, fingerprint, from, action) in part.states {
-            self.next.push((state, self.origins.len() as u32));
+        self.fault = self.fault.or(part.fault);
+        for (mut state, fingerprint, from, action) in part.states {
+            let number = self.origins.len() as u32;
+            let fault = state.notes().fault;
+            self.fault = self.fault.or(fault.map(|fault| (number, fault)));
+            self.next.push((state, number));
             self.origins.push((from, action));
             self.ends.add_state(fingerprint);
         }
-        let mut fault = part.fault;
-        if let Some((from, action, what)) = part.fault_ahead {
-            fault = fault.or(Some((self.origins.len() as u32, what)));
-            self.origins.push((from, action));
-        }
-        self.fault = self.fault.or(fault);
     }
 
     /// A thread's work: chunks of the frontier, as long as there are any.
-    fn expand_some(&self, next: &AtomicUsize) -> Found<M::Packed> {
+    fn expand_some(&self, next: &AtomicUsize) -> Found<M::State> {
         let mut found = Found::default();
         let mut actions = Vec::new();
         loop {
@@ -293,28 +306,27 @@ impl<'a, M: Model> Search<'a, M> {
 
     fn expand_one(
         &self,
-        packed: &M::Packed,
+        state: &M::State,
         number: u32,
         actions: &mut Vec<M::Action>,
-        found: &mut Found<M::Packed>,
+        found: &mut Found<M::State>,
     ) {
-        let state = self.model.unpack(packed);
-        let before = fingerprint_of(&state);
+        let before = fingerprint_of(state);
         actions.clear();
-        self.model.actions(&state, actions);
+        self.model.actions(state, actions);
         let mut is_end = true;
         for (index, action) in actions.iter().enumerate() {
-            let next = self.model.next(&state, action, &self.pool);
+            let mut next = self.model.next(state, action);
             let fingerprint = fingerprint_of(&next);
             found.transitions += 1;
-            found.witnesses |= self.model.witnesses(&next);
+            found.witnesses |= next.notes().seen;
             if fingerprint != before {
                 is_end = false;
                 self.take_step((number, index), next, fingerprint, found);
             }
         }
         if is_end {
-            let fault = self.model.fault_at_end(&state);
+            let fault = self.model.fault_at_end(state);
             found.ends.push(number);
             found.fault = found.fault.or(fault.map(|fault| (number, fault)));
         }
@@ -323,18 +335,15 @@ impl<'a, M: Model> Search<'a, M> {
     fn take_step(
         &self,
         (number, index): (u32, usize),
-        next: M::State,
+        mut next: M::State,
         fingerprint: u64,
-        found: &mut Found<M::Packed>,
+        found: &mut Found<M::State>,
     ) {
         if !self.ends.is_full() {
             found.steps.push((number, fingerprint));
         }
         if self.seen.insert(fingerprint) {
-            if let Some(fault) = self.model.fault(&next) {
-                found.fault_ahead = Some((number, index as u16, fault));
-            }
-            let next = self.model.pack(next, &self.pool);
+            next.each_part(&mut |part| part.share(&self.pool));
             found.states.push((next, fingerprint, number, index as u16));
         }
     }
@@ -364,7 +373,7 @@ impl<'a, M: Model> Search<'a, M> {
             let mut actions = Vec::new();
             self.model.actions(&state, &mut actions);
             let action = actions.get(usize::from(index))?;
-            let next = self.model.next(&state, action, &self.pool);
+            let next = self.model.next(&state, action);
             steps.push(self.model.describe(&state, action));
             state = next;
         }
@@ -373,7 +382,7 @@ impl<'a, M: Model> Search<'a, M> {
     }
 }
 
-impl<P> Default for Found<P> {
+impl<S> Default for Found<S> {
     fn default() -> Self {
         Self {
             states: Vec::new(),
@@ -382,13 +391,9 @@ impl<P> Default for Found<P> {
             transitions: 0,
             witnesses: 0,
             fault: None,
-            fault_ahead: None,
         }
     }
 }
-
-/// A map from fingerprints.
-pub(crate) type ByFingerprint<T> = DashMap<u64, T, fast::FixedState>;
 
 /// A word for a value, the same in every run.
 pub(crate) fn fingerprint_of(value: &impl Hash) -> u64 {

@@ -2,24 +2,26 @@
 
 use std::ops::ControlFlow;
 
-use super::{Limits, Model, Outcome, search};
+use super::{Limits, Model, ModelState, Outcome, search};
+use crate::setup::Checked;
+use crate::step_notes::StepNotes;
 
 /// Each of these models is searched to the end, is right, and shows all that it is there for.
-pub(crate) fn assert_right<'a, M: Model + 'a>(
-    models: impl Iterator<Item = (&'static str, &'a M)>,
+pub(crate) fn assert_right<'a, M: Checked + 'a>(
+    models: impl Iterator<Item = &'a M>,
     states_max: usize,
-    unseen: impl Fn(&M, &Outcome) -> Vec<String>,
 ) {
     let limits = Limits {
         states_max,
         ..Limits::default()
     };
     let mut failed = Vec::new();
-    for (name, model) in models {
-        let outcome = search(model, limits, |_| ControlFlow::Continue(()));
+    for model in models {
+        let name = model.name();
+        let outcome = model.search(None, limits, &mut |_| ControlFlow::Continue(()));
         let (states, took) = (outcome.progress.states, outcome.took);
         println!("{name}: {states} states, {took:?}");
-        let unseen = unseen(model, &outcome);
+        let unseen = model.unseen(&outcome);
         if let Some(fault) = &outcome.fault {
             let steps = fault.steps.join("\n");
             failed.push(format!("{name}: {}\n{steps}", fault.fault));
@@ -30,15 +32,16 @@ pub(crate) fn assert_right<'a, M: Model + 'a>(
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }
 
-/// Each of these errors is found in one of the models that it is planted in.
-pub(crate) fn assert_found<M: Model>(
-    planted: impl Iterator<Item = (String, impl Iterator<Item = (&'static str, M)>)>,
+/// Each of these errors is found in one of its models.
+pub(crate) fn assert_found<'a, M: Checked + 'a>(
+    planted: impl Iterator<Item = (String, Vec<&'a M>)>,
 ) {
     let mut missed = Vec::new();
-    for (error, mut models) in planted {
-        let found = models.find_map(|(name, model)| {
-            let outcome = search(&model, Limits::default(), |_| ControlFlow::Continue(()));
-            outcome.fault.map(|fault| (name, fault.fault))
+    for (error, models) in planted {
+        let found = models.into_iter().find_map(|model| {
+            let goes_on = &mut |_| ControlFlow::Continue(());
+            let outcome = model.search(Some(&error), Limits::default(), goes_on);
+            outcome.fault.map(|fault| (model.name(), fault.fault))
         });
         println!("{error}: {found:?}");
         missed.extend(found.is_none().then_some(error));
@@ -57,57 +60,53 @@ struct Counting {
     wrong_end: bool,
 }
 
+/// A number, and what is wrong with it.
+#[derive(Clone, Default, Hash)]
+struct Number(u8, StepNotes);
+
+impl ModelState for Number {
+    fn notes(&mut self) -> &mut StepNotes {
+        &mut self.1
+    }
+}
+
 impl Model for Counting {
-    type State = u8;
-    type Packed = u8;
-    type Pool = ();
+    type State = Number;
     type Action = u8;
 
-    fn start(&self) -> u8 {
-        0
+    fn start(&self) -> Number {
+        Number::default()
     }
 
-    fn actions(&self, state: &u8, actions: &mut Vec<u8>) {
+    fn actions(&self, state: &Number, actions: &mut Vec<u8>) {
         match self.trap {
-            Some(trap) if *state == trap => actions.push(200),
-            Some(trap) if *state == 200 => actions.push(trap),
-            _ => actions.extend(
-                [state + 1, state + 2]
-                    .into_iter()
-                    .filter(|next| *next <= 100),
-            ),
+            Some(trap) if state.0 == trap => actions.push(200),
+            Some(trap) if state.0 == 200 => actions.push(trap),
+            _ => {
+                let next = [state.0 + 1, state.0 + 2];
+                actions.extend(next.into_iter().filter(|next| *next <= 100));
+            }
         }
     }
 
-    fn next(&self, _state: &u8, action: &u8, _pool: &()) -> u8 {
-        *action
+    fn act(&self, state: &mut Number, action: &u8) {
+        state.0 = *action;
     }
 
-    fn fault(&self, state: &u8) -> Option<&'static str> {
-        (self.fault == Some(*state)).then_some("planted")
+    fn settle(&self, _before: &Number, state: &mut Number) {
+        state.1.seen = u32::from(state.0 == 50);
+        if self.fault == Some(state.0) {
+            state.1.fail("planted");
+        }
     }
 
-    fn fault_at_end(&self, _state: &u8) -> Option<&'static str> {
+    fn fault_at_end(&self, _state: &Number) -> Option<&'static str> {
         self.wrong_end.then_some("the wrong end")
     }
 
-    fn witnesses(&self, state: &u8) -> u32 {
-        u32::from(*state == 50)
-    }
-
-    fn describe(&self, _before: &u8, action: &u8) -> String {
+    fn in_words(&self, _before: &Number, action: &u8) -> String {
         action.to_string()
     }
-
-    fn pack(&self, state: u8, _pool: &()) -> u8 {
-        state
-    }
-
-    fn unpack(&self, packed: &u8) -> u8 {
-        *packed
-    }
-
-    fn sweep(&self, _pool: &()) {}
 }
 
 fn run(model: Counting) -> Outcome {

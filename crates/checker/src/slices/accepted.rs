@@ -26,7 +26,7 @@ pub(super) type AcceptedWrites = VecDeque<Label>;
 
 listed_enum! {
     /// An error in how a node treats accepted writes.
-    pub enum AcceptMutant {
+    pub(crate) enum AcceptMutant {
         /// Requests of its own clients do not wait for them.
         ClientsOvertake,
         /// Requests of other nodes do not.

@@ -13,7 +13,7 @@ use crate::requests::{Kind, Label};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum SliceAction {
+pub(crate) enum SliceAction {
     /// A client asks a node.
     Ask(u8, NodeId),
     /// A request begins beside the machine.
@@ -252,7 +252,7 @@ impl Stepper<'_> {
             // What only dead nodes had is gone, as if it were deleted.
             if lost.contains(&slice_of(*key, self.setup.slices)) {
                 self.world.judges.edit()[index].asked_once(Label::LOSS, Kind::Delete);
-                self.world.seen.0 |= super::LOST;
+                self.world.notes.seen |= super::LOST;
             }
         }
         let number = next.number.0;

@@ -113,7 +113,9 @@ impl ModelHost<'_> {
     /// it. (Readers of the model come between steps only, those of a server at any moment.)
     fn note_change(&mut self, was_shown: bool) {
         if was_shown {
-            self.world.fail("an item changes while readers may see it");
+            self.world
+                .notes
+                .fail("an item changes while readers may see it");
         }
     }
 
@@ -150,7 +152,9 @@ impl ModelHost<'_> {
                 node.clock = node.clock.max(version.clock());
                 node.items.insert(key, StoredItem { version, value });
                 if before.is_some_and(|before| before.version >= version) {
-                    self.world.fail("a version that is not above the last one");
+                    self.world
+                        .notes
+                        .fail("a version that is not above the last one");
                 }
                 RunResult::Stored(1)
             }
@@ -251,7 +255,9 @@ impl ReplicaHost for ModelHost<'_> {
         let promised = node.promised.get(&from).copied().unwrap_or(0);
         if is_accounted && promised < u64::from(change.room) {
             if self.counts_here(from) {
-                self.world.fail("a change for which no room was promised");
+                self.world
+                    .notes
+                    .fail("a change for which no room was promised");
             }
             return false;
         }
@@ -266,6 +272,7 @@ impl ReplicaHost for ModelHost<'_> {
         let items = self.node().items.len() as u64;
         if is_accounted && items > self.setup.capacity {
             self.world
+                .notes
                 .fail("a store has more items than it has room for");
         }
         true
@@ -363,6 +370,7 @@ impl ReplicaHost for ModelHost<'_> {
             node.copies.remove(&key);
             if was_hidden && self.shows_item(key) {
                 self.world
+                    .notes
                     .fail("a key ceases to be hot while a write of it is under way");
             }
             return;

@@ -11,19 +11,9 @@ use super::actions::SliceAction;
 use super::world::{Load, SliceParcel, SliceWorld, Stage, StoredItem};
 use crate::judge::Written;
 use crate::requests::Label;
-use crate::step_description::StepDescription;
 
 impl SliceSetup {
-    /// A step from `before`, and what came of it.
-    pub(super) fn step_in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
-        let what = self.action_in_words(before, action);
-        let mut world = before.clone();
-        world.notes = StepDescription::gathering();
-        self.stepper(&mut world).act(action);
-        world.notes.behind(what)
-    }
-
-    fn action_in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
+    pub(super) fn action_in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
         match *action {
             SliceAction::Ask(label, node) => self.asked_in_words(label, node),
             SliceAction::Begin(label, node) => {

@@ -16,66 +16,63 @@ use curtail_consistency::replica::{CopyState, Gate, Replica, ReplicaConfig, Repl
 use curtail_consistency::slice_view::{RowStep, SliceId, SliceView, slice_of};
 use curtail_types::{NodeId, NodeSet, RouteHash, ViewNumber};
 
-pub use accepted::AcceptMutant;
-pub use actions::SliceAction;
-pub use models::SLICE_MODELS;
-pub use world::{SlicePool, SliceWorld};
+pub(crate) use accepted::AcceptMutant;
+pub(crate) use models::SLICE_MODELS;
 
-use self::actions::Stepper;
-use self::world::{HeldCopy, Load, SliceNode, Stage};
+use self::actions::{SliceAction, Stepper};
+use self::world::{HeldCopy, Load, SliceNode, SliceWorld, Stage};
 use crate::fault_counts::fault_counts;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::planted::planted;
 use crate::requests::{Kind, Label};
-use crate::search::{Model, Outcome};
-use crate::step_description::StepDescription;
-use crate::witnesses::{StepWitnesses, witnesses};
+use crate::search::{Model, ModelState as _};
+use crate::setup::setup;
+use crate::step_notes::StepNotes;
+use crate::witnesses::witnesses;
 
-/// A bounded cluster of slices.
-#[derive(Clone, Copy, Debug)]
-pub struct SliceSetup {
-    /// What to call it.
-    pub name: &'static str,
-    /// Nodes, all members at first.
-    pub nodes: u8,
-    /// How many slices there are.
-    pub slices: u16,
-    /// How many nodes have a slice at first, all in sync.
-    pub replicas: u8,
-    /// The keys.
-    pub keys: &'static [RouteHash],
-    /// What is asked once, of any node, and of which key.
-    pub operations: &'static [(Kind, usize)],
-    /// The first of them, asked of node 0, have ended before anything else happens.
-    pub done_before: u8,
-    /// Items that a store has room for; 0 if it has no end.
-    pub capacity: u64,
-    /// The nodes that clients ask, a bit for each.
-    pub asked: u8,
-    /// What the placement wants, each until it is so or cannot be.
-    pub wants: &'static [(SliceId, RowStep)],
-    /// Whether a primary soon suspects a follower that does not answer.
-    pub suspects: bool,
-    /// Whether nodes accept writes before they execute them.
-    pub accepts: bool,
-    /// How copies of hot keys agree.
-    pub model: Agreement,
-    /// What may go wrong, and how often.
-    pub faults: SliceFaults,
-    /// What must be seen, or the model is too small to show anything.
-    pub sees: u32,
-    /// Whether it takes long.
-    pub is_deep: bool,
-    /// An error in the machines.
-    pub mutant: Option<ReplicaMutant>,
-    /// An error in how nodes treat accepted writes.
-    pub accept_mutant: Option<AcceptMutant>,
+setup! {
+    /// A bounded cluster of slices.
+    pub(crate) struct SliceSetup(ReplicaMutant) {
+        /// Nodes, all members at first.
+        nodes: u8,
+        /// How many slices there are.
+        slices: u16,
+        /// How many nodes have a slice at first, all in sync.
+        replicas: u8,
+        /// The keys.
+        keys: &'static [RouteHash],
+        /// An error in how nodes treat accepted writes.
+        accept_mutant: Option<AcceptMutant>,
+        ..
+        /// What is asked once, of any node, and of which key.
+        operations: &'static [(Kind, usize)],
+        /// The first of them, asked of node 0, have ended before anything else happens.
+        done_before: u8,
+        /// Items that a store has room for; 0 if it has no end.
+        capacity: u64,
+        /// The nodes that clients ask, a bit for each.
+        asked: u8,
+        /// What the placement wants, each until it is so or cannot be.
+        wants: &'static [(SliceId, RowStep)],
+        /// Whether a primary soon suspects a follower that does not answer.
+        suspects: bool,
+        /// Whether nodes accept writes before they execute them.
+        accepts: bool,
+        /// How copies of hot keys agree.
+        model: Agreement,
+        /// What may go wrong, and how often.
+        faults: SliceFaults,
+        /// What must be seen, or the model is too small to show anything.
+        sees: u32,
+        /// Whether it takes long.
+        is_deep: bool,
+    }
 }
 
 fault_counts! {
     /// How often something may happen.
-    pub struct SliceFaults {
+    pub(crate) struct SliceFaults {
         /// A message is lost.
         losses: "losses",
         /// A message arrives twice.
@@ -143,8 +140,8 @@ impl SliceSetup {
         self.keys.iter().position(|one| *one == key).unwrap_or(0)
     }
 
-    /// Its bounds, as a person reads them.
-    pub fn bound(&self) -> String {
+    /// Its bounds but for faults, as a person reads them.
+    fn parts(&self) -> Vec<String> {
         let Self {
             nodes, replicas, ..
         } = self;
@@ -159,17 +156,11 @@ impl SliceSetup {
         }
         let wants = self.wants.iter();
         parts.extend(wants.map(|(slice, step)| in_words::row_step_in_words(*slice, *step)));
-        parts.extend(self.faults.in_words());
-        parts.join(", ")
-    }
-
-    /// What must be seen and was not.
-    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        outcome.unseen(self.sees, WITNESSES)
+        parts
     }
 
     /// The errors that can be planted in its machines, with their names.
-    pub fn mutants() -> impl Iterator<Item = (ReplicaMutant, String)> {
+    pub(crate) fn mutants() -> impl Iterator<Item = (ReplicaMutant, String)> {
         planted(ReplicaMutant::ALL, "replica")
     }
 
@@ -345,46 +336,10 @@ impl SliceSetup {
             }
         }
     }
-
-    /// What is wrong where nothing happens of itself any more.
-    fn fault_at_rest(&self, world: &SliceWorld) -> Option<&'static str> {
-        let mut stages = world.operations.iter();
-        if stages.any(|stage| matches!(stage, Stage::Asked(_))) {
-            return Some("a request is never answered");
-        }
-        for node in &world.nodes {
-            let mut promised = node.promised.iter().filter(|(_, room)| **room > 0);
-            if promised.any(|(to, _)| !world.view.members.contains(*to)) {
-                return Some("room is kept for a node that has left");
-            }
-        }
-        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
-        if copies.any(|copy| copy.state == CopyState::Invalid) {
-            return Some("a copy is never valid again");
-        }
-        for (slice, row) in world.view.rows() {
-            let here = |id: NodeId| {
-                let items = world.node(id).items.iter();
-                items.filter(|(key, _)| slice_of(**key, self.slices) == slice)
-            };
-            let machine = world.node(row.primary).machine.as_ref();
-            if machine.is_some_and(|machine| !machine.serves(slice)) {
-                return Some("a slice is never served");
-            }
-            for id in row.in_sync {
-                if !here(id).eq(here(row.primary)) {
-                    return Some("nodes in sync differ for ever");
-                }
-            }
-        }
-        None
-    }
 }
 
 impl Model for SliceSetup {
     type State = SliceWorld;
-    type Packed = SliceWorld;
-    type Pool = SlicePool;
     type Action = SliceAction;
 
     fn start(&self) -> SliceWorld {
@@ -402,9 +357,7 @@ impl Model for SliceSetup {
             sessions: (self.model == Agreement::Sc).then(BTreeMap::new),
             view: Shared::new(view),
             wants: ((1_u16 << self.wants.len()) - 1) as u8,
-            seen: StepWitnesses::default(),
-            notes: StepDescription::default(),
-            fault: None,
+            notes: StepNotes::default(),
         };
         let mut stepper = self.stepper(&mut world);
         for id in self.ids() {
@@ -415,60 +368,24 @@ impl Model for SliceSetup {
             stepper.act(&SliceAction::Ask(label, NodeId(0)));
             stepper.deliver_all();
         }
+        world.renumber();
         world.seal();
         world
     }
 
     fn actions(&self, world: &SliceWorld, actions: &mut Vec<SliceAction>) {
-        if world.fault.is_none() {
-            self.client_actions(world, actions);
-            self.network_actions(world, actions);
-            self.hot_actions(world, actions);
-            self.view_actions(world, actions);
-        }
+        self.client_actions(world, actions);
+        self.network_actions(world, actions);
+        self.hot_actions(world, actions);
+        self.view_actions(world, actions);
     }
 
-    fn next(&self, before: &SliceWorld, action: &SliceAction, _: &SlicePool) -> SliceWorld {
-        let mut world = before.clone();
-        world.seen = StepWitnesses::default();
-        self.stepper(&mut world).act(action);
-        self.note_seen(before, &mut world);
-        world.seal();
-        world
+    fn act(&self, world: &mut SliceWorld, action: &SliceAction) {
+        self.stepper(world).act(action);
     }
 
-    fn fault(&self, world: &SliceWorld) -> Option<&'static str> {
-        world.fault
-    }
-
-    fn fault_at_end(&self, world: &SliceWorld) -> Option<&'static str> {
-        self.fault_at_rest(world)
-    }
-
-    fn witnesses(&self, world: &SliceWorld) -> u32 {
-        world.seen.0
-    }
-
-    fn describe(&self, before: &SliceWorld, action: &SliceAction) -> String {
-        self.step_in_words(before, action)
-    }
-
-    fn pack(&self, world: SliceWorld, pool: &SlicePool) -> SliceWorld {
-        world.interned(pool)
-    }
-
-    fn unpack(&self, packed: &SliceWorld) -> SliceWorld {
-        packed.clone()
-    }
-
-    fn sweep(&self, pool: &SlicePool) {
-        pool.sweep();
-    }
-}
-
-impl SliceSetup {
-    fn note_seen(&self, before: &SliceWorld, world: &mut SliceWorld) {
-        let mut seen = world.seen.0;
+    fn settle(&self, before: &SliceWorld, world: &mut SliceWorld) {
+        let mut seen = world.notes.seen;
         let is_over = |stage: &Stage| matches!(stage, Stage::Answered | Stage::Unknown);
         if world.operations.iter().all(is_over) {
             seen |= ANSWERED;
@@ -501,6 +418,44 @@ impl SliceSetup {
         if world.left.evictions < before.left.evictions {
             seen |= EVICTED;
         }
-        world.seen = StepWitnesses(seen);
+        world.notes.seen = seen;
+        world.renumber();
+    }
+
+    fn fault_at_end(&self, world: &SliceWorld) -> Option<&'static str> {
+        let mut stages = world.operations.iter();
+        if stages.any(|stage| matches!(stage, Stage::Asked(_))) {
+            return Some("a request is never answered");
+        }
+        for node in &world.nodes {
+            let mut promised = node.promised.iter().filter(|(_, room)| **room > 0);
+            if promised.any(|(to, _)| !world.view.members.contains(*to)) {
+                return Some("room is kept for a node that has left");
+            }
+        }
+        let mut copies = world.nodes.iter().flat_map(|node| node.copies.values());
+        if copies.any(|copy| copy.state == CopyState::Invalid) {
+            return Some("a copy is never valid again");
+        }
+        for (slice, row) in world.view.rows() {
+            let here = |id: NodeId| {
+                let items = world.node(id).items.iter();
+                items.filter(|(key, _)| slice_of(**key, self.slices) == slice)
+            };
+            let machine = world.node(row.primary).machine.as_ref();
+            if machine.is_some_and(|machine| !machine.serves(slice)) {
+                return Some("a slice is never served");
+            }
+            for id in row.in_sync {
+                if !here(id).eq(here(row.primary)) {
+                    return Some("nodes in sync differ for ever");
+                }
+            }
+        }
+        None
+    }
+
+    fn in_words(&self, before: &SliceWorld, action: &SliceAction) -> String {
+        self.action_in_words(before, action)
     }
 }

@@ -8,23 +8,6 @@ use super::{
     ANSWERED, DRAINED, ENTERED, EVICTED, EXITED, LOST, SHARED, SliceFaults, SliceSetup, TOOK_OVER,
 };
 use crate::requests::Kind::{self, Append, Delete, Get, Set};
-use crate::setters::setters;
-
-setters! {
-    SliceSetup {
-        operations: &'static [(Kind, usize)],
-        done_before: u8,
-        capacity: u64,
-        asked: u8,
-        wants: &'static [(SliceId, RowStep)],
-        suspects: bool,
-        accepts: bool,
-        model: Model,
-        faults: SliceFaults,
-        sees: u32,
-        is_deep: bool,
-    }
-}
 
 /// A model with nothing that goes wrong.
 const fn model(name: &'static str, nodes: u8, replicas: u8) -> SliceSetup {
@@ -99,7 +82,7 @@ const WRITES: &[(Kind, usize)] = &[(Set, 0), (Set, 0), (Get, 0)];
 const TWO_KEYS: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0)];
 
 /// All of them.
-pub const SLICE_MODELS: &[SliceSetup] = &[
+pub(crate) const SLICE_MODELS: &[SliceSetup] = &[
     model("slice-pair", 2, 2),
     model("slice-deletes", 2, 2).operations(DELETES),
     model("slice-deletes-three", 3, 3).operations(DELETES),

@@ -12,15 +12,15 @@ use curtail_types::{Cas, NodeId, RouteHash};
 use super::SliceFaults;
 use super::accepted::AcceptedWrites;
 use super::in_words::refusal_in_words;
-use crate::interned_parts::{Parts, Shared};
+use crate::interned_parts::{Shared, SharedPart};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
-use crate::step_description::StepDescription;
-use crate::witnesses::StepWitnesses;
+use crate::search::ModelState;
+use crate::step_notes::StepNotes;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
-pub struct SliceWorld {
+pub(crate) struct SliceWorld {
     pub(super) nodes: Vec<Shared<SliceNode>>,
     /// What is on its way, sorted.
     pub(super) parcels: Shared<Vec<SliceParcel>>,
@@ -37,10 +37,7 @@ pub struct SliceWorld {
     pub(super) view: Shared<SliceView>,
     /// Of the placement's wishes, those that are not fulfilled.
     pub(super) wants: u8,
-    /// What was seen in the last step; not part of the state.
-    pub(super) seen: StepWitnesses,
-    pub(super) notes: StepDescription,
-    pub(super) fault: Option<&'static str>,
+    pub(super) notes: StepNotes,
 }
 
 /// A node and its store.
@@ -126,23 +123,17 @@ pub(super) enum Stage {
     Unknown,
 }
 
-/// Parts that many states share.
-#[derive(Debug, Default)]
-pub struct SlicePool {
-    nodes: Parts<SliceNode>,
-    parcels: Parts<Vec<SliceParcel>>,
-    operations: Parts<Vec<Stage>>,
-    judges: Parts<Vec<Linearizable>>,
-    views: Parts<SliceView>,
-}
+impl ModelState for SliceWorld {
+    fn notes(&mut self) -> &mut StepNotes {
+        &mut self.notes
+    }
 
-impl SlicePool {
-    pub(super) fn sweep(&self) {
-        self.nodes.sweep();
-        self.parcels.sweep();
-        self.operations.sweep();
-        self.judges.sweep();
-        self.views.sweep();
+    fn each_part(&mut self, each: &mut dyn FnMut(&mut dyn SharedPart)) {
+        self.nodes.iter_mut().for_each(|node| each(node));
+        each(&mut self.parcels);
+        each(&mut self.operations);
+        each(&mut self.judges);
+        each(&mut self.view);
     }
 }
 
@@ -183,7 +174,9 @@ impl SliceWorld {
         self.parcels.edit().insert(at, parcel);
     }
 
-    pub(super) fn seal(&mut self) {
+    /// Machines that ask for nothing begin to number anew what they ask: how often they have asked
+    /// makes no difference.
+    pub(super) fn renumber(&mut self) {
         let asks = |parcel: &SliceParcel| {
             use ReplicaMessage::{Append, Room, RoomWanted};
             match &parcel.load {
@@ -199,26 +192,6 @@ impl SliceWorld {
                 node.edit().machine.iter_mut().for_each(Replica::renumber);
             }
         }
-        self.nodes.iter_mut().for_each(Shared::seal);
-        self.parcels.seal();
-        self.operations.seal();
-        self.judges.seal();
-        self.view.seal();
-    }
-
-    pub(super) fn interned(mut self, pool: &SlicePool) -> Self {
-        for node in &mut self.nodes {
-            *node = pool.nodes.shared(node);
-        }
-        self.parcels = pool.parcels.shared(&self.parcels);
-        self.operations = pool.operations.shared(&self.operations);
-        self.judges = pool.judges.shared(&self.judges);
-        self.view = pool.views.shared(&self.view);
-        self
-    }
-
-    pub(super) fn fail(&mut self, what: &'static str) {
-        self.fault.get_or_insert(what);
     }
 
     /// A primary's store has executed a request, which may happen once.
@@ -226,7 +199,7 @@ impl SliceWorld {
         let bit = 1 << label.0;
         let waits = matches!(self.operations[usize::from(label.0)], Stage::Asked(_));
         if waits && self.executed & bit != 0 {
-            self.fail("a request is executed twice");
+            self.notes.fail("a request is executed twice");
         }
         self.executed |= if waits { bit } else { 0 };
     }
@@ -254,12 +227,13 @@ impl SliceWorld {
             let is_right = version > *last || (shows_last && version == *last);
             *last = version;
             if !is_right {
-                self.fail("a client reads an older value than before");
+                self.notes.fail("a client reads an older value than before");
             }
             return;
         }
         if !self.judges.edit()[key].answered(label, kind, value) {
-            self.fail("an answer that no order of the requests explains");
+            self.notes
+                .fail("an answer that no order of the requests explains");
         }
     }
 
@@ -273,7 +247,8 @@ impl SliceWorld {
             _ => judge.answered(label, kind, Written::default().outcome(label, kind).0),
         };
         if !explains {
-            self.fail("an accepted write that no order of the requests explains");
+            self.notes
+                .fail("an accepted write that no order of the requests explains");
         }
     }
 
@@ -287,7 +262,8 @@ impl SliceWorld {
     /// A flush is answered: what was there before is gone.
     pub(super) fn flushed(&mut self, mut keys: impl Iterator<Item = usize>) {
         if !keys.all(|key| self.judges.edit()[key].took_effect(Label::FLUSH)) {
-            self.fail("an answer to a flush that no order of the requests explains");
+            self.notes
+                .fail("an answer to a flush that no order of the requests explains");
         }
     }
 
@@ -303,7 +279,7 @@ impl SliceWorld {
         }
         *stage = Stage::Answered;
         if self.sessions.is_none() && !self.judges.edit()[key].had_no_effect(label) {
-            self.fail("a request took effect that was refused");
+            self.notes.fail("a request took effect that was refused");
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::requests::{Kind, Label};
 
 /// Something that happens.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum TierAction {
+pub(crate) enum TierAction {
     /// A client asks the back end.
     Ask(u8),
     /// A reader at a cache looks at a copy.
@@ -228,11 +228,11 @@ impl Stepper<'_> {
         match shown {
             Some((_, value)) => {
                 let is_second = if cache.0 > 0 { SECOND } else { 0 };
-                self.world.seen.0 |= HIT | is_second;
+                self.world.notes.seen |= HIT | is_second;
                 self.world.answer(key, (label, kind), value);
             }
             None => {
-                self.world.seen.0 |= DETOUR;
+                self.world.notes.seen |= DETOUR;
                 let notes = &mut self.world.notes;
                 notes.add(|| format!("the cache node passes {label} on to the back end"));
                 self.send_to_back_end(label);

@@ -60,7 +60,7 @@ impl BackEndHost for BackEndDesk<'_> {
         let (kind, key) = self.setup.operations[usize::from(label.0)];
         match self.world.back_end.edit().results.remove(&ticket) {
             Some(value) => self.world.answer(key, (label, kind), value),
-            None => self.world.fail("an answer of what has not run"),
+            None => self.world.notes.fail("an answer of what has not run"),
         }
     }
 

@@ -8,19 +8,9 @@ use super::world::{Stage, TierParcel, TierWorld};
 use super::{TierDriverMutant, TierSetup};
 use crate::judge::Written;
 use crate::requests::Label;
-use crate::step_description::StepDescription;
 
 impl TierSetup {
-    /// A step from `before`, and what came of it.
-    pub(super) fn step_in_words(&self, before: &TierWorld, action: &TierAction) -> String {
-        let what = self.action_in_words(before, action);
-        let mut world = before.clone();
-        world.notes = StepDescription::gathering();
-        self.stepper(&mut world).act(action);
-        world.notes.behind(what)
-    }
-
-    fn action_in_words(&self, before: &TierWorld, action: &TierAction) -> String {
+    pub(super) fn action_in_words(&self, before: &TierWorld, action: &TierAction) -> String {
         match *action {
             TierAction::Ask(label) => {
                 let request = self.request_in_words(label);

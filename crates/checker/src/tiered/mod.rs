@@ -20,52 +20,49 @@ use curtail_consistency::tiered::{
 };
 use curtail_types::{Instant, RouteHash, listed_enum};
 
-pub use actions::TierAction;
-pub use models::TIER_MODELS;
-pub use world::{TierPool, TierWorld};
+pub(crate) use models::TIER_MODELS;
 
-use self::actions::Stepper;
+use self::actions::{Stepper, TierAction};
 use self::host::BACK_END;
-use self::world::{CacheNode, Stage};
+use self::world::{CacheNode, Stage, TierWorld};
 use crate::fault_counts::fault_counts;
 use crate::interned_parts::Shared;
 use crate::judge::{Linearizable, Written};
 use crate::planted::{named, planted};
 use crate::requests::Kind;
-use crate::search::{Model, Outcome};
-use crate::step_description::StepDescription;
-use crate::witnesses::{StepWitnesses, witnesses};
+use crate::search::{Model, ModelState as _};
+use crate::setup::setup;
+use crate::step_notes::StepNotes;
+use crate::witnesses::witnesses;
 
-/// A bounded tier.
-#[derive(Clone, Copy, Debug)]
-pub struct TierSetup {
-    /// What to call it.
-    pub name: &'static str,
-    /// Cache nodes; the back end reports to the first one at first.
-    pub caches: u8,
-    /// Whether the others may have copies, too.
-    pub is_group: bool,
-    /// The keys.
-    pub keys: &'static [RouteHash],
-    /// What is asked once, anywhere, and of which key.
-    pub operations: &'static [(Kind, usize)],
-    /// Keys that the back end lets its cache have.
-    pub entries_max: usize,
-    /// What may happen, and how often.
-    pub faults: TierFaults,
-    /// What must be seen, or the model is too small to show anything.
-    pub sees: u32,
-    /// Whether it takes long.
-    pub is_deep: bool,
-    /// A lease, in units of time.
-    pub terms: LeaseTerms,
-    /// An error in the machines or in what drives them.
-    pub mutant: Option<TierModelMutant>,
+setup! {
+    /// A bounded tier.
+    pub(crate) struct TierSetup(TierModelMutant) {
+        /// A lease, in units of time.
+        terms: LeaseTerms,
+        ..
+        /// Cache nodes; the back end reports to the first one at first.
+        caches: u8,
+        /// Whether the others may have copies, too.
+        is_group: bool,
+        /// The keys.
+        keys: &'static [RouteHash],
+        /// What is asked once, anywhere, and of which key.
+        operations: &'static [(Kind, usize)],
+        /// Keys that the back end lets its cache have.
+        entries_max: usize,
+        /// What may happen, and how often.
+        faults: TierFaults,
+        /// What must be seen, or the model is too small to show anything.
+        sees: u32,
+        /// Whether it takes long.
+        is_deep: bool,
+    }
 }
 
 fault_counts! {
     /// How often something may happen.
-    pub struct TierFaults {
+    pub(crate) struct TierFaults {
         /// A message is lost.
         losses: "losses",
         /// A message arrives twice.
@@ -93,7 +90,7 @@ fault_counts! {
 
 /// A planted error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum TierModelMutant {
+pub(crate) enum TierModelMutant {
     /// In the machines.
     Machine(TierMutant),
     /// In what drives them.
@@ -102,7 +99,7 @@ pub enum TierModelMutant {
 
 listed_enum! {
     /// An error of the driver of the machines.
-    pub enum TierDriverMutant {
+    pub(crate) enum TierDriverMutant {
         /// A reader at the cache judges a request by a clock that it read before that came.
         ReadsByOldClock,
         /// It does not ask whether the session is still the one in which it looked.
@@ -161,8 +158,8 @@ impl TierSetup {
         (0..self.caches).map(CacheId)
     }
 
-    /// Its bounds, as a person reads them.
-    pub fn bound(&self) -> String {
+    /// Its bounds but for faults, as a person reads them.
+    fn parts(&self) -> Vec<String> {
         let mut parts = vec![format!("cache nodes {}", self.caches)];
         parts.extend(self.is_group.then(|| "in a group".to_owned()));
         let kinds = self.operations.iter();
@@ -170,17 +167,11 @@ impl TierSetup {
         if self.entries_max < self.keys.len() {
             parts.push(format!("cached keys {}", self.entries_max));
         }
-        parts.extend(self.faults.in_words());
-        parts.join(", ")
-    }
-
-    /// What must be seen and was not.
-    pub fn unseen(&self, outcome: &Outcome) -> Vec<String> {
-        outcome.unseen(self.sees, WITNESSES)
+        parts
     }
 
     /// The errors that can be planted, with their names.
-    pub fn mutants() -> impl Iterator<Item = (TierModelMutant, String)> {
+    pub(crate) fn mutants() -> impl Iterator<Item = (TierModelMutant, String)> {
         let machine = planted(TierMutant::ALL, "tiered");
         let machine = machine.map(|(one, name)| (TierModelMutant::Machine(one), name));
         let driver = named(TierDriverMutant::ALL, "tiered");
@@ -314,35 +305,10 @@ impl TierSetup {
         let is_still = world.parcels.is_empty() && is_waiting;
         world.left.time > 0 || (is_still && world.clocks[0] < TIME_MAX)
     }
-
-    fn fault_at_rest(&self, world: &TierWorld) -> Option<&'static str> {
-        let mut stages = world.operations.iter();
-        if stages.any(|stage| matches!(stage, Stage::Asked)) {
-            return Some("a request is never answered");
-        }
-        let machine = world.back_end.machine.as_ref()?;
-        if machine.waiting() != (0, 0) {
-            return Some("something waits for ever");
-        }
-        for id in self.ids() {
-            let cache = world.cache(id).machine.as_ref()?;
-            let now = world.now(1 + usize::from(id.0));
-            for key in cache.copies(BACK_END) {
-                let session = cache.look(BACK_END, key)?;
-                let shown = world.cache(id).copies.get(&key);
-                if cache.shows(BACK_END, session, now) && shown != world.back_end.items.get(&key) {
-                    return Some("a copy differs from the item for ever");
-                }
-            }
-        }
-        None
-    }
 }
 
 impl Model for TierSetup {
     type State = TierWorld;
-    type Packed = TierWorld;
-    type Pool = TierPool;
     type Action = TierAction;
 
     fn start(&self) -> TierWorld {
@@ -369,9 +335,7 @@ impl Model for TierSetup {
             judges: Shared::new(vec![Linearizable::new(FIRST); self.keys.len()]),
             clocks: vec![0; 1 + usize::from(self.caches)],
             left: self.faults,
-            seen: StepWitnesses::default(),
-            notes: StepDescription::default(),
-            fault: None,
+            notes: StepNotes::default(),
         };
         let mut stepper = self.stepper(&mut world);
         stepper.step_back_end(BackEndEvent::Assign(CacheId(0)), None);
@@ -387,9 +351,6 @@ impl Model for TierSetup {
     }
 
     fn actions(&self, world: &TierWorld, actions: &mut Vec<TierAction>) {
-        if world.fault.is_some() {
-            return;
-        }
         self.client_actions(world, actions);
         self.network_actions(world, actions);
         self.cache_actions(world, actions);
@@ -399,41 +360,40 @@ impl Model for TierSetup {
         }
     }
 
-    fn next(&self, before: &TierWorld, action: &TierAction, _: &TierPool) -> TierWorld {
-        let mut world = before.clone();
-        world.seen = StepWitnesses::default();
-        self.stepper(&mut world).act(action);
-        world.note_seen(before);
-        world.seal();
-        world
+    fn act(&self, world: &mut TierWorld, action: &TierAction) {
+        self.stepper(world).act(action);
     }
 
-    fn fault(&self, world: &TierWorld) -> Option<&'static str> {
-        world.fault
+    fn settle(&self, before: &TierWorld, world: &mut TierWorld) {
+        world.note_seen(before);
+        world.parcels.shrink_to_fit();
     }
 
     fn fault_at_end(&self, world: &TierWorld) -> Option<&'static str> {
-        self.fault_at_rest(world)
+        let mut stages = world.operations.iter();
+        if stages.any(|stage| matches!(stage, Stage::Asked)) {
+            return Some("a request is never answered");
+        }
+        let machine = world.back_end.machine.as_ref()?;
+        if machine.waiting() != (0, 0) {
+            return Some("something waits for ever");
+        }
+        for id in self.ids() {
+            let cache = world.cache(id).machine.as_ref()?;
+            let now = world.now(1 + usize::from(id.0));
+            for key in cache.copies(BACK_END) {
+                let session = cache.look(BACK_END, key)?;
+                let shown = world.cache(id).copies.get(&key);
+                if cache.shows(BACK_END, session, now) && shown != world.back_end.items.get(&key) {
+                    return Some("a copy differs from the item for ever");
+                }
+            }
+        }
+        None
     }
 
-    fn witnesses(&self, world: &TierWorld) -> u32 {
-        world.seen.0
-    }
-
-    fn describe(&self, before: &TierWorld, action: &TierAction) -> String {
-        self.step_in_words(before, action)
-    }
-
-    fn pack(&self, world: TierWorld, pool: &TierPool) -> TierWorld {
-        world.interned(pool)
-    }
-
-    fn unpack(&self, packed: &TierWorld) -> TierWorld {
-        packed.clone()
-    }
-
-    fn sweep(&self, pool: &TierPool) {
-        pool.sweep();
+    fn in_words(&self, before: &TierWorld, action: &TierAction) -> String {
+        self.action_in_words(before, action)
     }
 }
 

@@ -10,20 +10,6 @@ use super::{
     ANSWERED, DETOUR, DROPPED, ENDED, FLUSHED, HIT, REFUSED, SECOND, TierFaults, TierSetup, WAITED,
 };
 use crate::requests::Kind::{self, Append, Delete, Get, Set};
-use crate::setters::setters;
-
-setters! {
-    TierSetup {
-        caches: u8,
-        is_group: bool,
-        keys: &'static [RouteHash],
-        operations: &'static [(Kind, usize)],
-        entries_max: usize,
-        faults: TierFaults,
-        sees: u32,
-        is_deep: bool,
-    }
-}
 
 /// A model with nothing that goes wrong.
 const fn model(name: &'static str) -> TierSetup {
@@ -72,7 +58,7 @@ const DELETES: &[(Kind, usize)] = &[(Set, 0), (Delete, 0), (Get, 0), (Get, 0)];
 const TWO: &[(Kind, usize)] = &[(Set, 0), (Set, 1), (Get, 0), (Get, 0)];
 
 /// All of them.
-pub const TIER_MODELS: &[TierSetup] = &[
+pub(crate) const TIER_MODELS: &[TierSetup] = &[
     model("tiered-updates")
         .operations(UPDATES)
         .faults(NOTHING.fetches(2).evictions(1))

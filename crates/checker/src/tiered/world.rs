@@ -10,15 +10,15 @@ use curtail_types::{Instant, RouteHash};
 
 use super::in_words::refusal_in_words;
 use super::{ANSWERED, DROPPED, ENDED, FLUSHED, REFUSED, TierFaults, WAITED};
-use crate::interned_parts::{Parts, Shared};
+use crate::interned_parts::{Shared, SharedPart};
 use crate::judge::{Linearizable, Written};
 use crate::requests::{Kind, Label, answer_in_words};
-use crate::step_description::StepDescription;
-use crate::witnesses::StepWitnesses;
+use crate::search::ModelState;
+use crate::step_notes::StepNotes;
 
 /// A state.
 #[derive(Clone, Debug, Hash)]
-pub struct TierWorld {
+pub(crate) struct TierWorld {
     pub(super) back_end: Shared<BackEndNode>,
     pub(super) caches: Vec<Shared<CacheNode>>,
     /// What is on its way, sorted.
@@ -30,10 +30,7 @@ pub struct TierWorld {
     /// Of the back end, and of each cache.
     pub(super) clocks: Vec<u64>,
     pub(super) left: TierFaults,
-    /// What was seen in the last step; not part of the state.
-    pub(super) seen: StepWitnesses,
-    pub(super) notes: StepDescription,
-    pub(super) fault: Option<&'static str>,
+    pub(super) notes: StepNotes,
 }
 
 /// The back end and its store, which outlives it.
@@ -85,19 +82,15 @@ pub(super) enum Stage {
     Unknown,
 }
 
-/// Parts that many states share.
-#[derive(Debug, Default)]
-pub struct TierPool {
-    back_ends: Parts<BackEndNode>,
-    caches: Parts<CacheNode>,
-    judges: Parts<Vec<Linearizable>>,
-}
+impl ModelState for TierWorld {
+    fn notes(&mut self) -> &mut StepNotes {
+        &mut self.notes
+    }
 
-impl TierPool {
-    pub(super) fn sweep(&self) {
-        self.back_ends.sweep();
-        self.caches.sweep();
-        self.judges.sweep();
+    fn each_part(&mut self, each: &mut dyn FnMut(&mut dyn SharedPart)) {
+        each(&mut self.back_end);
+        self.caches.iter_mut().for_each(|cache| each(cache));
+        each(&mut self.judges);
     }
 }
 
@@ -121,32 +114,13 @@ impl TierWorld {
         self.parcels.insert(at, parcel);
     }
 
-    pub(super) fn seal(&mut self) {
-        self.back_end.seal();
-        self.caches.iter_mut().for_each(Shared::seal);
-        self.judges.seal();
-    }
-
-    pub(super) fn interned(mut self, pool: &TierPool) -> Self {
-        self.back_end = pool.back_ends.shared(&self.back_end);
-        for cache in &mut self.caches {
-            *cache = pool.caches.shared(cache);
-        }
-        self.judges = pool.judges.shared(&self.judges);
-        self.parcels.shrink_to_fit();
-        self
-    }
-
-    pub(super) fn fail(&mut self, what: &'static str) {
-        self.fault.get_or_insert(what);
-    }
-
     /// A request is answered with `value`, which its client reads, or has left there.
     pub(super) fn answer(&mut self, key: usize, (label, kind): (Label, Kind), value: Written) {
         self.operations[usize::from(label.0)] = Stage::Answered;
         self.notes.add(|| answer_in_words(label, kind, value));
         if !self.judges.edit()[key].answered(label, kind, value) {
-            self.fail("an answer that no order of the requests explains");
+            self.notes
+                .fail("an answer that no order of the requests explains");
         }
     }
 
@@ -156,10 +130,10 @@ impl TierWorld {
         let why = refusal_in_words(refusal);
         self.notes.add(|| format!("{label} is refused: {why}"));
         if refusal == Some(TierRefusal::Restarted) {
-            self.seen.0 |= REFUSED;
+            self.notes.seen |= REFUSED;
         }
         if !self.judges.edit()[key].had_no_effect(label) {
-            self.fail("a request took effect that was refused");
+            self.notes.fail("a request took effect that was refused");
         }
     }
 
@@ -172,29 +146,30 @@ impl TierWorld {
 
     /// A flush is answered: what was there before it was asked for is gone.
     pub(super) fn flushed(&mut self) {
-        self.seen.0 |= FLUSHED;
+        self.notes.seen |= FLUSHED;
         self.notes.add(|| "the flush is answered".to_owned());
         let mut judges = self.judges.edit().iter_mut();
         if !judges.all(|judge| judge.took_effect(Label::FLUSH)) {
-            self.fail("an answer to a flush that no order of the requests explains");
+            self.notes
+                .fail("an answer to a flush that no order of the requests explains");
         }
     }
 
     pub(super) fn note_seen(&mut self, before: &Self) {
         let is_over = |stage: &Stage| matches!(stage, Stage::Answered | Stage::Unknown);
         if self.operations.iter().all(is_over) {
-            self.seen.0 |= ANSWERED;
+            self.notes.seen |= ANSWERED;
         }
         let (old, new) = (&before.back_end.machine, &self.back_end.machine);
         if let (Some(old), Some(new)) = (old, new) {
             if new.waiting().0 > old.waiting().0 {
-                self.seen.0 |= WAITED;
+                self.notes.seen |= WAITED;
             }
             if old.lease_end().is_some() && new.lease_end().is_none() {
-                self.seen.0 |= ENDED;
+                self.notes.seen |= ENDED;
             }
             if old.lease_end() == new.lease_end() && new.cached() < old.cached() {
-                self.seen.0 |= DROPPED;
+                self.notes.seen |= DROPPED;
             }
         }
     }

@@ -1,11 +1,12 @@
 //! The clients: each has one request outstanding, at any node (Lin) or at its own (SC).
 
+use curtail_history::Outcome;
 use curtail_types::{Cas, NodeId};
 use curtail_workload::Random;
 
 use super::{
     histories::Asked,
-    packet::{Command, Demand, Done, Effect, VALUE_BITS},
+    packet::{Command, Demand, Effect, VALUE_BITS},
 };
 
 /// A client's session.
@@ -65,13 +66,12 @@ impl Session {
 
     /// Remembers what it saw.
     pub(super) fn saw(&mut self, demand: &Demand, effect: &Effect) {
-        let value = match (effect.outcome, demand.command) {
-            (Done::Value(value) | Done::Counted { to: value, .. }, _) => value,
-            (Done::Written, Command::Set(value) | Command::Add(value)) => value,
-            (Done::Written, Command::Swap { new, .. }) => new,
-            _ => return,
+        let value = match effect.outcome {
+            Outcome::Value(value) => Some(value),
+            Outcome::Done => effect.action.leaves(),
+            _ => None,
         };
-        if let Some(stamp) = effect.stamp {
+        if let (Some(value), Some(stamp)) = (value, effect.stamp) {
             self.seen[demand.key] = Some((stamp.version, value));
         }
     }

@@ -6,14 +6,15 @@ use curtail_consistency::{
         ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
         RunResult, SliceChange, Ticket,
     },
-    slice_view::{RowChange, SliceId, slice_of},
+    slice_view::{RowChange, SliceId, SliceRow},
 };
-use curtail_types::{Access, Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash};
+use curtail_history::Action;
+use curtail_types::{Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
     MemoryFull, Mutant,
     node::{FLUSH, Local, Origin},
-    packet::{Command, Demand, Done, Effect, Item, Packet, Stamp, bytes_of},
+    packet::{Command, Demand, Effect, Item, Packet, Stamp},
     run_state::{RunState, What},
 };
 
@@ -27,16 +28,24 @@ pub(super) struct SimHost<'a, 'r> {
 }
 
 impl SimHost<'_, '_> {
-    /// Where a write of a key stands now that has this version.
-    fn stamp_of(&self, key: usize, version: Cas) -> Stamp {
-        let row = self.env.row(self.local.me, self.env.keys.slice(key));
-        let born = row.map_or(0, |row| row.born.0);
+    /// The row of a slice in the view that this node follows.
+    fn row(&self, slice: SliceId) -> Option<&SliceRow> {
+        self.env.row(self.local.me, slice)
+    }
+
+    /// Where a write of this version stands now in a slice.
+    fn stamp_in(&self, slice: SliceId, version: Cas) -> Stamp {
+        let born = self.row(slice).map_or(0, |row| row.born.0);
         Stamp { born, version }
+    }
+
+    fn stamp_of(&self, key: usize, version: Cas) -> Stamp {
+        self.stamp_in(self.env.keys.slice(key), version)
     }
 
     /// This primary runs a request for a key.
     fn note_runs(&mut self, key: usize) {
-        let row = self.env.row(self.local.me, self.env.keys.slice(key));
+        let row = self.row(self.env.keys.slice(key));
         let term = row.map(|row| row.term).unwrap_or_default();
         self.env.record.runs(key, term, self.env.now);
     }
@@ -47,10 +56,6 @@ impl SimHost<'_, '_> {
 
     fn trace_slice(&self, slice: SliceId, what: impl FnOnce() -> String) {
         self.env.trace_slice(self.local.me, slice, what);
-    }
-
-    fn slice(&self, key: RouteHash) -> SliceId {
-        slice_of(key, self.env.run.slices)
     }
 
     fn demand(&self, ticket: Ticket) -> Option<Demand> {
@@ -78,7 +83,7 @@ impl SimHost<'_, '_> {
     /// What a primary says of copies is the number of nodes in sync: all of them, and no other.
     fn check_copies(&mut self, ticket: Ticket, copies: u8) {
         let key = self.demand(ticket).map(|demand| demand.key);
-        let row = key.and_then(|key| self.env.row(self.local.me, self.env.keys.slice(key)));
+        let row = key.and_then(|key| self.row(self.env.keys.slice(key)));
         let of_here = row.filter(|row| copies != 0 && row.primary == self.local.me);
         if of_here.is_some_and(|row| usize::from(copies) != row.in_sync.len()) {
             self.env.fail(format!("{copies} copies in {of_here:?}"));
@@ -103,11 +108,7 @@ impl SimHost<'_, '_> {
         let stamp = self.stamp_of(demand.key, version);
         let (result, effect) = self.local.store.execute(demand, stamp);
         if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
-            let from = match effect.outcome {
-                Done::Counted { from, .. } => Some(from),
-                _ => None,
-            };
-            self.env.record.ran(demand.number, from, stamp);
+            self.env.record.ran(demand.number, effect.action, stamp);
             if effect.replaced.is_some_and(|before| before >= stamp) {
                 let what = format!("{stamp:?} is not above the last one: {demand:?} {effect:?}");
                 self.env.fail(what);
@@ -129,7 +130,7 @@ impl SimHost<'_, '_> {
         for key in (0..count).map(|key| (first + key) % count) {
             let slice = self.env.keys.slice(key);
             let item = self.local.store.item(key).copied();
-            let Some(item) = item.filter(|_| !self.local.shown[key].is_hot) else {
+            let Some(item) = item.filter(|_| !self.local.shown[key].is_hot()) else {
                 continue;
             };
             if freed >= bytes || !may_evict(slice) {
@@ -228,12 +229,8 @@ impl ReplicaHost for SimHost<'_, '_> {
                 .env
                 .fail("a request is forwarded that nobody waits for");
         };
-        let request = ReplicaRequest {
-            is_forwarded: true,
-            ..*request
-        };
-        self.env
-            .send(self.local.me, to, Packet::Request { demand, request });
+        let me = self.local.me;
+        self.env.send(me, to, Packet::Request(demand));
     }
 
     fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {
@@ -243,16 +240,16 @@ impl ReplicaHost for SimHost<'_, '_> {
     }
 
     fn apply(&mut self, from: NodeId, change: &SliceChange) -> bool {
+        let key = self.env.keys.index_of(change.key);
         let of = (self.stage, from);
         if !self.local.store.spend(of, change.room.into()) {
-            if self.counts_here(from, self.slice(change.key)) {
+            if self.counts_here(from, self.env.keys.slice(key)) {
                 let me = self.local.me;
                 let what = format!("no room at {me:?} for {change:?} of {from:?}");
                 self.env.fail(what);
             }
             return false;
         }
-        let key = self.env.keys.index_of(change.key);
         let item = self.incoming.filter(|_| change.kind == ChangeKind::Store);
         self.note_change(self.shows_item(key));
         self.local.store.put(key, item);
@@ -321,9 +318,9 @@ impl ReplicaHost for SimHost<'_, '_> {
         self.saw(before.unwrap_or_default());
         self.trace_slice(slice, || format!("clears {slice:?} before {before:?}"));
         if let (Some(version), Some(number)) = (before, self.env.flushing) {
-            let row = self.env.row(self.local.me, slice);
-            let born = row.map_or(0, |row| row.born.0);
-            self.env.record.flush_ran(number, Stamp { born, version });
+            let stamp = self.stamp_in(slice, version);
+            let keys = self.env.keys.of_slice(slice);
+            self.env.record.flush_ran(number, keys, stamp);
         }
     }
 
@@ -372,7 +369,6 @@ impl ReplicaHost for SimHost<'_, '_> {
         let was_hidden = !self.shows_item(key);
         let shown = &mut self.local.shown[key];
         shown.changes += 1;
-        shown.is_hot = state != CopyState::Absent;
         shown.state = state;
         if state == CopyState::Absent {
             shown.item = None;
@@ -391,7 +387,7 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn read_copy(&mut self, request: &ReplicaRequest) {
         let key = self.env.keys.index_of(request.key);
-        let effect = self.local.shown[key].read();
+        let effect = Effect::of_read(self.local.shown[key].item.as_ref());
         self.local.results.insert(request.ticket, effect);
     }
 
@@ -403,18 +399,8 @@ impl ReplicaHost for SimHost<'_, '_> {
             return false;
         };
         let stamp = self.stamp_of(demand.key, version);
-        let item = Item {
-            stamp,
-            value,
-            bytes: bytes_of(value),
-            number: demand.number,
-        };
-        let effect = Effect {
-            outcome: Done::Written,
-            stamp: Some(stamp),
-            replaced: None,
-            as_of: Cas(0),
-        };
+        let item = Item::new(stamp, value, demand.number);
+        let effect = Effect::wrote(Action::Write(value), stamp, None);
         // A write that was not taken may be made again.
         let write = (demand.key, item);
         self.local.writes.insert(request.ticket, write);
@@ -438,7 +424,8 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
         self.note_runs(key);
         let stamp = self.stamp_of(key, version);
-        self.env.record.ran(item.number, None, stamp);
+        let action = Action::Write(item.value);
+        self.env.record.ran(item.number, action, stamp);
         self.note_change(self.shows_item(key));
         self.local.store.put(key, Some(Item { stamp, ..item }));
         self.trace(key, || format!("took {item:?} of a copy"));
@@ -451,22 +438,6 @@ impl ReplicaHost for SimHost<'_, '_> {
 
     fn now(&self) -> Instant {
         self.local.clock.instant(self.env.now)
-    }
-}
-
-/// What a machine is asked, of a demand.
-pub(super) fn request_of(demand: &Demand, key: RouteHash, stores: bool) -> ReplicaRequest {
-    let access = demand.access();
-    ReplicaRequest {
-        ticket: demand.ticket(),
-        key,
-        access,
-        size: if stores && access != Access::Read {
-            demand.size()
-        } else {
-            0
-        },
-        is_forwarded: false,
     }
 }
 

@@ -11,12 +11,12 @@ use curtail_consistency::{
     replica::{CopyState, Gate, Replica, ReplicaConfig, Ticket},
     slice_view::{RowChange, SliceId},
 };
-use curtail_types::{Access, Cas, HybridClock, NodeId, RouteHash, ViewNumber, WriterId};
+use curtail_types::{Access, HybridClock, NodeId, RouteHash, ViewNumber, WriterId};
 
 use super::{
     ClusterRun, MemoryFull, Mutant, STAGES,
     clock::Clock,
-    packet::{Demand, Done, Effect, Item},
+    packet::{Demand, Effect, Item},
     run_state::RunState,
     store::Store,
 };
@@ -96,7 +96,6 @@ pub(super) struct ScanAt {
 pub(super) struct Shown {
     pub(super) state: CopyState,
     pub(super) item: Option<Item>,
-    pub(super) is_hot: bool,
     pub(super) changes: u32,
 }
 
@@ -126,27 +125,20 @@ pub(super) struct Beside {
 pub(super) enum BesideKind {
     /// It runs on the store when it ends.
     Runs,
-    /// A reader has copied this; it counts if these have not changed since.
-    Copied {
-        effect: Effect,
-        closes: Option<u32>,
-        changes: u32,
-    },
+    Copied(Copied),
+}
+
+/// What a reader has copied; it counts if these have not changed since.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copied {
+    pub(super) effect: Effect,
+    closes: Option<u32>,
+    changes: u32,
 }
 
 impl Shown {
-    pub(super) fn read(&self) -> Effect {
-        seen(self.item.as_ref())
-    }
-}
-
-/// What a reader sees of an item.
-fn seen(item: Option<&Item>) -> Effect {
-    Effect {
-        outcome: item.map_or(Done::Missing, |item| Done::Value(item.value)),
-        stamp: item.map(|item| item.stamp),
-        replaced: None,
-        as_of: Cas(0),
+    pub(super) fn is_hot(&self) -> bool {
+        self.state != CopyState::Absent
     }
 }
 
@@ -230,16 +222,16 @@ impl Local {
         let gate = &mut self.gates[usize::from(slice.0)];
         let copied = |effect, closes| {
             let changes = shown.changes;
-            BesideKind::Copied {
+            BesideKind::Copied(Copied {
                 effect,
                 closes,
                 changes,
-            }
+            })
         };
-        let item = || seen(self.store.item(demand.key));
-        match (shown.is_hot, gate.gate) {
+        let item = || Effect::of_read(self.store.item(demand.key));
+        match (shown.is_hot(), gate.gate) {
             (true, _) if !reads || shown.state != CopyState::Valid => None,
-            (true, _) if !is_primary => Some(copied(shown.read(), None)),
+            (true, _) if !is_primary => Some(copied(Effect::of_read(shown.item.as_ref()), None)),
             (_, Gate::Closed) => None,
             (true, _) => Some(copied(item(), Some(gate.closes))),
             (false, Gate::Open) => {
@@ -251,15 +243,9 @@ impl Local {
     }
 
     /// Whether what a reader has copied still counts.
-    pub(super) fn counts(
-        &self,
-        slice: SliceId,
-        key: usize,
-        closes: Option<u32>,
-        changes: u32,
-    ) -> bool {
-        let gate = &self.gates[usize::from(slice.0)];
-        closes.is_none_or(|closes| closes == gate.closes) && changes == self.shown[key].changes
+    pub(super) fn counts(&self, slice: SliceId, key: usize, copied: &Copied) -> bool {
+        let closes = self.gates[usize::from(slice.0)].closes;
+        copied.closes.is_none_or(|then| then == closes) && copied.changes == self.shown[key].changes
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests of clients, their answers, and what nodes send each other.
 
-use curtail_consistency::replica::{ReplicaMessage, ReplicaRefusal, ReplicaRequest, Ticket};
+use curtail_consistency::replica::{ReplicaMessage, ReplicaRefusal, Ticket};
+use curtail_history::{Action, Outcome};
 use curtail_types::{Access, Cas};
 
 /// A request of a client.
@@ -32,10 +33,12 @@ pub(super) enum Command {
 /// What a client is told: what was done, or why not.
 pub(super) type Answer = Result<Effect, ReplicaRefusal>;
 
-/// What carrying out a command did.
+/// What carrying out a command did, in the judge's words: an increment is a compare-and-set of
+/// what it found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Effect {
-    pub(super) outcome: Done,
+    pub(super) action: Action,
+    pub(super) outcome: Outcome,
     /// The write that it made, or else the one that it saw; `None` if there was nothing.
     pub(super) stamp: Option<Stamp>,
     /// The write that was there before its own.
@@ -50,20 +53,6 @@ pub(super) struct Stamp {
     /// The view in which the slice last began empty.
     pub(super) born: u32,
     pub(super) version: Cas,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Done {
-    Value(u64),
-    Missing,
-    Written,
-    /// An increment: what was there, and what is now.
-    Counted {
-        from: u64,
-        to: u64,
-    },
-    /// Something was there, or another version.
-    Exists,
 }
 
 /// An item as it travels and as it is stored.
@@ -87,10 +76,7 @@ pub(super) enum Packet {
         item: Option<Item>,
     },
     /// A client's request that another node shall carry out.
-    Request {
-        demand: Demand,
-        request: ReplicaRequest,
-    },
+    Request(Demand),
     /// Its answer.
     Answer { number: u64, answer: Answer },
 }
@@ -100,6 +86,65 @@ impl Packet {
     /// keeps order, though what is on its way when the link breaks is lost.
     pub(super) const fn is_loose(&self) -> bool {
         matches!(self, Self::Message { .. })
+    }
+}
+
+impl Command {
+    /// What it is in the judge's words where it finds this.
+    pub(super) fn on(self, found: Option<u64>) -> Action {
+        match self {
+            Self::Get => Action::Read,
+            Self::Set(value) => Action::Write(value),
+            Self::Add(value) => Action::Insert(value),
+            Self::Delete => Action::Delete,
+            Self::Increment(by) => {
+                let expected = found.unwrap_or(u64::MAX);
+                let new = expected.wrapping_add(by);
+                Action::CompareAndSet { expected, new }
+            }
+            Self::Swap { expected, new, .. } => Action::CompareAndSet { expected, new },
+        }
+    }
+}
+
+impl Item {
+    pub(super) const fn new(stamp: Stamp, value: u64, number: u64) -> Self {
+        Self {
+            stamp,
+            value,
+            bytes: bytes_of(value),
+            number,
+        }
+    }
+}
+
+impl Effect {
+    /// Of a read that finds this.
+    pub(super) fn of_read(item: Option<&Item>) -> Self {
+        let outcome = item.map_or(Outcome::Missing, |item| Outcome::Value(item.value));
+        Self::unchanged(Action::Read, outcome, item)
+    }
+
+    /// Of an action that leaves there what it found.
+    pub(super) fn unchanged(action: Action, outcome: Outcome, found: Option<&Item>) -> Self {
+        Self {
+            action,
+            outcome,
+            stamp: found.map(|item| item.stamp),
+            replaced: None,
+            as_of: Cas(0),
+        }
+    }
+
+    /// Of a write with this stamp.
+    pub(super) fn wrote(action: Action, stamp: Stamp, found: Option<&Item>) -> Self {
+        Self {
+            action,
+            outcome: Outcome::Done,
+            stamp: Some(stamp),
+            replaced: found.map(|item| item.stamp),
+            as_of: Cas(0),
+        }
     }
 }
 

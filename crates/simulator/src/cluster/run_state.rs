@@ -145,7 +145,7 @@ impl RunState<'_> {
     /// A link broke: a requester that waits on it hears of that once the two meet again.
     fn note_broken(&mut self, from: NodeId, to: NodeId, packet: &Packet) {
         let (asker, other, number) = match packet {
-            Packet::Request { demand, .. } => (from, to, demand.number),
+            Packet::Request(demand) => (from, to, demand.number),
             Packet::Answer { number, .. } => (to, from, *number),
             Packet::Message { .. } => return,
         };

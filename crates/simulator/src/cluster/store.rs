@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use curtail_consistency::replica::RunResult;
-use curtail_types::{Cas, NodeId};
+use curtail_history::Outcome;
+use curtail_types::NodeId;
 
-use super::packet::{Command, Demand, Done, Effect, Item, Stamp, bytes_of};
+use super::packet::{Command, Demand, Effect, Item, Stamp};
 
 /// Items by their keys, and room.
 #[derive(Clone, Debug, Default)]
@@ -88,54 +89,34 @@ impl Store {
     pub(super) fn execute(&mut self, demand: &Demand, stamp: Stamp) -> (RunResult, Effect) {
         let key = demand.key;
         let before = self.items[key];
-        let seen = |outcome| Effect {
-            outcome,
-            stamp: before.map(|item| item.stamp),
-            replaced: None,
-            as_of: Cas(0),
+        let found = before.as_ref();
+        let action = demand.command.on(found.map(|item| item.value));
+        let refusal = match (demand.command, found) {
+            (Command::Get, _) => return (RunResult::Unchanged, Effect::of_read(found)),
+            (Command::Set(_), _) | (Command::Add(_), None) => None,
+            (Command::Add(_), Some(_)) => Some(Outcome::Refused),
+            (_, None) => Some(Outcome::Missing),
+            (Command::Swap { version, .. }, Some(item)) => {
+                (item.stamp.version != version).then_some(Outcome::Refused)
+            }
+            (Command::Delete | Command::Increment(_), Some(_)) => None,
         };
-        let (outcome, value) = match (demand.command, before) {
-            (Command::Get, Some(item)) => {
-                return (RunResult::Unchanged, seen(Done::Value(item.value)));
-            }
-            (Command::Set(value), _) | (Command::Add(value), None) => (Done::Written, value),
-            (Command::Add(_), Some(_)) => return (RunResult::Unchanged, seen(Done::Exists)),
-            (_, None) => return (RunResult::Unchanged, seen(Done::Missing)),
-            (Command::Increment(by), Some(Item { value: from, .. })) => {
-                let to = from + by;
-                (Done::Counted { from, to }, to)
-            }
-            (Command::Swap { version, new, .. }, Some(item)) => {
-                if item.stamp.version != version {
-                    return (RunResult::Unchanged, seen(Done::Exists));
-                }
-                (Done::Written, new)
-            }
-            (Command::Delete, Some(_)) => {
-                self.put(key, None);
-                return (RunResult::Removed, wrote(Done::Written, stamp, before));
-            }
-        };
-        let bytes = bytes_of(value);
-        if !self.fits(key, bytes) {
-            return (RunResult::NoRoom, seen(Done::Missing));
+        if let Some(outcome) = refusal {
+            return (
+                RunResult::Unchanged,
+                Effect::unchanged(action, outcome, found),
+            );
         }
-        let item = Item {
-            stamp,
-            value,
-            bytes,
-            number: demand.number,
+        let wrote = Effect::wrote(action, stamp, found);
+        let Some(value) = action.leaves() else {
+            self.put(key, None);
+            return (RunResult::Removed, wrote);
         };
+        let item = Item::new(stamp, value, demand.number);
+        if !self.fits(key, item.bytes) {
+            return (RunResult::NoRoom, wrote);
+        }
         self.put(key, Some(item));
-        (RunResult::Stored(bytes), wrote(outcome, stamp, before))
-    }
-}
-
-fn wrote(outcome: Done, stamp: Stamp, before: Option<Item>) -> Effect {
-    Effect {
-        outcome,
-        stamp: Some(stamp),
-        replaced: before.map(|item| item.stamp),
-        as_of: Cas(0),
+        (RunResult::Stored(item.bytes), wrote)
     }
 }

@@ -8,11 +8,14 @@ mod views;
 use std::{collections::BTreeMap, sync::Arc};
 
 use curtail_consistency::{
-    replica::{Gate, Model, ReplicaEvent, ReplicaMessage, ReplicaRefusal, RunResult, Ticket},
+    replica::{
+        Gate, Model, ReplicaEvent, ReplicaMessage, ReplicaRefusal, ReplicaRequest, RunResult,
+        Ticket,
+    },
     slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_history::Verdict;
-use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, NodeId, NodeSet, RouteHash, ViewNumber};
 use curtail_workload::Random;
 
 use super::{
@@ -20,7 +23,7 @@ use super::{
     clients::Session,
     clock::Clock,
     histories::{Asked, Record},
-    host::{SimHost, request_of},
+    host::SimHost,
     keys::Keys,
     network::Network,
     node::{Beside, BesideKind, Made, Node, Origin},
@@ -286,7 +289,7 @@ impl<'a> World<'a> {
                 message,
                 item,
             } => self.step(node, stage, ReplicaEvent::Message(from, &message), item),
-            Packet::Request { demand, request } => {
+            Packet::Request(demand) => {
                 let life = self.env.lives[usize::from(from.0)];
                 let local = &mut self.nodes[node].local;
                 if !local.serves(&self.env) {
@@ -300,8 +303,7 @@ impl<'a> World<'a> {
                     return;
                 }
                 local.open(demand, Origin::Node(from, life));
-                let stage = self.stage_of_key(demand.key);
-                self.step(node, stage, ReplicaEvent::Request(request), None);
+                self.ask_machine(node, &demand, true);
             }
             Packet::Answer { number, answer } => {
                 let ticket = Ticket(number);
@@ -339,7 +341,7 @@ impl<'a> World<'a> {
                 ReplicaMessage::Copy(message) => message.key == self.env.keys.route(key),
                 _ => true,
             },
-            Packet::Request { demand, .. } => demand.key == key,
+            Packet::Request(demand) => demand.key == key,
             Packet::Answer { .. } => false,
         };
         if concerns {
@@ -391,12 +393,19 @@ impl<'a> World<'a> {
             let beside = Beside { demand, kind };
             return self.env.plan_for(node, delay, What::End(beside));
         }
-        self.ask_machine(node, &demand);
+        self.ask_machine(node, &demand, false);
     }
 
-    fn ask_machine(&mut self, node: usize, demand: &Demand) {
-        let stores = self.env.memory_full != MemoryFull::Ample;
-        let request = request_of(demand, self.env.keys.route(demand.key), stores);
+    fn ask_machine(&mut self, node: usize, demand: &Demand, is_forwarded: bool) {
+        let access = demand.access();
+        let needs_room = access != Access::Read && self.env.memory_full != MemoryFull::Ample;
+        let request = ReplicaRequest {
+            ticket: demand.ticket(),
+            key: self.env.keys.route(demand.key),
+            access,
+            size: if needs_room { demand.size() } else { 0 },
+            is_forwarded,
+        };
         let stage = self.stage_of_key(demand.key);
         self.step(node, stage, ReplicaEvent::Request(request), None);
     }
@@ -407,14 +416,11 @@ impl<'a> World<'a> {
         let Node { local, .. } = &mut self.nodes[node];
         let serves = local.serves(&self.env);
         match kind {
-            BesideKind::Copied {
-                effect,
-                closes,
-                changes,
-            } => {
-                if !local.counts(slice, demand.key, closes, changes) {
-                    return self.ask_machine(node, &demand);
+            BesideKind::Copied(copied) => {
+                if !local.counts(slice, demand.key, &copied) {
+                    return self.ask_machine(node, &demand, false);
                 }
+                let effect = copied.effect;
                 local.open.remove(&demand.ticket());
                 let answer = serves.then_some(effect).ok_or(ReplicaRefusal::Elsewhere);
                 self.env.reply(demand.number, answer);

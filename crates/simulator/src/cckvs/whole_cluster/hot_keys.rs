@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use curtail_consistency::{
     replica::{
-        CopyMessage, CopyState, Gate, Model, Replica, ReplicaConfig, ReplicaEvent, ReplicaHost,
-        ReplicaMessage, ReplicaRefusal, ReplicaRequest, RunResult, SliceChange, Ticket,
+        CopyState, Gate, Model, Replica, ReplicaConfig, ReplicaEvent, ReplicaHost, ReplicaMessage,
+        ReplicaRefusal, ReplicaRequest, RunResult, SliceChange, Ticket,
     },
     slice_view::{RowChange, SliceId, SliceView, slice_of},
 };
@@ -14,21 +14,19 @@ use curtail_types::{
 };
 use curtail_workload::mix;
 
-use super::thread::Place;
+use super::{port::Load, thread::Place};
 
 /// What a step of a machine comes to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Effect {
     /// A session's request is complete.
     Done(u32),
     /// A session's request was refused.
     Refused(u32),
-    /// A message about this key to each of them.
-    Send(NodeSet, u64, CopyMessage),
-    /// A session's write of this key is sent to its primary.
-    Forward(u16, u64, u32),
-    /// The primary has carried out such a write of a session, or not; it came from there.
-    Answer(Place, u32, Answer),
+    /// This goes to each of them: a message, or a session's write to its primary.
+    Send(NodeSet, Load),
+    /// The answer to such a write, back to where it came from.
+    Answer(Place, Load),
 }
 
 /// The answer to a write that was forwarded: its version.
@@ -39,21 +37,29 @@ pub(super) struct Hot {
     nodes: u16,
     /// Those of a node stand together; each steps the keys of its group, as each stage of a
     /// server does.
-    machines: Vec<Machine>,
-    /// Of each rank, its place in `keys` and 1; 0 is a key that nobody wrote.
+    machines: Vec<(Replica, Beside)>,
+    /// Of each rank, its place among the keys and 1; 0 is a key that nobody wrote.
     places: Vec<u32>,
+    drivers: Drivers,
+}
+
+/// What a driver keeps beside a machine.
+struct Beside {
+    clock: HybridClock,
+    gate: Gate,
+    /// A gate that was closed.
+    closed: Option<SliceId>,
+}
+
+/// What the drivers of all nodes keep.
+#[derive(Default)]
+struct Drivers {
     of: HashMap<RouteHash, usize>,
     keys: Vec<Key>,
     /// Answers of requests that ran, and of which version.
     results: HashMap<Ticket, Cas>,
     /// Of which key a session has a write forwarded.
     forwarded: HashMap<u32, u64>,
-}
-
-struct Machine {
-    replica: Replica,
-    clock: HybridClock,
-    gate: Gate,
 }
 
 /// A key as the drivers of all nodes see it.
@@ -69,14 +75,9 @@ struct Key {
 struct CopyHost<'a> {
     me: NodeId,
     now: Instant,
-    clock: &'a mut HybridClock,
-    gate: &'a mut Gate,
-    closed: Option<SliceId>,
-    of: &'a HashMap<RouteHash, usize>,
-    keys: &'a mut Vec<Key>,
-    results: &'a mut HashMap<Ticket, Cas>,
-    forwarded: &'a mut HashMap<u32, u64>,
-    effects: &'a mut Vec<Effect>,
+    beside: &'a mut Beside,
+    drivers: &'a mut Drivers,
+    effects: Vec<Effect>,
 }
 
 impl Hot {
@@ -89,14 +90,11 @@ impl Hot {
             nodes,
             machines: Vec::new(),
             places: vec![0; ranks as usize],
-            of: HashMap::new(),
-            keys: Vec::new(),
-            results: HashMap::new(),
-            forwarded: HashMap::new(),
+            drivers: Drivers::default(),
         };
         for node in 0..nodes {
             for group in 0..GROUPS {
-                hot.machines.push(Machine::new(node, model));
+                hot.machines.push(machine(node, model));
                 let at = (node, usize::from(group));
                 hot.step(at, ReplicaEvent::View(&view), Instant::default());
             }
@@ -107,7 +105,7 @@ impl Hot {
     /// Whether a reader at `node` may take its copy without asking the machine.
     pub(super) fn is_valid(&self, node: u16, rank: u64) -> bool {
         let place = self.places[rank as usize].checked_sub(1);
-        let key = place.map(|place| &self.keys[place as usize]);
+        let key = place.map(|place| &self.drivers.keys[place as usize]);
         key.is_none_or(|key| key.valid.contains(NodeId(node as u8)))
     }
 
@@ -130,69 +128,61 @@ impl Hot {
         self.step((node, group(rank)), ReplicaEvent::Request(request), now)
     }
 
-    /// A write of a session that asked elsewhere comes to the key's primary.
-    pub(super) fn forwarded(
-        &mut self,
-        (node, rank): (u16, u64),
-        session: u32,
-        from: Place,
-        now: Instant,
-    ) -> Vec<Effect> {
-        let origin = u64::from(from.node) << 16 | u64::from(from.index) | IS_FORWARDED;
-        let ticket = Ticket(origin << 32 | u64::from(session));
-        let request = request(rank, ticket, Access::Replace, true);
-        self.step((node, group(rank)), ReplicaEvent::Request(request), now)
-    }
-
-    /// The answer to such a write comes back.
-    pub(super) fn answered(
-        &mut self,
-        node: u16,
-        (session, answer): (u32, Answer),
-        from: u16,
-        now: Instant,
-    ) -> Vec<Effect> {
-        let Some(rank) = self.forwarded.remove(&session) else {
-            return Vec::new();
-        };
-        let ticket = Ticket(u64::from(session));
-        let event = ReplicaEvent::Answered(NodeId(from as u8), ticket, answer);
-        self.step((node, group(rank)), event, now)
-    }
-
-    /// A message comes to `node`.
+    /// Something about a hot key comes to `node`.
     pub(super) fn receive(
         &mut self,
-        (node, rank): (u16, u64),
-        from: u16,
-        message: CopyMessage,
+        node: u16,
+        from: Place,
+        load: Load,
         now: Instant,
     ) -> Vec<Effect> {
-        let message = ReplicaMessage::Copy(message);
-        let event = ReplicaEvent::Message(NodeId(from as u8), &message);
-        self.step((node, group(rank)), event, now)
+        let sender = NodeId(from.node as u8);
+        match load {
+            Load::Hot(rank, message) => {
+                let message = ReplicaMessage::Copy(message);
+                let event = ReplicaEvent::Message(sender, &message);
+                self.step((node, group(rank)), event, now)
+            }
+            Load::Forward(rank, session) => {
+                let origin = u64::from(from.node) << 16 | u64::from(from.index) | IS_FORWARDED;
+                let ticket = Ticket(origin << 32 | u64::from(session));
+                let request = request(rank, ticket, Access::Replace, true);
+                self.step((node, group(rank)), ReplicaEvent::Request(request), now)
+            }
+            Load::Answer(session, answer) => match self.drivers.forwarded.remove(&session) {
+                Some(rank) => {
+                    let ticket = Ticket(u64::from(session));
+                    let event = ReplicaEvent::Answered(sender, ticket, answer);
+                    self.step((node, group(rank)), event, now)
+                }
+                None => Vec::new(),
+            },
+            Load::Requests(_) | Load::Replies(_) | Load::Credits(..) => Vec::new(),
+        }
     }
 
     /// Makes a key hot on every node, in no time.
     fn promote(&mut self, rank: u64, now: Instant) {
         let key = route(rank);
-        self.of.insert(key, self.keys.len());
-        self.keys.push(Key {
+        let keys = &mut self.drivers.keys;
+        self.drivers.of.insert(key, keys.len());
+        keys.push(Key {
             rank,
             valid: NodeSet::NONE,
             stored: Cas(0),
         });
-        self.places[rank as usize] = self.keys.len() as u32;
+        self.places[rank as usize] = keys.len() as u32;
         let primary = slice_of(key, self.nodes).0;
         let effects = self.step((primary, group(rank)), ReplicaEvent::Heat(key, true), now);
         let mut due = VecDeque::from([(primary, effects)]);
-        while let Some((from, effects)) = due.pop_front() {
+        while let Some((node, effects)) = due.pop_front() {
             for effect in effects {
-                let Effect::Send(to, rank, message) = effect else {
+                let Effect::Send(to, load) = effect else {
                     continue;
                 };
+                let from = Place { node, index: 0 };
                 for to in to.into_iter().map(|to| u16::from(to.0)) {
-                    due.push_back((to, self.receive((to, rank), from, message, now)));
+                    due.push_back((to, self.receive(to, from, load.clone(), now)));
                 }
             }
         }
@@ -204,57 +194,51 @@ impl Hot {
         event: ReplicaEvent<'_>,
         now: Instant,
     ) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let machine = &mut self.machines[usize::from(node * GROUPS) + group];
+        let (replica, beside) = &mut self.machines[usize::from(node * GROUPS) + group];
         let mut host = CopyHost {
             me: NodeId(node as u8),
             now,
-            clock: &mut machine.clock,
-            gate: &mut machine.gate,
-            closed: None,
-            of: &self.of,
-            keys: &mut self.keys,
-            results: &mut self.results,
-            forwarded: &mut self.forwarded,
-            effects: &mut effects,
+            beside,
+            drivers: &mut self.drivers,
+            effects: Vec::new(),
         };
-        machine.replica.step(event, &mut host);
+        replica.step(event, &mut host);
         // Nothing runs beside the machines here but reads of what they show.
-        while let Some(slice) = host.closed.take() {
-            machine.replica.step(ReplicaEvent::Closed(slice), &mut host);
+        while let Some(slice) = host.beside.closed.take() {
+            replica.step(ReplicaEvent::Closed(slice), &mut host);
         }
-        effects
+        host.effects
     }
 }
 
-impl Machine {
-    fn new(node: u16, model: Model) -> Self {
-        let me = NodeId(node as u8);
-        Self {
-            replica: Replica::new(ReplicaConfig {
-                me,
-                model,
-                // Nothing is lost here, so nobody is ever told that time has come.
-                retransmit_ns: NEVER_NS,
-                suspicion_ns: NEVER_NS,
-                patience_ns: NEVER_NS,
-                learning_ns: 0,
-                waiting_max: WAITING_MAX,
-                window_max: WAITING_MAX,
-                room_ask: 0,
-                catch_ups_max: 1,
-                stage: (0, 1),
-            }),
-            clock: HybridClock::new(WriterId::of(me, 0), Cas(0)),
-            gate: Gate::Closed,
-        }
-    }
+fn machine(node: u16, model: Model) -> (Replica, Beside) {
+    let me = NodeId(node as u8);
+    let config = ReplicaConfig {
+        me,
+        model,
+        // Nothing is lost here, so nobody is ever told that time has come.
+        retransmit_ns: NEVER_NS,
+        suspicion_ns: NEVER_NS,
+        patience_ns: NEVER_NS,
+        learning_ns: 0,
+        waiting_max: WAITING_MAX,
+        window_max: WAITING_MAX,
+        room_ask: 0,
+        catch_ups_max: 1,
+        stage: (0, 1),
+    };
+    let beside = Beside {
+        clock: HybridClock::new(WriterId::of(me, 0), Cas(0)),
+        gate: Gate::Closed,
+        closed: None,
+    };
+    (Replica::new(config), beside)
 }
 
 impl CopyHost<'_> {
     fn key(&mut self, key: RouteHash) -> Option<&mut Key> {
-        let place = *self.of.get(&key)?;
-        self.keys.get_mut(place)
+        let place = *self.drivers.of.get(&key)?;
+        self.drivers.keys.get_mut(place)
     }
 
     fn end(&mut self, ticket: Ticket, answer: Answer) {
@@ -267,7 +251,7 @@ impl CopyHost<'_> {
                     node: (origin >> 16 & 0xff) as u16,
                     index: origin as u16,
                 };
-                Effect::Answer(to, session, answer)
+                Effect::Answer(to, Load::Answer(session, answer))
             }
         });
     }
@@ -283,7 +267,7 @@ impl ReplicaHost for CopyHost<'_> {
             key.stored = version;
         }
         let shown = key.stored;
-        self.results.insert(request.ticket, shown);
+        self.drivers.results.insert(request.ticket, shown);
         match writes {
             true => RunResult::Stored(request.size),
             false => RunResult::Unchanged,
@@ -291,24 +275,25 @@ impl ReplicaHost for CopyHost<'_> {
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
-        self.results.insert(ticket, version);
+        self.drivers.results.insert(ticket, version);
     }
 
     fn respond(&mut self, ticket: Ticket, _: u8) {
-        let version = self.results.remove(&ticket).unwrap_or_default();
+        let version = self.drivers.results.remove(&ticket).unwrap_or_default();
         self.end(ticket, Ok(version));
     }
 
     fn refuse(&mut self, ticket: Ticket, refusal: ReplicaRefusal) {
-        self.results.remove(&ticket);
+        self.drivers.results.remove(&ticket);
         self.end(ticket, Err(refusal));
     }
 
     fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
         if let Some(rank) = self.key(request.key).map(|key| key.rank) {
-            let (to, session) = (u16::from(to.0), request.ticket.0 as u32);
-            self.forwarded.insert(session, rank);
-            self.effects.push(Effect::Forward(to, rank, session));
+            let session = request.ticket.0 as u32;
+            self.drivers.forwarded.insert(session, rank);
+            let load = Load::Forward(rank, session);
+            self.effects.push(Effect::Send(NodeSet::only(to), load));
         }
     }
 
@@ -316,7 +301,8 @@ impl ReplicaHost for CopyHost<'_> {
         if let ReplicaMessage::Copy(message) = message
             && let Some(rank) = self.key(message.key).map(|key| key.rank)
         {
-            self.effects.push(Effect::Send(to, rank, *message));
+            self.effects
+                .push(Effect::Send(to, Load::Hot(rank, *message)));
         }
     }
 
@@ -329,21 +315,21 @@ impl ReplicaHost for CopyHost<'_> {
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
-        if std::mem::replace(self.gate, gate) == Gate::Open {
-            self.closed = Some(slice);
+        if std::mem::replace(&mut self.beside.gate, gate) == Gate::Open {
+            self.beside.closed = Some(slice);
         }
     }
 
     fn next_version(&mut self) -> Cas {
-        self.clock.next(Now {
+        self.beside.clock.next(Now {
             instant: self.now,
             unix_ns: 0,
         })
     }
 
     fn saw(&mut self, version: Cas) {
-        if version > self.clock.last() {
-            *self.clock = HybridClock::new(WriterId::of(self.me, 0), version);
+        if version > self.beside.clock.last() {
+            self.beside.clock = HybridClock::new(WriterId::of(self.me, 0), version);
         }
     }
 

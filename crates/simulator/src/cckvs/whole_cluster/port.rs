@@ -31,7 +31,19 @@ pub(super) enum Load {
     Credits(usize, u16),
 }
 
-/// Classes of messages that have credits of their own.
+impl Load {
+    /// The flow that it belongs to: requests, forwarded writes among them, or a class of messages.
+    pub(super) fn lane(&self) -> usize {
+        match self {
+            Self::Hot(_, message) => 1 + class(message.kind),
+            _ => REQUESTS,
+        }
+    }
+}
+
+/// The flow of requests.
+pub(super) const REQUESTS: usize = 0;
+/// Classes of messages that have credits of their own, and flows: the one that is by 1 higher.
 pub(super) const CLASSES: usize = 3;
 
 /// The class of a message about a hot write.

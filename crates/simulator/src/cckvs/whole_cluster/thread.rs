@@ -2,13 +2,12 @@
 
 use std::collections::VecDeque;
 
-use curtail_consistency::replica::{CopyMessage, Model};
-use curtail_types::NodeSet;
+use curtail_consistency::replica::Model;
 
 use super::{
     Hardware, WholeCluster,
     hot_keys::Effect,
-    port::{CLASSES, Load, Packet, class},
+    port::{CLASSES, Load, Packet, REQUESTS, class},
     run::{Ask, World},
 };
 
@@ -135,7 +134,7 @@ impl World<'_> {
                 if node == turn.at.node {
                     turn.local.push((to, session));
                 } else {
-                    self.send((to, REQUESTS), Load::Requests(vec![session]), turn);
+                    self.send(to, Load::Requests(vec![session]), turn);
                 }
             }
         }
@@ -149,30 +148,20 @@ impl World<'_> {
                 self.give_room((from.node, REQUESTS), sessions.len() as u16, turn);
                 turn.done.extend(sessions);
             }
-            Load::Hot(rank, message) => {
-                turn.cost_ns += self.cluster.hardware.item_ns;
-                self.note_received(from, class(message.kind), turn);
-                if let Some(hot) = &mut self.hot {
-                    let effects = hot.receive((turn.at.node, rank), from.node, message, now);
-                    self.carry_out(effects, turn);
-                }
-            }
-            Load::Forward(rank, session) => {
-                turn.cost_ns += self.cluster.hardware.item_ns;
-                if let Some(hot) = &mut self.hot {
-                    let effects = hot.forwarded((turn.at.node, rank), session, from, now);
-                    self.carry_out(effects, turn);
-                }
-            }
-            Load::Answer(session, answer) => {
-                self.give_room((from.node, REQUESTS), 1, turn);
-                if let Some(hot) = &mut self.hot {
-                    let of = (session, answer);
-                    let effects = hot.answered(turn.at.node, of, from.node, now);
-                    self.carry_out(effects, turn);
-                }
-            }
             Load::Credits(class, count) => self.give_room((from.node, 1 + class), count, turn),
+            load => {
+                match &load {
+                    Load::Answer(..) => self.give_room((from.node, REQUESTS), 1, turn),
+                    _ => turn.cost_ns += self.cluster.hardware.item_ns,
+                }
+                if let Load::Hot(_, message) = &load {
+                    self.note_received(from, class(message.kind), turn);
+                }
+                if let Some(hot) = &mut self.hot {
+                    let effects = hot.receive(turn.at.node, from, load, now);
+                    self.carry_out(effects, turn);
+                }
+            }
         }
     }
 
@@ -185,23 +174,13 @@ impl World<'_> {
                     turn.refused += 1;
                     turn.done.push(session);
                 }
-                Effect::Send(to, rank, message) => self.say((to, rank), message, turn),
-                Effect::Forward(node, rank, session) => {
-                    let to = Place { node, index };
-                    self.send((to, REQUESTS), Load::Forward(rank, session), turn);
+                Effect::Send(to, load) => {
+                    for node in to.into_iter().map(|to| u16::from(to.0)) {
+                        self.send(Place { node, index }, load.clone(), turn);
+                    }
                 }
-                Effect::Answer(to, session, answer) => {
-                    turn.send(to, Load::Answer(session, answer), self.cluster);
-                }
+                Effect::Answer(to, load) => turn.send(to, load, self.cluster),
             }
-        }
-    }
-
-    fn say(&mut self, (to, rank): (NodeSet, u64), message: CopyMessage, turn: &mut Turn) {
-        let index = turn.at.index;
-        for node in to.into_iter().map(|to| u16::from(to.0)) {
-            let at = (Place { node, index }, 1 + class(message.kind));
-            self.send(at, Load::Hot(rank, message), turn);
         }
     }
 
@@ -223,7 +202,8 @@ impl World<'_> {
     }
 
     /// Sends it as soon as there is room.
-    fn send(&mut self, (to, lane): (Place, usize), load: Load, turn: &mut Turn) {
+    fn send(&mut self, to: Place, load: Load, turn: &mut Turn) {
+        let lane = load.lane();
         let flow = &mut self.thread(turn.at).flows[usize::from(to.node)][lane];
         flow.waiting.push_back((to, load));
         self.send_waiting((to.node, lane), turn);
@@ -286,8 +266,5 @@ fn credits(hardware: &Hardware, copies: Option<Model>) -> (u16, u16) {
     }
 }
 
-/// The flow of requests, forwarded writes among them; messages of a class have the one that is by 1
-/// higher.
-const REQUESTS: usize = 0;
 /// Of one turn.
 const WORKS_MAX: usize = 64;

@@ -207,7 +207,7 @@ impl World<'_> {
         }
         self.env.outcome.flushes += 1;
         let number = FLUSH | self.env.outcome.flushes;
-        self.env.record.flush_asked(number, slice, self.env.now);
+        self.env.record.flush_asked(number, self.env.now);
         self.env.flushing = Some(number);
         let event = ReplicaEvent::Flush(slice, Ticket(number));
         self.step(node, stage_of(slice), event, None);

@@ -264,13 +264,9 @@ impl World<'_> {
         if follows == Some(self.view.number) && has_nothing(&self.view) {
             self.leaving = self.leaving.without(me);
             self.env.outcome.departures += 1;
-            let dead = NodeSet::only(me);
             let down = self.env.random.below(20_000_000);
             self.crash(node, down);
-            if let Some(next) = self.view.next(&[], NodeSet::NONE, dead) {
-                self.view = Arc::new(next);
-                self.spread_view();
-            }
+            self.change_view(StoreChange::Remove(node, self.env.lives[node]));
         }
     }
 }

@@ -13,6 +13,7 @@
 use std::collections::BTreeSet;
 
 use curtail_consistency::{
+    control_messages::ControlMessage,
     hot_list::{HotCoordinator, HotCosts, HotList, HotListConfig, HotReport, KeysToHeat},
     replica::Model,
 };
@@ -21,7 +22,6 @@ use curtail_types::{KeyName, LoadReport, NodeId};
 use crate::{
     node::{
         Cluster, NodeWorker,
-        control_messages::News,
         host::{NodeArrival, NodeHost},
         request_placement::route_of,
         stages::{Job, stage_of},
@@ -94,7 +94,7 @@ impl Cluster {
             if let (Some(report), Some(to)) = (report, coordinator) {
                 let mut bytes = vec![REPORT];
                 report.encode(&mut bytes);
-                self.tell(host, to, News::Hot(bytes));
+                self.tell(host, to, ControlMessage::Hot(bytes.into()));
             }
             return;
         }
@@ -118,8 +118,9 @@ impl Cluster {
         drop(hot);
         let mut bytes = vec![LIST];
         list.encode(&mut bytes);
+        let message: Box<[u8]> = bytes.into();
         for node in slices.members.without(me) {
-            self.tell(host, node, News::Hot(bytes.clone()));
+            self.tell(host, node, ControlMessage::Hot(message.clone()));
         }
     }
 

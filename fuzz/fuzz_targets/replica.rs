@@ -3,8 +3,8 @@
 #![no_main]
 
 use curtail_consistency::{
+    control_messages::ControlMessage,
     hot_list::{HotList, HotReport},
-    members::{CHANGES_MAX, decode_changes, encode_changes},
     replica::ReplicaMessage,
 };
 
@@ -18,9 +18,8 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some(message) = ReplicaMessage::decode(data) {
         is_canonical(&|bytes| message.encode(bytes));
     }
-    if let Some(changes) = decode_changes(data) {
-        assert!(changes.len() <= CHANGES_MAX);
-        is_canonical(&|bytes| encode_changes(&changes, bytes));
+    if let Some(news) = ControlMessage::decode(data) {
+        is_canonical(&|bytes| bytes.extend(news.encode()));
     }
     if let Some(list) = HotList::decode(data) {
         assert!(list.keys.len() <= HotList::KEYS_MAX);

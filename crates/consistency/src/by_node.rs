@@ -20,6 +20,12 @@ impl<T: Copy + Default> ByNode<T> {
         self.change(node, |_| value);
     }
 
+    /// The same with this value for each of `nodes`.
+    pub(crate) fn with(mut self, nodes: NodeSet, value: T) -> Self {
+        nodes.into_iter().for_each(|node| self.set(node, value));
+        self
+    }
+
     pub(crate) fn change(&mut self, node: NodeId, next: impl FnOnce(T) -> T) {
         if let Some(value) = self.0.get_mut(usize::from(node.0)) {
             *value = next(*value);

@@ -17,6 +17,7 @@ extern crate alloc;
 
 mod by_node;
 pub mod cluster_clock;
+pub mod control_messages;
 pub mod hot_list;
 pub mod lease;
 pub mod members;

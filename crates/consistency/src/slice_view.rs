@@ -43,8 +43,8 @@ pub struct SliceView {
     pub number: ViewNumber,
     /// The nodes that take part.
     pub members: NodeSet,
-    /// By node: the view in which a member joined, which tells its lives apart.
-    joined: Box<[ViewNumber]>,
+    /// The view in which a member joined, which tells its lives apart; 0 for other nodes.
+    joined: ByNode<ViewNumber>,
     rows: Box<[SliceRow]>,
 }
 
@@ -158,15 +158,10 @@ impl SliceView {
                 ..SliceRow::empty(primary, number)
             }
         };
-        let joined = |node| match members.contains(NodeId(node)) {
-            true => number,
-            false => ViewNumber(0),
-        };
-        let last = order.last().map_or(0, |node| node.0);
         Self {
             number,
             members,
-            joined: (0..=last).map(joined).collect(),
+            joined: ByNode::default().with(members, number),
             rows: (0..slices).map(row).collect(),
         }
     }
@@ -177,10 +172,10 @@ impl SliceView {
         joined: impl IntoIterator<Item = (NodeId, ViewNumber)>,
         rows: Vec<SliceRow>,
     ) -> Option<Self> {
-        let (mut members, mut by_node) = (NodeSet::NONE, Vec::new());
+        let (mut members, mut by_node) = (NodeSet::NONE, ByNode::default());
         for (node, view) in joined {
             members = members.with(node);
-            note_joined(&mut by_node, node, view);
+            by_node.set(node, view);
         }
         let is_sound = |row: &SliceRow| {
             row.in_sync.contains(row.primary)
@@ -193,7 +188,7 @@ impl SliceView {
         (fits && rows.iter().all(is_sound)).then(|| Self {
             number,
             members,
-            joined: by_node.into(),
+            joined: by_node,
             rows: rows.into(),
         })
     }
@@ -215,8 +210,8 @@ impl SliceView {
 
     /// The view in which a member joined.
     pub fn joined(&self, node: NodeId) -> Option<ViewNumber> {
-        let joined = self.joined.get(node.0 as usize).copied();
-        joined.filter(|_| self.members.contains(node))
+        let is_member = self.members.contains(node);
+        is_member.then(|| self.joined.get(node))
     }
 
     /// The member that joined first, the lowest of several, and the view in which it did.
@@ -259,24 +254,13 @@ impl SliceView {
     /// what it is.
     pub fn next(&self, changes: &[RowChange], joining: NodeSet, dead: NodeSet) -> Option<Self> {
         let number = ViewNumber(self.number.0 + 1);
-        let mut joined = self.joined.to_vec();
         let staying = self.members.difference(dead);
-        for node in joining.difference(staying) {
-            note_joined(&mut joined, node, number);
-        }
         // A view is what its store keeps of it: nothing of nodes that are no members.
-        let members = staying.union(joining);
-        for (node, of) in (0..).zip(&mut joined) {
-            if !members.contains(NodeId(node)) {
-                *of = ViewNumber(0);
-            }
-        }
-        let last = members.into_iter().last();
-        joined.truncate(last.map_or(0, |node| usize::from(node.0) + 1));
+        let joined = self.joined.with(dead, ViewNumber(0));
         let mut next = Self {
             number,
-            members,
-            joined: joined.into(),
+            members: staying.union(joining),
+            joined: joined.with(joining.difference(staying), number),
             rows: self.rows.clone(),
         };
         next.leave(staying);
@@ -329,14 +313,6 @@ impl SliceView {
                 false => (row.primary, row.term) = (heir, self.number),
             }
         }
-    }
-}
-
-fn note_joined(joined: &mut Vec<ViewNumber>, node: NodeId, view: ViewNumber) {
-    let index = node.0 as usize;
-    joined.resize(joined.len().max(index + 1), ViewNumber(0));
-    if let Some(of) = joined.get_mut(index) {
-        *of = view;
     }
 }
 

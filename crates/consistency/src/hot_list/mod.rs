@@ -153,28 +153,19 @@ impl HotCosts {
 
     /// The mean of what nodes have measured.
     fn mean(all: impl Iterator<Item = Self>) -> Self {
-        let (mut sum, mut count) = ([0; 4], 0);
-        for costs in all {
-            let parts = [
-                costs.local_ns,
-                costs.forwarded_ns,
-                costs.message_ns,
-                costs.byte_ps,
-            ];
-            for (sum, part) in sum.iter_mut().zip(parts) {
-                *sum += u64::from(part);
-            }
-            count += 1;
-        }
-        if count == 0 {
-            return Self::ASSUMED;
-        }
-        let [local_ns, forwarded_ns, message_ns, byte_ps] = sum.map(|sum| (sum / count) as u32);
-        Self {
-            local_ns,
-            forwarded_ns,
-            message_ns,
-            byte_ps,
+        let all: Vec<Self> = all.collect();
+        let mean = |part: fn(&Self) -> u32| {
+            let sum: u64 = all.iter().map(|costs| u64::from(part(costs))).sum();
+            (sum / all.len().max(1) as u64) as u32
+        };
+        match all.is_empty() {
+            true => Self::ASSUMED,
+            false => Self {
+                local_ns: mean(|costs| costs.local_ns),
+                forwarded_ns: mean(|costs| costs.forwarded_ns),
+                message_ns: mean(|costs| costs.message_ns),
+                byte_ps: mean(|costs| costs.byte_ps),
+            },
         }
     }
 }

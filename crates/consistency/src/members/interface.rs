@@ -72,6 +72,8 @@ pub struct Heartbeat {
     /// The members that it has heard of late. Whom most of the others hear is not removed at once
     /// by one node that does not.
     pub hears: NodeSet,
+    /// How many items it has, as its host says: what is lost with it is known by that.
+    pub items: u32,
 }
 
 /// Something that happened.

@@ -21,8 +21,8 @@
 //! proposal does not keep the node from renewing its lease. The node with the lowest number among
 //! those that are in sync for a slice and receive enough heartbeats removes silent nodes. The
 //! member with the lowest number writes the changes of rows that the primaries of slices propose
-//! ([`encode_changes`]). If two nodes act as that member, the store accepts one proposal, and the
-//! other node reads the view again.
+//! ([`CHANGES_MAX`] at a time). If two nodes act as that member, the store accepts one proposal,
+//! and the other node reads the view again.
 
 mod decide;
 mod interface;
@@ -40,7 +40,7 @@ use proposals::Proposals;
 use crate::{by_node::ByNode, slice_view::SliceRow};
 
 pub use interface::{Heartbeat, MemberConfig, MemberInput, MemberNotice, MemberOutput};
-pub use proposals::{CHANGES_MAX, decode_changes, encode_changes};
+pub use proposals::CHANGES_MAX;
 pub use record::{ClusterRecord, Incarnation, RecordChange, SlicePlan};
 
 /// The membership of one node: what it knows, what is in force, and until when it may serve.
@@ -146,6 +146,7 @@ impl MemberMachine {
             to_life: self.known.incarnation(node),
             answers: self.pairs.newest_sent(node),
             hears: self.hears(),
+            items: 0,
         }
     }
 

@@ -9,15 +9,12 @@
 //! void: several that write would beat each other. So one node, the lowest that is heard, writes
 //! all of them together. Two that both believe to be it do no harm.
 
-use alloc::{boxed::Box, collections::BTreeSet, sync::Arc, vec::Vec};
+use alloc::{collections::BTreeSet, sync::Arc};
 
 use curtail_types::{Instant, NodeId};
 
 use super::{Emit, MemberMachine, MemberOutput, RecordChange};
-use crate::{
-    slice_view::{RowChange, RowStep, SliceRow},
-    wire::Wire,
-};
+use crate::slice_view::{RowChange, RowStep, SliceRow};
 
 /// Changes that are kept, sent or written at a time. There is more than one of a slice only if one
 /// of its followers is silent while another comes.
@@ -153,56 +150,4 @@ impl MemberMachine {
 /// for a follower which does not answer.
 const fn is_urgent(step: RowStep) -> bool {
     matches!(step, RowStep::HandOver(_) | RowStep::Exit(_))
-}
-
-/// Appends changes as another node decodes them: 8 bytes each.
-pub fn encode_changes(changes: &[RowChange], bytes: &mut Vec<u8>) {
-    changes.iter().for_each(|change| change.put(bytes));
-}
-
-/// The changes that `bytes` are, at most [`CHANGES_MAX`]; `None` if they are not changes.
-pub fn decode_changes(mut bytes: &[u8]) -> Option<Vec<RowChange>> {
-    if bytes.len() > CHANGES_MAX * CHANGE_BYTES {
-        return None;
-    }
-    let changes: Box<[RowChange]> = Wire::take(&mut bytes)?;
-    Some(changes.into_vec())
-}
-
-const CHANGE_BYTES: usize = 8;
-
-#[cfg(test)]
-mod tests {
-    use curtail_types::ViewNumber;
-
-    use super::*;
-    use crate::slice_view::SliceId;
-
-    #[test]
-    fn changes_decode_to_what_was_encoded() {
-        let node = NodeId(63);
-        let steps = [
-            RowStep::Hold(node),
-            RowStep::Enter(NodeId(0)),
-            RowStep::Exit(node),
-            RowStep::HandOver(node),
-        ];
-        let change = |step| RowChange {
-            slice: SliceId(u16::MAX),
-            view: ViewNumber(70_000),
-            step,
-        };
-        let changes = steps.map(change);
-        let mut bytes = Vec::new();
-        encode_changes(&changes, &mut bytes);
-        assert_eq!(decode_changes(&bytes).as_deref(), Some(&changes[..]));
-        assert_eq!(decode_changes(&[]), Some(Vec::new()));
-        assert_eq!(decode_changes(&bytes[1..]), None);
-        for (at, byte) in [(6, 4), (7, 64)] {
-            let mut wrong = bytes.clone();
-            wrong[at] = byte;
-            assert_eq!(decode_changes(&wrong), None);
-        }
-        assert_eq!(decode_changes(&[0; 8 * (CHANGES_MAX + 1)]), None);
-    }
 }

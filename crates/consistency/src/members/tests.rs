@@ -166,6 +166,7 @@ impl Desk {
             to_life: self.machine.incarnation,
             answers: Instant { ns: self.now },
             hears: NodeSet::NONE,
+            items: 0,
         }
     }
 

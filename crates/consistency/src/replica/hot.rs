@@ -103,7 +103,7 @@ pub(super) struct PrimaryRound {
     /// Members that have not acknowledged it.
     missing: NodeSet,
     /// The request, to be answered in the end.
-    ticket: Option<Ticket>,
+    pub(super) ticket: Option<Ticket>,
     /// It was sent to the copies.
     is_sent: bool,
     /// How many rounds before it were replaced, one by the next, and sent to no copy (SC).
@@ -155,7 +155,7 @@ impl HotKeys {
         ReplicaMessage::Copy(CopyMessage::new(self.view, (key, version), kind))
     }
 
-    fn tell(&self, cx: &mut Context, to: NodeId, (key, version): Write, kind: CopyKind) {
+    pub(super) fn tell(&self, cx: &mut Context, to: NodeId, (key, version): Write, kind: CopyKind) {
         cx.host
             .send(NodeSet::only(to), &self.message(key, version, kind));
     }
@@ -591,6 +591,12 @@ impl HotKeys {
         owned.is_some_and(|owned| core::mem::take(&mut owned.is_stale))
     }
 
+    /// No key of this primary is hot any more; which of its writes were under way.
+    pub(super) fn end_own_rounds(&mut self) -> impl Iterator<Item = (RouteHash, PrimaryRound)> {
+        let owned = core::mem::take(&mut self.owned).into_iter();
+        owned.filter_map(|(key, owned)| Some((key, owned.round?)))
+    }
+
     /// Hot keys of this primary of which something is under way, or to be begun.
     pub(super) fn busy_keys(&self) -> Vec<RouteHash> {
         let cools = |one: &OwnedKey| one.stage == OwnedStage::Cooling;
@@ -621,23 +627,23 @@ impl HotKeys {
         &mut self,
         cx: &mut Context,
         (key, version): Write,
-        store: impl FnOnce(&mut Context) -> Option<u64>,
-    ) -> Option<u64> {
+        store: impl FnOnce(&mut Context) -> bool,
+    ) -> bool {
         let before = self.copies.get(&key).copied();
         let is_late = cx.has(ReplicaMutant::HiddenLate);
         if !is_late {
             self.set_own(cx, key, version, CopyState::Invalid);
         }
-        let seq = store(cx);
-        match (seq, before) {
-            (Some(_), _) if is_late => self.set_own(cx, key, version, CopyState::Invalid),
-            (None, Some(before)) if !is_late => {
+        let is_stored = store(cx);
+        match (is_stored, before) {
+            (true, _) if is_late => self.set_own(cx, key, version, CopyState::Invalid),
+            (false, Some(before)) if !is_late => {
                 self.copies.insert(key, before);
                 cx.host.show(key, before.version, before.state, false);
             }
             _ => {}
         }
-        seq
+        is_stored
     }
 
     /// What readers at the primary may see.

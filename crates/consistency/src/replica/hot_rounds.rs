@@ -3,35 +3,16 @@
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
-use curtail_types::{Cas, NodeId, NodeSet, RouteHash, ViewNumber};
+use curtail_types::{Cas, NodeId, NodeSet, RouteHash};
 
 use super::{
-    Gate, ReplicaMutant, ReplicaRefusal, Ticket,
+    Gate, ReplicaMutant,
     hot::Write,
     machine::{Context, Replica, Role, primary_of},
     message::{CopyKind, CopyMessage, ReplicaMessage},
-    primary::Primary,
+    primary::{Asker, Primary},
 };
 use crate::slice_view::{SliceId, SliceView};
-
-/// A write that this primary took, and that is to be told when its change is committed.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub(super) struct Taken {
-    asker: Asker,
-    /// The key, and the version of the write.
-    of: Write,
-    /// The change.
-    seq: u64,
-}
-
-/// Whom it is told.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-enum Asker {
-    /// The node that made it, in this view.
-    Writer(NodeId, ViewNumber),
-    /// Whose request this primary ran in an earlier view.
-    Request(Ticket),
-}
 
 impl Replica {
     fn slice_of(&self, key: RouteHash) -> SliceId {
@@ -76,8 +57,9 @@ impl Replica {
     /// Whether writes of the slice are under way between this primary and copies, or members may
     /// still show one of its keys as of an earlier view.
     pub(super) fn is_unsettled(&self, slice: SliceId) -> bool {
-        let mut taken = self.taken.iter();
-        self.hot.guards(slice) || taken.any(|taken| self.slice_of(taken.of.0) == slice)
+        let role = self.slices.get(&slice);
+        let takes = matches!(role, Some(Role::Primary(primary)) if primary.has_taken(None));
+        self.hot.guards(slice) || takes
     }
 
     /// Another view: copies go, and with them what is known of writes that are under way, unless
@@ -129,24 +111,13 @@ impl Replica {
         self.leaving.clear();
         let of = (next.number, next.members, lasting);
         let guards = (guarded, !begins.is_empty());
-        let go_on = self.hot.enter_view(cx, of, guards, keeps);
-        self.taken.retain(|taken| {
-            let lasts = match taken.asker {
-                Asker::Writer(from, _) => lasting.contains(from),
-                Asker::Request(_) => true,
-            };
-            match (keeps(taken.of.0), taken.asker) {
-                (true, _) => return lasts,
-                (false, Asker::Request(ticket)) => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
-                (false, Asker::Writer(..)) => {}
+        for (key, round) in self.hot.end_own_rounds() {
+            let primary = primary_of(&mut self.slices, next.slice_of(key));
+            if let (Some(primary), Some(ticket)) = (primary, round.ticket) {
+                primary.withhold(round.seq, Asker::Request(ticket));
             }
-            false
-        });
-        for (key, version, seq, ticket) in go_on {
-            let asker = Asker::Request(ticket);
-            let of = (key, version);
-            self.taken.push(Taken { asker, of, seq });
         }
+        self.hot.enter_view(cx, of, guards, keeps);
     }
 
     /// No member shows anything of an earlier view any more: requests may run beside the machine.
@@ -169,29 +140,6 @@ impl Replica {
             _ => None,
         };
         let hot = &mut self.hot;
-        self.taken.retain(|taken| {
-            let primary = primary(taken.of.0);
-            let is_committed = primary.is_some_and(|primary| {
-                primary.has_committed(taken.seq) && !hot.guards(primary.slice)
-            });
-            let acks = is_committed || cx.has(ReplicaMutant::AcksUncommitted);
-            match taken.asker {
-                Asker::Writer(from, view) if acks => {
-                    let message = CopyMessage {
-                        copies: primary.map_or(0, |primary| primary.copies()),
-                        ..CopyMessage::new(view, taken.of, CopyKind::Ack)
-                    };
-                    cx.host
-                        .send(NodeSet::only(from), &ReplicaMessage::Copy(message));
-                }
-                Asker::Request(ticket) if acks => {
-                    cx.host
-                        .respond(ticket, primary.map_or(0, |primary| primary.copies()));
-                }
-                _ => {}
-            }
-            !acks
-        });
         // Of a round whose change is committed: how many nodes have it.
         let committed = |primary: &Primary, key, seq| {
             let is_committed = primary.has_committed(seq) && primary.is_finished(key);
@@ -275,40 +223,30 @@ impl Replica {
     /// Another node writes a hot key of this primary.
     fn take_copy(&mut self, cx: &mut Context, from: NodeId, of: Write) {
         let (key, version) = of;
-        if self.taken.iter().any(|taken| taken.of == of) {
+        let slice = self.slice_of(key);
+        let hot = &mut self.hot;
+        let Some(primary) = primary_of(&mut self.slices, slice) else {
+            return;
+        };
+        if primary.has_taken(Some(of)) {
             return;
         }
-        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
         cx.host.saw(version);
-        let mut kind = CopyKind::Ack;
-        if !self.hot.has(key, version) {
-            let slice = self.slice_of(key);
-            let takes = self.hot.takes(cx, of, stored) || cx.has(ReplicaMutant::TakesBeside);
-            let primary = primary_of(&mut self.slices, slice).filter(|_| takes);
-            let hot = &mut self.hot;
-            if let Some(primary) = primary
-                && primary.may_take_copy(cx)
-                && let Some(seq) = hot.while_hidden(cx, of, |cx| primary.take_copy(cx, of))
-            {
-                hot.settled.insert((key, from), version);
-                let asker = Asker::Writer(from, self.hot.view);
-                return self.taken.push(Taken { asker, of, seq });
-            }
-            self.hot.note_rejected(key, version);
-            kind = CopyKind::Reject;
+        let asker = Asker::Writer(from, hot.view, of);
+        if hot.has(key, version) {
+            return primary.tell(cx, asker);
         }
-        let answer = CopyMessage::new(self.hot.view, of, kind);
-        self.answer_copy(cx, from, answer);
-    }
-
-    /// Answers a write of a copy; with an acknowledgement a primary says how many nodes have it.
-    fn answer_copy(&mut self, cx: &mut Context, to: NodeId, mut answer: CopyMessage) {
-        let slice = self.slice_of(answer.key);
-        let primary = primary_of(&mut self.slices, slice);
-        let primary = primary.filter(|_| answer.kind == CopyKind::Ack);
-        answer.copies = primary.map_or(0, |primary| primary.copies());
-        let answer = ReplicaMessage::Copy(answer);
-        cx.host.send(NodeSet::only(to), &answer);
+        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
+        let takes = hot.takes(cx, of, stored) || cx.has(ReplicaMutant::TakesBeside);
+        if takes
+            && primary.may_take_copy(cx)
+            && hot.while_hidden(cx, of, |cx| primary.take_copy(cx, asker))
+        {
+            hot.settled.insert((key, from), version);
+            return primary.commit(cx);
+        }
+        hot.note_rejected(key, version);
+        hot.tell(cx, from, of, CopyKind::Reject);
     }
 
     /// A write of an earlier view, of which there are no copies here any more. The primary knows
@@ -329,19 +267,21 @@ impl Replica {
         if has_ended {
             return;
         }
-        let mut kind = CopyKind::Ack;
         cx.host.saw(version);
-        if primary_of(&mut self.slices, slice).is_some() {
-            let of = (key, version);
-            let is_awaited = self.taken.iter().any(|one| one.of == of);
+        let of = (key, version);
+        let mut kind = CopyKind::Ack;
+        if let Some(primary) = primary_of(&mut self.slices, slice) {
             let settled = self.hot.settled(key, from);
-            if is_awaited || version < settled {
+            if primary.has_taken(Some(of)) || version < settled {
                 return;
             }
-            if version > settled || cx.has(ReplicaMutant::LateRejected) {
-                kind = CopyKind::Reject;
+            if version == settled && !cx.has(ReplicaMutant::LateRejected) {
+                return primary.tell(cx, Asker::Writer(from, view, of));
             }
+            kind = CopyKind::Reject;
         }
-        self.answer_copy(cx, from, CopyMessage { kind, ..*message });
+        let answer = CopyMessage::new(view, of, kind);
+        cx.host
+            .send(NodeSet::only(from), &ReplicaMessage::Copy(answer));
     }
 }

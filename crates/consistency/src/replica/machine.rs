@@ -10,7 +10,6 @@ use super::{
     follower::Follower,
     forwarding::Forwarding,
     hot::{HotKeys, HotWay},
-    hot_rounds::Taken,
     message::{Append, ReplicaMessage},
     primary::{Phase, Primary, Stay},
     room_credits::RoomCredits,
@@ -27,8 +26,6 @@ pub struct Replica {
     pub(super) credits: RoomCredits,
     pub(super) forwarding: Forwarding,
     pub(super) hot: HotKeys,
-    /// Writes of hot keys by other nodes, to be acknowledged when their changes are committed.
-    pub(super) taken: Vec<Taken>,
     /// Slices that go to other nodes when no key of theirs is hot any more.
     pub(super) leaving: Vec<(SliceId, NodeId)>,
     pub(super) due: Option<Instant>,
@@ -83,7 +80,6 @@ impl Replica {
             credits: RoomCredits::default(),
             forwarding: Forwarding::default(),
             hot: HotKeys::default(),
-            taken: Vec::new(),
             leaving: Vec::new(),
             due: None,
         }
@@ -511,8 +507,7 @@ impl Replica {
         for (slice, row) in next.rows().filter(|(slice, _)| slice.0 % stages == stage) {
             self.enter_row(cx, slice, (next.number, *row, lasting));
         }
-        let again = self.forwarding.enter_view(cx, lasting);
-        for waiting in again {
+        for waiting in self.forwarding.enter_view(cx, lasting) {
             self.request(cx, waiting);
         }
         self.go_on(cx);

@@ -21,7 +21,7 @@ use super::{
     catch_up::CatchUp,
     hot::Write,
     machine::{Context, Waiting},
-    message::{ChangeKind, ReplicaMessage, SliceChange},
+    message::{ChangeKind, CopyKind, CopyMessage, ReplicaMessage, SliceChange},
     stream::Streams,
 };
 use crate::slice_view::{RowChange, RowStep, SliceId, SliceRow};
@@ -37,8 +37,8 @@ pub(super) struct Primary {
     pub(super) streams: Streams,
     /// Changes that are not committed: their numbers and keys.
     pub(super) pending: VecDeque<(u64, RouteHash)>,
-    /// Answers, each until a change is committed, the lowest first.
-    withheld: VecDeque<(u64, Ticket)>,
+    /// Who is answered when a change is committed, the lowest first.
+    withheld: VecDeque<(u64, Asker)>,
     /// Requests that cannot run yet, and since when.
     pub(super) queue: VecDeque<Waiting>,
     pub(super) catch_up: Option<CatchUp>,
@@ -59,6 +59,15 @@ pub(super) struct Primary {
     pub(super) seen: Cas,
     /// The last flush.
     pub(super) flushed: Cas,
+}
+
+/// Whom a primary answers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Asker {
+    /// Whoever made a request.
+    Request(Ticket),
+    /// The node that made a write of a hot key, in this view.
+    Writer(NodeId, ViewNumber, Write),
 }
 
 /// How far a primary is.
@@ -269,14 +278,22 @@ impl Primary {
         is_ready && fits && self.has_room(cx, bytes)
     }
 
-    /// Stores one, of a key that readers see nothing of; returns its change.
-    pub(super) fn take_copy(&mut self, cx: &mut Context, (key, version): Write) -> Option<u64> {
+    /// Stores one, of a key that readers see nothing of; whether it could.
+    pub(super) fn take_copy(&mut self, cx: &mut Context, asker: Asker) -> bool {
+        let Asker::Writer(.., (key, version)) = asker else {
+            return false;
+        };
         let RunResult::Stored(room) = cx.host.store_copy(key, version) else {
-            return None;
+            return false;
         };
         self.seen = self.seen.max(version);
         let change = SliceChange::new(ChangeKind::Store, key, version, room);
-        Some(self.append(cx, change, None))
+        let seq = self.append(cx, change, None);
+        match cx.has(ReplicaMutant::AcksUncommitted) {
+            true => self.tell(cx, asker),
+            false => self.withhold(seq, asker),
+        }
+        true
     }
 
     /// Whether nothing of a key is under way, beside the machine or uncommitted.
@@ -305,17 +322,48 @@ impl Primary {
 
     /// Answers a request when change `need` is committed.
     pub(super) fn answer(&mut self, cx: &mut Context, request: &ReplicaRequest, need: Option<u64>) {
-        let need = need.filter(|&seq| seq > self.streams.committed());
         let early = match request.access {
             Access::Read => cx.has(ReplicaMutant::ReadsUnfinished),
             _ => cx.has(ReplicaMutant::AnswersAtOnce),
         };
-        match need {
-            Some(seq) if !early => {
-                let at = self.withheld.partition_point(|&(of, _)| of <= seq);
-                self.withheld.insert(at, (seq, request.ticket));
+        let need = need.filter(|_| !early).unwrap_or(0);
+        self.answer_at(cx, need, Asker::Request(request.ticket));
+    }
+
+    fn answer_at(&mut self, cx: &mut Context, seq: u64, asker: Asker) {
+        match self.has_committed(seq) {
+            true => self.tell(cx, asker),
+            false => self.withhold(seq, asker),
+        }
+    }
+
+    /// Has somebody be answered when a change is committed, and no member shows anything of an
+    /// earlier view.
+    pub(super) fn withhold(&mut self, seq: u64, asker: Asker) {
+        let at = self.withheld.partition_point(|&(of, _)| of <= seq);
+        self.withheld.insert(at, (seq, asker));
+    }
+
+    /// Whether a write of another node is not acknowledged; without one, whether any is.
+    pub(super) fn has_taken(&self, write: Option<Write>) -> bool {
+        let mut withheld = self.withheld.iter();
+        withheld.any(|(_, asker)| match asker {
+            Asker::Writer(.., of) => write.is_none_or(|write| write == *of),
+            Asker::Request(_) => false,
+        })
+    }
+
+    pub(super) fn tell(&self, cx: &mut Context, asker: Asker) {
+        match asker {
+            Asker::Request(ticket) => cx.host.respond(ticket, self.copies()),
+            Asker::Writer(to, view, of) => {
+                let message = CopyMessage {
+                    copies: self.copies(),
+                    ..CopyMessage::new(view, of, CopyKind::Ack)
+                };
+                cx.host
+                    .send(NodeSet::only(to), &ReplicaMessage::Copy(message));
             }
-            _ => cx.host.respond(request.ticket, self.copies()),
         }
     }
 
@@ -337,10 +385,7 @@ impl Primary {
                 self.append(cx, flush, None)
             }
         };
-        match seq > self.streams.committed() {
-            true => self.withheld.push_back((seq, ticket)),
-            false => cx.host.respond(ticket, self.copies()),
-        }
+        self.answer_at(cx, seq, Asker::Request(ticket));
         self.commit(cx);
         true
     }
@@ -414,9 +459,9 @@ impl Primary {
             .pop_front_if(|&mut (seq, _)| seq <= committed)
             .is_some()
         {}
-        let is_committed = |&mut (seq, _): &mut (u64, _)| seq <= committed;
-        while let Some((_, ticket)) = self.withheld.pop_front_if(is_committed) {
-            cx.host.respond(ticket, self.copies());
+        let is_told = |&mut (seq, _): &mut (u64, _)| seq <= committed && !self.is_guarded;
+        while let Some((_, asker)) = self.withheld.pop_front_if(is_told) {
+            self.tell(cx, asker);
         }
         let may_bypass = self.phase == Phase::Serving && self.pending.is_empty();
         if self.is_guarded {
@@ -496,6 +541,10 @@ impl Primary {
         (self.has_hot, self.is_guarded) = (false, guards);
         let others = row.followers().intersection(lasting);
         self.streams.keep(cx, others);
+        self.withheld.retain(|(_, asker)| match asker {
+            Asker::Writer(from, ..) => lasting.contains(*from),
+            Asker::Request(_) => true,
+        });
         if let Phase::Collecting(missing, _) = &mut self.phase {
             *missing = missing.intersection(row.in_sync);
         }
@@ -523,8 +572,10 @@ impl Primary {
 
     /// Another node is the primary now: whatever is unfinished has no known end.
     pub(super) fn resign(&mut self, cx: &mut Context) -> Box<[RouteHash]> {
-        for (_, ticket) in self.withheld.drain(..) {
-            cx.host.refuse(ticket, ReplicaRefusal::Unknown);
+        for (_, asker) in self.withheld.drain(..) {
+            if let Asker::Request(ticket) = asker {
+                cx.host.refuse(ticket, ReplicaRefusal::Unknown);
+            }
         }
         self.streams.keep(cx, NodeSet::NONE);
         if self.gate != Gate::Closed {

@@ -13,15 +13,15 @@
 use std::collections::BTreeSet;
 
 use curtail_consistency::{
+    control_messages::ControlMessage,
     hot_list::{HotCoordinator, HotCosts, HotList, HotListConfig, HotReport, KeysToHeat},
-    replica::Model,
+    replica::{Model, ReplicaEvent},
 };
 use curtail_types::{KeyName, LoadReport, NodeId};
 
 use crate::{
     node::{
         Cluster, NodeWorker,
-        control_messages::News,
         host::{NodeArrival, NodeHost},
         request_placement::route_of,
         stages::{Job, stage_of},
@@ -94,7 +94,7 @@ impl Cluster {
             if let (Some(report), Some(to)) = (report, coordinator) {
                 let mut bytes = vec![REPORT];
                 report.encode(&mut bytes);
-                self.tell(host, to, News::Hot(bytes));
+                self.tell(host, to, ControlMessage::Hot(bytes.into()));
             }
             return;
         }
@@ -118,8 +118,9 @@ impl Cluster {
         drop(hot);
         let mut bytes = vec![LIST];
         list.encode(&mut bytes);
+        let message: Box<[u8]> = bytes.into();
         for node in slices.members.without(me) {
-            self.tell(host, node, News::Hot(bytes.clone()));
+            self.tell(host, node, ControlMessage::Hot(message.clone()));
         }
     }
 
@@ -155,7 +156,7 @@ impl Cluster {
         let route = route_of(key);
         let stage = stage_of(in_force.slices.slice_of(route));
         if let Some(inbox) = self.stages.get(stage)
-            && inbox.leave(Job::Heat(route, hot))
+            && inbox.leave(Job::Event(ReplicaEvent::Heat(route, hot)))
         {
             host.send(stage % self.workers.max(1), NodeArrival::Wake);
         }
@@ -178,7 +179,7 @@ impl NodeWorker {
             .heats(&in_force.slices, self.cluster.me);
         for (route, is_hot) in heats {
             let stage = stage_of(in_force.slices.slice_of(route));
-            self.give(stage, Job::Heat(route, is_hot));
+            self.give(stage, Job::Event(ReplicaEvent::Heat(route, is_hot)));
         }
     }
 }

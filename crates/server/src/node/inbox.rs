@@ -4,11 +4,11 @@
 //! processed afterwards. Messages of machines go straight to their stages.
 
 use curtail_codec::node::{AnswerStatus, BatchHead, Body, ItemAnswer, NodeAnswer};
+use curtail_consistency::control_messages::ControlMessage;
 use curtail_links::Endpoint;
 use curtail_types::{Cas, Failure, NodeId, ViewNumber};
 
 use crate::node::{
-    control_messages::News,
     requests_asked::Asked,
     stages::{End, Job, STAGES, Spare, forwarded},
     work_costs::Received,
@@ -20,7 +20,7 @@ pub(super) struct Inbox {
     /// Requests of other nodes and of threads; some wait here for accepted writes.
     pub(super) asked: Vec<Asked>,
     pub(super) answered: Vec<(u32, ForwardAnswer)>,
-    pub(super) news: Vec<(NodeId, News)>,
+    pub(super) news: Vec<(NodeId, ControlMessage)>,
     /// For the stages.
     pub(super) jobs: Vec<(usize, Job)>,
     /// How much that was in this turn.
@@ -79,16 +79,16 @@ impl Inbox {
                     let number = answer.number;
                     let answer = ForwardAnswer::new(at.node, head, &answer, spare);
                     match forwarded(number) {
-                        Some((stage, place)) if stage < STAGES => {
+                        Some((stage, place)) => {
                             self.jobs.push((stage, Job::Answered(place, answer)));
                         }
-                        _ => self.answered.push((number, answer)),
+                        None => self.answered.push((number, answer)),
                     }
                 }
             }
             Body::Report(bytes) => self
                 .news
-                .extend(News::from_bytes(bytes).map(|news| (at.node, news))),
+                .extend(ControlMessage::decode(bytes).map(|news| (at.node, news))),
             _ => {}
         }
     }

@@ -15,6 +15,7 @@ use std::{
 
 use curtail_codec::node::{VERSION_MAX, VERSION_MIN};
 use curtail_consistency::{
+    control_messages::ControlMessage,
     members::{Heartbeat, Incarnation, MemberNotice, RecordChange},
     slice_view::RowChange,
 };
@@ -28,7 +29,6 @@ use crate::{
     log::component,
     node::{
         Cluster, ViewInForce,
-        control_messages::News,
         host::{NodeArrival, NodeHost},
     },
     sync::{Relaxed, lock},
@@ -209,7 +209,7 @@ impl Observer for Watcher {
 
     fn proposals(&mut self, to: NodeId, changes: &[RowChange]) {
         if let Some(host) = self.host.upgrade() {
-            let news = News::Proposals(changes.to_vec());
+            let news = ControlMessage::Proposals(changes.into());
             self.cluster.tell(&*host, to, news);
         }
     }

@@ -19,17 +19,15 @@
 mod active_view;
 mod answers_to_peers;
 mod clock;
-mod control_messages;
 mod event_history;
 mod execute;
 mod flush;
-mod forward;
-mod forward_responses;
 pub(crate) mod host;
 mod hot_keys;
 mod inbox;
 mod membership;
 mod peer_heartbeats;
+mod relay;
 mod request_placement;
 mod requests_asked;
 mod requests_elsewhere;
@@ -42,6 +40,7 @@ use std::sync::{Arc, OnceLock};
 
 use curtail_consistency::{
     cluster_clock::Reading,
+    control_messages::ControlMessage,
     hot_list::HotCosts,
     members::Heartbeat,
     replica::{Gate, Model, ReplicaConfig},
@@ -61,7 +60,6 @@ use crate::{
     node::{
         active_view::{Marks, Views},
         clock::WallClock,
-        control_messages::News,
         event_history::EventHistory,
         host::{NodeContext, NodeHost},
         hot_keys::HotState,
@@ -133,7 +131,7 @@ pub(crate) struct Cluster {
 struct Outbox {
     /// The last heartbeats, if they were not sent.
     heartbeats: Option<Vec<(NodeId, Heartbeat)>>,
-    news: Vec<(NodeId, News)>,
+    news: Vec<(NodeId, ControlMessage)>,
 }
 
 /// The writers of the machines: no worker has them. Each life of a node has
@@ -243,7 +241,7 @@ impl Cluster {
     }
 
     /// Has worker 0 tell another node something.
-    fn tell(&self, host: &dyn NodeHost, node: NodeId, news: News) {
+    fn tell(&self, host: &dyn NodeHost, node: NodeId, news: ControlMessage) {
         lock(&self.outbox).news.push((node, news));
         host.wake_all();
     }

@@ -12,14 +12,14 @@
 
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
-    cluster_clock::Reading, members::Heartbeat, slice_placement::wished_steps,
+    cluster_clock::Reading, control_messages::ControlMessage, members::Heartbeat,
+    replica::ReplicaEvent, slice_placement::wished_steps,
 };
 use curtail_types::{Instant, NodeId, ViewNumber};
 
 use crate::{
     node::{
         NodeWorker, Outbox,
-        control_messages::News,
         host::NodeContext,
         stages::{Job, stage_of},
     },
@@ -57,9 +57,13 @@ impl NodeWorker {
         let sent_us = (self.now_ns / 1000) as u32;
         self.called = (sent_us, Instant { ns: self.now_ns });
         self.cluster.clock.keep(cx.host.clock().now());
+        let epoch = ViewNumber(0);
         for (node, heartbeat) in heartbeats {
-            self.tell_now(node, &News::Beat { heartbeat, items });
-            self.tell_now(node, &News::Call { sent_us });
+            self.tell_now(
+                node,
+                &ControlMessage::Beat(Heartbeat { items, ..heartbeat }),
+            );
+            self.tell_now(node, &ControlMessage::Call { epoch, sent_us });
         }
         // A process that is too slow to send heartbeats must not suspect others.
         let me = self.cluster.me;
@@ -69,9 +73,9 @@ impl NodeWorker {
     }
 
     /// Sends a node a message that is not worth a retry.
-    pub(super) fn tell_now(&mut self, node: NodeId, news: &News) {
+    pub(super) fn tell_now(&mut self, node: NodeId, news: &ControlMessage) {
         if let Some(to) = self.links.endpoint(node) {
-            let bytes = news.to_bytes();
+            let bytes = news.encode();
             // The next one follows soon.
             let _ = self.links.send(to, Class::Answer, &Part::Report(&bytes));
         }
@@ -81,22 +85,23 @@ impl NodeWorker {
         let mut all = std::mem::take(&mut self.inbox.news);
         for (from, news) in all.drain(..) {
             match news {
-                News::Beat { heartbeat, items } => {
-                    self.cluster.journal.note_items(from, items.into());
+                ControlMessage::Beat(heartbeat) => {
+                    let items = heartbeat.items.into();
+                    self.cluster.journal.note_items(from, items);
                     self.cluster
                         .tell_member(|member| member.heard(from, heartbeat));
                 }
-                News::Call { sent_us } => {
+                ControlMessage::Call { sent_us, .. } => {
                     // When this turn began the call may not have been on its way.
                     let now = cx.host.clock().now().instant;
                     let clock = self.cluster.clock.reading(now);
-                    self.tell_now(from, &News::Echo { sent_us, clock });
+                    self.tell_now(from, &ControlMessage::Echo((sent_us, clock)));
                 }
-                News::Echo { sent_us, clock } => self.take_echo(cx, from, (sent_us, clock)),
-                News::Proposals(changes) => self
+                ControlMessage::Echo(echo) => self.take_echo(cx, from, echo),
+                ControlMessage::Proposals(changes) => self
                     .cluster
-                    .tell_member(|member| member.proposed(from, changes)),
-                News::Hot(message) => self.cluster.take_hot(from, &message),
+                    .tell_member(|member| member.proposed(from, changes.into_vec())),
+                ControlMessage::Hot(message) => self.cluster.take_hot(from, &message),
             }
         }
         self.inbox.news = all;
@@ -138,7 +143,8 @@ impl NodeWorker {
         for (slice, step) in steps {
             let row = in_force.slices.row(slice);
             if row.is_some_and(|row| row.primary == self.cluster.me) {
-                self.give(stage_of(slice), Job::Wanted(slice, step));
+                let wanted = ReplicaEvent::Wanted(slice, step);
+                self.give(stage_of(slice), Job::Event(wanted));
             }
         }
     }

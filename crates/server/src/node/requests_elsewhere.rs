@@ -6,7 +6,6 @@ use curtail_types::{Access, RouteHash};
 
 use crate::{
     completion::Token,
-    metrics::counters::Count,
     node::{
         host::NodeContext,
         request_placement::Way,
@@ -93,8 +92,7 @@ impl NodeWorker {
     ) {
         match way {
             Way::At(to) => {
-                cx.counts.add(Count::ClusterRelayed, 1);
-                self.relay(cx.store_cx.now.instant, (origin, to), Some(key), bytes);
+                self.relay(cx, (origin, to), (key, access), bytes);
             }
             Way::Here | Way::Looked(_) | Way::Copy | Way::Machine => {
                 self.give_request(origin, key, access, bytes);

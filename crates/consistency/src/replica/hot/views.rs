@@ -1,12 +1,12 @@
 //! What becomes of copies, and of writes that are under way, when another view or time comes.
 
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::collections::BTreeSet;
 
 use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash, ViewNumber};
 
 use super::{
     super::{
-        CopyState, ReplicaMutant, ReplicaRefusal, Ticket,
+        CopyState, ReplicaMutant, ReplicaRefusal,
         machine::Context,
         message::{CopyKind, CopyMessage, ReplicaMessage},
     },
@@ -17,17 +17,15 @@ use crate::slice_view::SliceId;
 impl HotKeys {
     /// Another view: there are no copies any more. Members may still show keys of slices that are
     /// `guarded`: as of this view, if the guard of one `begins`, else as of the view in which it
-    /// began. So views that follow each other quickly do not prolong a guard. A write that is under
-    /// way goes on if its slice `keeps` its primary, else it has
-    /// no known end. Returns the writes of this primary that go on: their keys, changes and
-    /// requests.
+    /// began. So views that follow each other quickly do not prolong a guard. A write that this
+    /// node makes at another primary goes on if its slice `keeps` that, else it has no known end.
     pub(in crate::replica) fn enter_view(
         &mut self,
         cx: &mut Context,
         (view, members, lasting): (ViewNumber, NodeSet, NodeSet),
         (guarded, begins): (BTreeSet<SliceId>, bool),
         keeps: impl Fn(RouteHash) -> bool,
-    ) -> Vec<(RouteHash, Cas, u64, Ticket)> {
+    ) {
         let lost = self.members.difference(lasting);
         self.settled.retain(|&(key, _), _| keeps(key));
         self.rounds.retain(|&(key, _), round| {
@@ -39,17 +37,6 @@ impl HotKeys {
             round.missing = round.missing.intersection(lasting);
             goes_on
         });
-        let mut go_on = Vec::new();
-        for (key, owned) in core::mem::take(&mut self.owned) {
-            let Some((round, ticket)) = owned.round.and_then(|one| one.ticket.map(|of| (one, of)))
-            else {
-                continue;
-            };
-            match keeps(key) {
-                true => go_on.push((key, round.version, round.seq, ticket)),
-                false => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
-            }
-        }
         let keeps_copies = cx.has(ReplicaMutant::CopiesKept);
         self.floor = Cas(0);
         let had_copies = !self.copies.is_empty();
@@ -75,7 +62,6 @@ impl HotKeys {
             self.guarded.clear();
         }
         self.end_rounds(cx);
-        go_on
     }
 
     /// Asks whether members have entered the view, if anything waits for that.

@@ -61,7 +61,12 @@ impl Record {
     pub(super) fn answered(&mut self, asked: Asked, at: u64, effect: Effect) {
         self.ran.remove(&asked.demand.number);
         let returned = (Instant { ns: at }, effect.outcome);
-        let entry = entry(&asked, effect.action, Some(returned));
+        // What was asked is judged, whatever the store says that it did.
+        let found = match effect.action {
+            Action::CompareAndSet { expected, .. } => Some(expected),
+            _ => None,
+        };
+        let entry = entry(&asked, asked.demand.command.on(found), Some(returned));
         self.answered.push((entry, effect));
     }
 

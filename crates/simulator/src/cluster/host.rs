@@ -106,7 +106,16 @@ impl SimHost<'_, '_> {
             return (RunResult::NoRoom, None);
         }
         let stamp = self.stamp_of(demand.key, version);
-        let (result, effect) = self.local.store.execute(demand, stamp);
+        let is_wrong = self.env.run.mutant == Some(Mutant::ReadsForSet)
+            && matches!(demand.command, Command::Set(_))
+            && self.env.random.one_in(REFUSALS);
+        let command = if is_wrong {
+            Command::Get
+        } else {
+            demand.command
+        };
+        let done = Demand { command, ..*demand };
+        let (result, effect) = self.local.store.execute(&done, stamp);
         if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
             self.env.record.ran(demand.number, effect.action, stamp);
             if effect.replaced.is_some_and(|before| before >= stamp) {

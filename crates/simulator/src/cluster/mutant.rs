@@ -12,6 +12,8 @@ pub enum Mutant {
     Unfenced,
     /// A primary is not told the truth about requests beside the machine: they may still run.
     ClosedEarly,
+    /// A set is answered as if it were a read, and does nothing.
+    ReadsForSet,
     /// The machine errs; needs the feature `mutants`.
     Replica(ReplicaMutant),
 }
@@ -22,7 +24,7 @@ impl Mutant {
         let are_there = cfg!(any(test, feature = "mutants"));
         let machines = ReplicaMutant::ALL.into_iter().filter(move |_| are_there);
         let machines = machines.map(Self::Replica);
-        let drivers = [Self::Unfenced, Self::ClosedEarly];
+        let drivers = [Self::Unfenced, Self::ClosedEarly, Self::ReadsForSet];
         drivers.into_iter().chain(machines)
     }
 
@@ -30,7 +32,7 @@ impl Mutant {
     pub(super) const fn of_machine(self) -> Option<ReplicaMutant> {
         match self {
             Self::Replica(mutant) => Some(mutant),
-            Self::Unfenced | Self::ClosedEarly => None,
+            Self::Unfenced | Self::ClosedEarly | Self::ReadsForSet => None,
         }
     }
 

@@ -39,8 +39,9 @@ fn planted_errors_are_found() {
 const MUTANT_SEEDS: u64 = 120;
 
 /// What is planted.
-const PLANTED: [Mutant; 11] = [
+const PLANTED: [Mutant; 12] = [
     Mutant::Unfenced,
+    Mutant::ReadsForSet,
     Mutant::Replica(ReplicaMutant::AnswersAtOnce),
     Mutant::Replica(ReplicaMutant::EnteringUncounted),
     Mutant::Replica(ReplicaMutant::OrderIgnored),

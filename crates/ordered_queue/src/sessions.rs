@@ -138,7 +138,12 @@ impl<'a> Sessions<'a> {
         let is_new = sequence > newest || sequence == newest && state == SlotState::Open;
         if sequence == newest && matches!(state, SlotState::Queued | SlotState::Accepted) {
             let place = self.words[index + 1].load(Ordering::Relaxed);
-            let pos = (place < NO_POSITION).then(|| place.wrapping_sub(1));
+            let pos = match place {
+                place if place < NO_POSITION => Some(place.wrapping_sub(1)),
+                place if place & EXECUTED == EXECUTED => None,
+                // Its entry was damaged; it is about to be open.
+                _ => return Claim::Stale,
+            };
             let accepted = state == SlotState::Accepted;
             return Claim::Repeated { pos, accepted };
         }
@@ -182,7 +187,11 @@ impl<'a> Sessions<'a> {
         } = ticket;
         // Both fail if somebody settled it; the second must not move a word that is claimed anew.
         let place = &self.words[index + 1];
-        let _ = place.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed);
+        let moved = place.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_err_and(|there| there != at) {
+            // Its entry is over, and the same request may have been claimed anew.
+            return;
+        }
         let done = with_state(claimed, committed(accepted));
         // Release pairs with the Acquire in `claim`.
         let _ =
@@ -230,9 +239,23 @@ impl<'a> Sessions<'a> {
         if name.index as usize >= self.places() || usize::from(slot) >= SESSION_SLOTS {
             return;
         }
+        let index = slot_index(name.index, slot);
         let queued = pack(SlotState::Queued, entry.sequence(), name.generation);
         let open = with_state(queued, SlotState::Open);
-        let word = &self.words[slot_index(name.index, slot)];
+        // An executor that takes over finds entries that the one before reopened: their requests
+        // may have another place by now. The position moves first, so that no late `commit` takes the
+        // request's next claim for its own.
+        let word = &self.words[index];
+        // Acquire pairs with the Release in `commit`.
+        if word.load(Ordering::Acquire) != queued {
+            return;
+        }
+        let (at, over) = (entry.pos() + 1, REOPENED | (entry.pos() + 1));
+        let place = &self.words[index + 1];
+        let moved = place.compare_exchange(at, over, Ordering::Relaxed, Ordering::Relaxed);
+        if moved.is_err_and(|there| there != over) {
+            return;
+        }
         // Release pairs with the Acquire in `claim`.
         let _ = word.compare_exchange(queued, open, Ordering::Release, Ordering::Relaxed);
     }
@@ -449,6 +472,9 @@ const NO_POSITION: u64 = 1 << 63;
 
 /// Marks the position word of a request that has none because it was executed past the queues.
 const EXECUTED: u64 = NO_POSITION | 1 << 62;
+
+/// Marks the position word of a request whose entry was damaged: it has that place no more.
+const REOPENED: u64 = NO_POSITION | 1 << 61;
 
 #[inline]
 fn address_of(header: &[AtomicU64]) -> [u64; 2] {

@@ -612,6 +612,65 @@ fn an_entry_without_effect_may_come_again() {
     assert_eq!(ingress.admit(&unmarked(4), 0), Verdict::Queued(6));
 }
 
+/// Goal: who takes over after an executor that died does not reopen a request that has another
+/// place by now: it would be executed twice. Method: the entry at head is reopened, its request is
+/// queued again, and the entry is found damaged once more.
+#[test]
+fn a_reopened_entry_that_is_found_again_opens_nothing() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let session = grant(ingress.sessions, 1);
+    let write = Arrival {
+        nilext: false,
+        ..set(session, 1, 3, b"\x03v")
+    };
+    assert_eq!(ingress.admit(&write, 0), Verdict::Queued(0));
+    let reopen = || {
+        let first = queues[0].entry(0).unwrap();
+        ingress.sessions.settle(&first);
+        ingress.sessions.reopen_entry(&first);
+    };
+    reopen();
+    reopen();
+    assert_eq!(ingress.admit(&write, 0), Verdict::Queued(1));
+    reopen();
+    recover(&queues, ingress.stamps, ingress.sessions, Worker(1));
+    reopen();
+    assert_eq!(ingress.admit(&write, 0), Verdict::Replay(Some(1)));
+}
+
+/// Goal: a claimant that stopped before it committed does not commit the next claim of its request.
+/// Method: its entry is settled and reopened; the request is claimed again, and then it goes on.
+#[test]
+fn a_late_commit_leaves_the_next_claim_of_its_request() {
+    let memory = Memory::new();
+    let queues = memory.queues();
+    let ingress = memory.ingress(&queues);
+    let sessions = ingress.sessions;
+    let session = grant(sessions, 1);
+    let claim = || match sessions.claim(session, peer(1), 0, 1) {
+        Claim::Granted(ticket) => ticket,
+        other => panic!("{other:?}"),
+    };
+    let late = claim();
+    let write = Arrival {
+        nilext: false,
+        ..set(session, 1, 3, b"\x03v")
+    };
+    let place = queues[0].reserve(4, false).unwrap();
+    assert!(queues[0].fill(&place, &write));
+    queues[0].publish(&place);
+    let first = queues[0].entry(0).unwrap();
+    sessions.settle(&first);
+    sessions.reopen_entry(&first);
+    let next = claim();
+    sessions.commit(late, 0, false);
+    assert_eq!(ingress.admit(&write, 0), Verdict::Dropped);
+    sessions.reopen(next);
+    assert_eq!(ingress.admit(&write, 0), Verdict::Queued(1));
+}
+
 /// Goal: a write that may not be accepted when it has its place leaves its claim to its claimant,
 /// who can have it executed otherwise, and an entry that settles nobody's claim.
 #[test]

@@ -17,6 +17,7 @@ mod up;
 mod wait_for_view;
 
 use std::{
+    fmt,
     io::Write,
     path::PathBuf,
     process::ExitCode,
@@ -120,6 +121,20 @@ struct Target {
     /// Cluster file of the cluster, if it is not a trial cluster
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dir", "port"])]
     file: Option<PathBuf>,
+}
+
+impl fmt::Display for Target {
+    /// The flags that name it, each after a space.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.file, &self.trial.dir) {
+            (Some(file), _) => write!(f, " --file {}", file.display()),
+            (None, Some(dir)) => write!(f, " --dir {}", dir.display()),
+            (None, None) if self.trial.port != trial_folder::PORT => {
+                write!(f, " --port {}", self.trial.port)
+            }
+            (None, None) => Ok(()),
+        }
+    }
 }
 
 impl Trial {
@@ -236,7 +251,7 @@ fn remove(node: &str, target: &Target, wait: &Wait) -> anyhow::Result<()> {
         (false, false) => println!("{name} is not a member: it has left, or was removed"),
     }
     if begins || is_member {
-        let again = format!("curtail cluster remove {name}");
+        let again = format!("curtail cluster remove {name}{target}");
         wait_for_view::wait_until_gone(&cluster, entry.id, (wait.duration(), &again))?;
         println!("{name} has left");
     }

@@ -214,12 +214,12 @@ impl TlsFailure {
     }
 }
 
-const SPEAKS_PLAINLY: &str = "it does not speak TLS: give all nodes [tls], in a serving cluster \
-                              by `rollout` (docs/operations/security.md)";
+const SPEAKS_PLAINLY: &str = "it does not speak TLS: give all nodes [tls]; use `rollout` if the \
+                              cluster runs (docs/operations/security.md)";
 
 /// What to log about a node that speaks TLS to one that does not.
-pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, and this node does not: give all nodes [tls], \
-                                     in a serving cluster by `rollout` \
+pub(crate) const SPEAKS_TLS: &str = "it speaks TLS, and this node does not: give all nodes [tls]; \
+                                     use `rollout` if the cluster runs \
                                      (docs/operations/security.md)";
 
 /// Whether bytes begin as TLS does: a handshake or an alert, of any version.

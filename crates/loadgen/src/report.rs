@@ -103,10 +103,13 @@ impl Report {
                 .service
                 .map(|service| service_judge.quantiles(service)),
         });
-        // The driver's threads may have ended a step before that was noticed.
         let is_closed = matches!(plan.pace, Pace::Closed { .. });
-        let ran_ns = (usage.wall.min(plan.duration).saturating_sub(WATCH_STEP)).as_nanos() as u64;
-        let closed_ns = is_closed.then_some(ran_ns);
+        let ran = match usage.wall >= plan.duration {
+            true => plan.duration,
+            // The driver's threads may have ended a step before that was noticed.
+            false => usage.wall.saturating_sub(WATCH_STEP),
+        };
+        let closed_ns = is_closed.then_some(ran.as_nanos() as u64);
         let mut report = Self {
             rate_offered,
             seconds,

@@ -243,8 +243,8 @@ impl<'a> Sessions<'a> {
         let queued = pack(SlotState::Queued, entry.sequence(), name.generation);
         let open = with_state(queued, SlotState::Open);
         // An executor that takes over finds entries that the one before reopened: their requests
-        // may have another place by now. The position moves first, so that no late `commit` takes the
-        // request's next claim for its own.
+        // may have another place by now. The position moves first, so that no late `commit` takes
+        // the request's next claim for its own.
         let word = &self.words[index];
         // Acquire pairs with the Release in `commit`.
         if word.load(Ordering::Acquire) != queued {

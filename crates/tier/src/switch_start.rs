@@ -33,8 +33,8 @@ impl SwitchNode {
         let address = match file.network {
             TierFileNetwork::Forwarder(address) => address,
             TierFileNetwork::Ipv6 { .. } => {
-                let why = "the file is for XDP or Open vSwitch with IPv6 addresses: give \
-                           --xdp-port or --ovs-port";
+                let why = "the file is for a switch that reads IPv6 addresses: give \
+                           --xdp-port, --ovs-port or --openflow-port";
                 return Err(NodeError::Refused(why.to_string()));
             }
             TierFileNetwork::Mac { .. } => {

@@ -158,7 +158,7 @@ impl Workload {
             ));
         }
         if latest && (self.change.is_some() || self.large.is_some()) {
-            return refuse("the latest keys are popular: no change, no large keys beside".into());
+            return refuse("`latest` excludes `change` and large keys".into());
         }
         let inserts = self
             .mix

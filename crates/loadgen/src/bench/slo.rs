@@ -158,7 +158,7 @@ impl Bound {
                 format!("{name} {us:.0} us, of which {late_us:.0} may be the driver's lateness")
             }
             _ => format!(
-                "{name} {us:.0} us is too near to the bound for {} latencies",
+                "{name} {us:.0} us is near the bound, and {} latencies are too few",
                 latencies.len()
             ),
         })

@@ -241,12 +241,17 @@ impl ExecutorState {
         let queue = queue_cx.queue;
         let before = (queue_cx.first..entry.pos()).rev();
         let before = before.filter_map(|pos| queue.entry(pos));
-        // One that was applied already may be applied again: it is still the key's newest.
         let newest = before
             .filter(|before| before.kind() != EntryKind::Noop && before.same_key(entry))
             .find(|before| self.damaged >> (before.pos() - queue_cx.first) & 1 == 0);
+        // One that was applied has its version, which its client may know.
+        let is_applied = |covered: &QueueEntry<'_>| {
+            let done = self.done.get((covered.pos() - queue_cx.first) as usize);
+            done.is_some_and(|done| done.version != Done::default().version)
+        };
         if let Some(covered) = newest
             && covered.kind() == EntryKind::Set
+            && !is_applied(&covered)
         {
             self.apply(queue_cx, covered);
         }

@@ -59,8 +59,7 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that the server may still acknowledge before execution, by queue. \
-         It exists only if as many writes of maximum length as the early limit allows exceed \
-         an eighth of -m.":
+         It exists only if the early limit times the longest write exceeds an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after a queued write was found damaged (from then on no write is acknowledged \

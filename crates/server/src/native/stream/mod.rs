@@ -102,6 +102,7 @@ impl Streams {
             executor: Executor::new(thread, native.addresses.len(), 0),
             events: Events::with_capacity(EVENTS_MAX),
             may_accept: true,
+            accept_again_ns: None,
             serial: 0,
             spare: Vec::new(),
         };
@@ -130,6 +131,8 @@ struct StreamThread<'a> {
     executor: Executor,
     events: Events,
     may_accept: bool,
+    /// When to accept again what could not be accepted.
+    accept_again_ns: Option<u64>,
     /// Counts what the node of a cluster was asked.
     serial: u32,
     /// Memory of what it has answered, until the end of a turn.
@@ -139,10 +142,10 @@ struct StreamThread<'a> {
 impl StreamThread<'_> {
     /// Every stream's next step; whether one can go on at once.
     fn turn(&mut self) -> bool {
-        if self.may_accept {
-            self.accept();
-        }
         let now_ns = monotonic_ns();
+        if self.may_accept || self.accept_again_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.accept(now_ns);
+        }
         let mut is_busy = false;
         self.store_cx.now = self.host.now();
         if self.native.is_on_node {
@@ -193,8 +196,9 @@ impl StreamThread<'_> {
         self.spare.clear();
     }
 
-    fn accept(&mut self) {
+    fn accept(&mut self, now_ns: u64) {
         self.may_accept = false;
+        self.accept_again_ns = None;
         for listener in &self.listeners {
             loop {
                 let Some(slot) = self.lines.iter().position(Option::is_none) else {
@@ -206,7 +210,7 @@ impl StreamThread<'_> {
                     Err(error) => {
                         // The poller does not tell again of what waits already.
                         self.host.note_accept_error(&error);
-                        self.may_accept = true;
+                        self.accept_again_ns = Some(now_ns + SLEEP.as_nanos() as u64);
                         break;
                     }
                 };

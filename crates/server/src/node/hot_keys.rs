@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use curtail_consistency::{
     control_messages::ControlMessage,
     hot_list::{HotCoordinator, HotCosts, HotList, HotListConfig, HotReport, KeysToHeat},
-    replica::{Model, ReplicaEvent},
+    replica::Model,
 };
 use curtail_types::{KeyName, LoadReport, NodeId};
 
@@ -156,7 +156,7 @@ impl Cluster {
         let route = route_of(key);
         let stage = stage_of(in_force.slices.slice_of(route));
         if let Some(inbox) = self.stages.get(stage)
-            && inbox.leave(Job::Event(ReplicaEvent::Heat(route, hot)))
+            && inbox.leave(Job::Heat(route, hot))
         {
             host.send(stage % self.workers.max(1), NodeArrival::Wake);
         }
@@ -179,7 +179,7 @@ impl NodeWorker {
             .heats(&in_force.slices, self.cluster.me);
         for (route, is_hot) in heats {
             let stage = stage_of(in_force.slices.slice_of(route));
-            self.give(stage, Job::Event(ReplicaEvent::Heat(route, is_hot)));
+            self.give(stage, Job::Heat(route, is_hot));
         }
     }
 }

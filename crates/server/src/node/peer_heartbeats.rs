@@ -13,7 +13,7 @@
 use curtail_codec::node::{Class, Part};
 use curtail_consistency::{
     cluster_clock::Reading, control_messages::ControlMessage, members::Heartbeat,
-    replica::ReplicaEvent, slice_placement::wished_steps,
+    slice_placement::wished_steps,
 };
 use curtail_types::{Instant, NodeId, ViewNumber};
 
@@ -143,8 +143,7 @@ impl NodeWorker {
         for (slice, step) in steps {
             let row = in_force.slices.row(slice);
             if row.is_some_and(|row| row.primary == self.cluster.me) {
-                let wanted = ReplicaEvent::Wanted(slice, step);
-                self.give(stage_of(slice), Job::Event(wanted));
+                self.give(stage_of(slice), Job::Wanted(slice, step));
             }
         }
     }

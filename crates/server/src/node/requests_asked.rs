@@ -97,12 +97,14 @@ impl NodeWorker {
             Asker::Peer { at, .. } => Some(at.node),
             _ => None,
         };
-        if let Some(at) = flush {
-            if let Some(node) = peer {
+        match (flush, peer) {
+            (Some(at), Some(node)) => {
                 let node = format_args!("node {}", node.0);
                 log_flush(cx.host.admin_lines(), cx.store_cx.now, &node);
+                return self.run_flush(cx, origin, bytes, at);
             }
-            return self.flush(cx, asker, at);
+            (Some(at), None) => return self.order_flush(cx, asker, at),
+            (None, _) => {}
         }
         let Some(request) = ItemRequest::decode(&bytes) else {
             let failed = Completed::failed(origin, bytes, Failure::OutOfService);

@@ -6,6 +6,7 @@ use curtail_types::{Access, RouteHash};
 
 use crate::{
     completion::Token,
+    metrics::counters::Count,
     node::{
         host::NodeContext,
         request_placement::Way,
@@ -92,7 +93,8 @@ impl NodeWorker {
     ) {
         match way {
             Way::At(to) => {
-                self.relay(cx, (origin, to), (key, access), bytes);
+                cx.counts.add(Count::ClusterRelayed, 1);
+                self.relay(cx.store_cx.now.instant, (origin, to), Some(key), bytes);
             }
             Way::Here | Way::Looked(_) | Way::Copy | Way::Machine => {
                 self.give_request(origin, key, access, bytes);

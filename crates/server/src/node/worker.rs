@@ -23,10 +23,10 @@ use crate::{
     node::{
         Cluster, ViewInForce,
         flush::Flushes,
+        forward::{AGAIN_NS, Out},
         host::{NodeArrival, NodeContext},
         inbox::Inbox,
         peer_heartbeats::PlanLook,
-        relay::Out,
         requests_elsewhere::KeysUnderWay,
         stages::{Asker, Completed, End, Job, STAGES, SliceScans, Spare, Stage, StageContext},
         work_costs::TurnCosts,
@@ -54,6 +54,8 @@ pub(crate) struct NodeWorker {
     pub(super) flushes: Flushes,
     /// Requests that other nodes carry out.
     pub(super) out: Places<Out>,
+    /// Those of them that have to be sent again.
+    pub(super) parked: VecDeque<u32>,
     /// Answers to other nodes that found no room on their way.
     unanswered: VecDeque<Completed>,
     pub(super) under_way: KeysUnderWay,
@@ -78,9 +80,6 @@ pub(crate) struct NodeWorker {
 /// Answers beyond that are dropped: their askers give up waiting.
 const UNANSWERED_MAX: usize = 4096;
 
-/// After how long it is tried again what found no room, or nobody ready.
-const AGAIN_NS: u64 = 500_000;
-
 impl NodeWorker {
     /// The part of worker `index` of a process that started at `started_ns`, in Unix nanoseconds.
     pub(crate) fn new(index: usize, cluster: Arc<Cluster>, links: Links, started_ns: u64) -> Self {
@@ -103,8 +102,9 @@ impl NodeWorker {
             completed: Vec::new(),
             scans: SliceScans::default(),
             flushes: Flushes::default(),
-            unanswered: VecDeque::new(),
             out: Places::default(),
+            parked: VecDeque::new(),
+            unanswered: VecDeque::new(),
             under_way: KeysUnderWay::default(),
             woken: 0,
             inbox: Inbox::default(),
@@ -148,10 +148,14 @@ impl NodeWorker {
     }
 
     fn tell_stages(&mut self) {
-        let slices = self.in_force.as_ref().map(|now| Arc::clone(&now.slices));
-        for number in 0..STAGES {
+        let in_force = self.in_force.clone();
+        for number in 0..self.stages.len() {
             if self.stages.get(number).is_some_and(Option::is_some) {
-                self.give(number, slices.clone().map_or(Job::Forget, Job::View));
+                let job = match &in_force {
+                    Some(in_force) => Job::View(Arc::clone(&in_force.slices)),
+                    None => Job::Forget,
+                };
+                self.give(number, job);
             }
         }
     }
@@ -182,7 +186,8 @@ impl NodeWorker {
         let now = Instant { ns: self.now_ns };
         let stages = self.stages.iter().flatten();
         let stages = stages.filter_map(|stage| stage.due(now, AGAIN_NS)).min();
-        let waits = !self.unanswered.is_empty()
+        let waits = !self.parked.is_empty()
+            || !self.unanswered.is_empty()
             || !self.flushes.is_empty()
             || self.scans.waits()
             || self.cluster.forgotten_mark.load(Relaxed) != 0;
@@ -205,8 +210,8 @@ impl NodeWorker {
         self.receive();
         self.take_news(cx);
         self.answer_asked(cx);
-        self.take_answers();
-        self.take_events();
+        self.take_answers(cx);
+        self.take_events(cx);
         self.plan();
         self.heat();
         if self.index == 0 {
@@ -216,7 +221,8 @@ impl NodeWorker {
         let since = self.costs.look();
         self.work_stages(cx);
         self.costs.end_machines(since);
-        self.look_through();
+        self.send_again(cx);
+        self.look_through(cx);
         self.answer_again();
         self.distribute(cx, filled);
         self.links.flush();
@@ -303,12 +309,13 @@ impl NodeWorker {
                 continue;
             }
             match completed.origin.asker {
-                Asker::Client(_) => filled.push(completed),
+                Asker::Client { .. } => filled.push(completed),
                 Asker::Peer { .. } => self.answer_or_keep(completed),
                 Asker::Thread(_) => self.answer_thread(completed),
-                Asker::Flush(number, view, slice) => {
-                    self.note_slice_flushed((number, view, slice), completed.end);
+                Asker::Flush(number, slice) => {
+                    self.note_slice_flushed((number, slice), completed.end);
                 }
+                Asker::Order(number) => self.note_node_flushed(cx, number, &completed),
                 Asker::Nobody => {
                     if !matches!(completed.end, End::Done(_)) {
                         self.cluster.flush_soon();

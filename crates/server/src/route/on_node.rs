@@ -410,7 +410,7 @@ fn run_other_on_node(worker: &mut Worker, node: &mut NodeWorker, entry: &Entry<'
                 false => Awaited::Part,
             };
             if let Some(token) = await_answer(worker, slot, what, None) {
-                node.flush_for(&mut worker.cx.node_cx(), token, *delay);
+                node.order_flush_of(&mut worker.cx.node_cx(), token, *delay);
             }
         }
         Work::Request(Request::SetTooLarge(header)) if header.set.removes_if_too_large() => {

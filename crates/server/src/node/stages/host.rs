@@ -202,7 +202,9 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
 
     fn forward(&mut self, request: &ReplicaRequest, to: NodeId) {
         self.stage_cx.cx.counts.add(Count::ClusterRelayed, 1);
-        self.state.forward(self.stage_cx, (to, request.ticket));
+        if !self.state.send_request(self.stage_cx, request.ticket, to) {
+            self.state.unforwarded.push((to, request.ticket));
+        }
     }
 
     fn send(&mut self, to: NodeSet, message: &ReplicaMessage) {

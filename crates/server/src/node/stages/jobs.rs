@@ -4,12 +4,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use curtail_codec::node::{self, ItemAnswer, ItemRequest, ReplicaItem, ReplicaPart};
 use curtail_consistency::{
-    replica::{ReplicaEvent, ReplicaMessage},
-    slice_view::{SliceId, SliceView},
+    replica::ReplicaMessage,
+    slice_view::{RowStep, SliceId, SliceView},
 };
 use curtail_links::Endpoint;
 use curtail_store::Image;
-use curtail_types::{Access, Cas, Failure, NodeId, Outcome, RouteHash, ViewNumber};
+use curtail_types::{Access, Cas, Failure, NodeId, Outcome, RouteHash};
 
 use crate::{
     completion::{ThreadAsker, Token, Told},
@@ -34,8 +34,10 @@ pub(in crate::node) enum Job {
     View(Arc<SliceView>),
     /// This node is no longer a member: the machine forgets everything.
     Forget,
-    /// Whatever has nothing with it.
-    Event(ReplicaEvent<'static>),
+    /// What the placement wants of a slice of this primary.
+    Wanted(SliceId, RowStep),
+    /// A key shall be hot, or no more.
+    Heat(RouteHash, bool),
     /// Empty a slice of what is there.
     Flush(SliceId, Origin),
 }
@@ -70,8 +72,10 @@ pub(in crate::node) enum Asker {
     },
     /// A thread of this server that is no worker.
     Thread(ThreadAsker),
-    /// A flush of the worker, with this number, in this view: one of its slices.
-    Flush(u32, ViewNumber, SliceId),
+    /// A flush of the worker's slices, with this number: one of them.
+    Flush(u64, SliceId),
+    /// A flush that a client of the worker ordered, with this number.
+    Order(u64),
     /// Nobody: the node itself wants it done.
     Nobody,
 }

@@ -51,7 +51,7 @@ pub(crate) use jobs::Completed;
 pub(super) use jobs::{Asker, End, Job, Origin, Spare, written};
 pub(super) use scans::SliceScans;
 use sending::Unsent;
-pub(super) use sending::{forwarded, send_request};
+pub(super) use sending::forwarded;
 pub(crate) use slice_gates::Gates;
 use waiting::Waiting;
 
@@ -155,9 +155,7 @@ impl Stage {
 
     /// When there will be something to do.
     pub(super) fn due(&self, now: Instant, retry_ns: u64) -> Option<Instant> {
-        let state = &self.state;
-        let is_unsent = !state.unsent.is_empty() || !state.unforwarded.is_empty();
-        let waits = is_unsent || !state.closing.is_empty();
+        let waits = !self.state.closing.is_empty() || !self.state.unsent.is_empty();
         let soon = waits.then_some(now.later(retry_ns));
         [self.machine.deadline(), soon].into_iter().flatten().min()
     }
@@ -166,11 +164,7 @@ impl Stage {
     pub(super) fn work(&mut self, stage_cx: &mut StageContext<'_, '_>, inbox: &StageInbox) {
         let now = stage_cx.cx.store_cx.now.instant;
         self.state.send_again(stage_cx);
-        for unforwarded in std::mem::take(&mut self.state.unforwarded) {
-            self.state.forward(stage_cx, unforwarded);
-        }
         if self.machine.deadline().is_some_and(|due| due <= now) {
-            self.take_back(stage_cx);
             self.step(stage_cx, ReplicaEvent::Tick);
         }
         self.note_closed(stage_cx);
@@ -199,12 +193,10 @@ impl Stage {
                 self.take_message(stage_cx, (from, &message), item);
             }
             Job::Answered(place, answer) => self.take_answer(stage_cx, place, answer),
-            Job::Event(event) => self.step(stage_cx, event),
-            Job::View(view) => {
-                self.take_back(stage_cx);
-                self.step(stage_cx, ReplicaEvent::View(&view));
-            }
+            Job::View(view) => self.step(stage_cx, ReplicaEvent::View(&view)),
             Job::Forget => self.forget(stage_cx),
+            Job::Wanted(slice, step) => self.step(stage_cx, ReplicaEvent::Wanted(slice, step)),
+            Job::Heat(key, is_hot) => self.step(stage_cx, ReplicaEvent::Heat(key, is_hot)),
             Job::Flush(slice, origin) => {
                 let ticket = Ticket(self.state.requests.keep(Waiting::flush(origin)));
                 self.step(stage_cx, ReplicaEvent::Flush(slice, ticket));
@@ -293,16 +285,12 @@ impl Stage {
         self.settle(stage_cx);
     }
 
-    /// What could not be sent had no effect: the machine may send it to another node.
-    fn take_back(&mut self, stage_cx: &mut StageContext<'_, '_>) {
-        for (to, ticket) in std::mem::take(&mut self.state.unforwarded) {
+    /// Does what a step left to be done behind it.
+    fn settle(&mut self, stage_cx: &mut StageContext<'_, '_>) {
+        while let Some((to, ticket)) = self.state.unforwarded.pop() {
             let answer = Err(ReplicaRefusal::Elsewhere);
             self.step(stage_cx, ReplicaEvent::Answered(to, ticket, answer));
         }
-    }
-
-    /// Does what a step left to be done behind it.
-    fn settle(&mut self, stage_cx: &mut StageContext<'_, '_>) {
         while let Some(waiting) = self.state.again.pop() {
             self.place(stage_cx, waiting);
         }

@@ -7,11 +7,11 @@ use curtail_codec::node::{
     VERSION_COPIES,
 };
 use curtail_consistency::replica::{CopyKind, CopyMessage, ReplicaMessage, Ticket};
-use curtail_links::{Links, SendError};
+use curtail_links::SendError;
 use curtail_types::{Key, NodeId, NodeSet, RouteHash};
 
 use super::{StageContext, StageState, host::find};
-use crate::node::LARGE_BYTES;
+use crate::node::{LARGE_BYTES, forward::send_request};
 
 /// Messages that found no room on their way, the oldest first. What is sent to a node meanwhile
 /// waits behind them, since a follower takes changes in order only.
@@ -30,7 +30,7 @@ const UNSENT_MAX: usize = 4096;
 const LARGE_NS: u64 = 100_000_000;
 
 /// The number of a request that a machine forwarded: its stage, and its place there.
-const FORWARDED: u32 = 1 << 31;
+pub(in crate::node) const FORWARDED: u32 = 1 << 31;
 const STAGE_SHIFT: u32 = 28;
 const INDEX_MASK: u32 = (1 << STAGE_SHIFT) - 1;
 
@@ -180,14 +180,15 @@ impl StageState {
         true
     }
 
-    /// Sends a request to a node that is to carry it out; if that is impossible now, later.
-    pub(super) fn forward(
+    /// Sends a request to a node that is to carry it out; false if that is impossible now.
+    pub(super) fn send_request(
         &mut self,
         stage_cx: &mut StageContext<'_, '_>,
-        (to, ticket): (NodeId, Ticket),
-    ) {
+        ticket: Ticket,
+        to: NodeId,
+    ) -> bool {
         let Some(waiting) = self.requests.get(ticket.0) else {
-            return;
+            return true;
         };
         let head = BatchHead {
             number: stage_cx.delegated,
@@ -201,26 +202,8 @@ impl StageState {
             options: 0,
             bytes: &waiting.done.request,
         };
-        if !send_request(stage_cx.links, to, head, request) {
-            self.unforwarded.push((to, ticket));
-        }
+        send_request(stage_cx.links, to, head, request)
     }
-}
-
-/// Sends a request to a node that is to carry it out; false if that is impossible now.
-pub(in crate::node) fn send_request(
-    links: &mut Links,
-    to: NodeId,
-    head: BatchHead,
-    request: NodeRequest<'_>,
-) -> bool {
-    let class = match request.bytes.len() > LARGE_BYTES {
-        true => Class::LargeDemand,
-        false => Class::Demand,
-    };
-    let part = Part::Request(head, request);
-    let endpoint = links.endpoint(to);
-    endpoint.is_some_and(|to| links.send(to, class, &part).is_ok())
 }
 
 /// The message for a node of an older version, which says of no write how many nodes have it.

@@ -216,7 +216,6 @@ pub(super) const fn refusal_in_words(refusal: ReplicaRefusal) -> &'static str {
         ReplicaRefusal::NoRoom => "there is no room",
         ReplicaRefusal::Elsewhere => "this node is not the primary",
         ReplicaRefusal::Late => "it waited too long",
-        ReplicaRefusal::Unreachable => "no node that could carry it out was found",
         ReplicaRefusal::Unknown => "its outcome is unknown",
     }
 }

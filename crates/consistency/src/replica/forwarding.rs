@@ -63,7 +63,7 @@ impl Forwarding {
                 forwarded.to = None;
                 return None;
             }
-            Err(ReplicaRefusal::Elsewhere) => cx.host.refuse(ticket, ReplicaRefusal::Unreachable),
+            Err(ReplicaRefusal::Elsewhere) => cx.host.refuse(ticket, ReplicaRefusal::Late),
             Err(refusal) => cx.host.refuse(ticket, refusal),
         }
         self.of.remove(&ticket);
@@ -73,15 +73,16 @@ impl Forwarding {
     /// Requests that removed nodes had: what they did with writes is unknown. Returns what is to be
     /// placed again.
     pub(super) fn enter_view(&mut self, cx: &mut Context, members: NodeSet) -> Vec<Waiting> {
-        self.of.retain(|&ticket, forwarded| {
-            let is_lost = forwarded.to.is_some_and(|to| !members.contains(to));
-            if is_lost && forwarded.request.access != Access::Read {
-                cx.host.refuse(ticket, ReplicaRefusal::Unknown);
-                return false;
+        for (&ticket, forwarded) in &mut self.of {
+            if forwarded.to.is_some_and(|to| !members.contains(to)) {
+                match forwarded.request.access {
+                    Access::Read => forwarded.to = None,
+                    _ => cx.host.refuse(ticket, ReplicaRefusal::Unknown),
+                }
             }
-            forwarded.to = forwarded.to.filter(|_| !is_lost);
-            true
-        });
+        }
+        self.of
+            .retain(|_, forwarded| forwarded.to.is_none_or(|to| members.contains(to)));
         self.take_unplaced()
     }
 
@@ -93,19 +94,16 @@ impl Forwarding {
         unplaced.collect()
     }
 
-    /// Ends what has waited for too long; returns what is to be placed again. Another node ends
-    /// what waits there for as long by itself, and says that it had no effect: what has no answer
-    /// is waited for twice as long.
+    /// Ends what has waited for too long; returns what is to be placed again.
     pub(super) fn tick(&mut self, cx: &mut Context) -> Vec<Waiting> {
         self.of.retain(|&ticket, forwarded| {
-            let waited_ns = cx.now.ns - forwarded.since.ns;
-            let (patience, refusal) = match (forwarded.to, forwarded.request.access) {
-                (None, _) => (1, ReplicaRefusal::Unreachable),
-                (Some(_), Access::Read) => (2, ReplicaRefusal::Unreachable),
-                (Some(_), _) => (2, ReplicaRefusal::Unknown),
-            };
-            let is_over = waited_ns / patience >= cx.config.patience_ns;
+            let is_over = cx.now.ns - forwarded.since.ns >= cx.config.patience_ns;
             if is_over {
+                let had_no_effect = forwarded.to.is_none();
+                let refusal = match had_no_effect || forwarded.request.access == Access::Read {
+                    true => ReplicaRefusal::Late,
+                    false => ReplicaRefusal::Unknown,
+                };
                 cx.host.refuse(ticket, refusal);
             }
             !is_over

@@ -128,8 +128,6 @@ pub enum ReplicaRefusal {
     Elsewhere,
     /// It waited too long, and had no effect.
     Late,
-    /// The same, because no node that could carry it out was found; a read may have run.
-    Unreachable,
     /// The view changed while it was unfinished; a write may still take effect.
     Unknown,
 }

@@ -279,31 +279,6 @@ fn write(ticket: u64, size: u32) -> ReplicaEvent<'static> {
     })
 }
 
-/// Goal: the outcome of a forwarded write is unknown only if its node stays silent for longer than
-/// a request may wait there; what was given back had no effect, and ends when it has waited for
-/// long enough here. Method: a read and two writes at a node that is not the primary, of which one
-/// comes back.
-#[test]
-fn a_forwarded_request_without_an_answer_waits_twice_as_long() {
-    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 1);
-    let (mut replica, mut notes) = (machine(1), Notes::default());
-    replica.step(ReplicaEvent::View(&view), &mut notes);
-    for (ticket, access) in [(1, Access::Update), (2, Access::Update), (3, Access::Read)] {
-        replica.step(request(ticket, access), &mut notes);
-    }
-    notes.now += 1_000_000;
-    let returned = ReplicaEvent::Answered(NodeId(0), Ticket(1), Err(ReplicaRefusal::Elsewhere));
-    replica.step(returned, &mut notes);
-    replica.step(ReplicaEvent::Tick, &mut notes);
-    let mut refused = [(Ticket(1), ReplicaRefusal::Unreachable)].to_vec();
-    assert_eq!(notes.refused, refused);
-    notes.now += 1_000_000;
-    replica.step(ReplicaEvent::Tick, &mut notes);
-    refused.push((Ticket(2), ReplicaRefusal::Unknown));
-    refused.push((Ticket(3), ReplicaRefusal::Unreachable));
-    assert_eq!(notes.refused, refused);
-}
-
 /// A follower did not answer a request for room, with nothing sent to it: it did not count as
 /// silent, and the writes of the slice waited for as long as the link was broken.
 #[test]

@@ -20,7 +20,6 @@ pub(super) const fn failure_of(refusal: ReplicaRefusal) -> Failure {
         ReplicaRefusal::NoRoom => Failure::OutOfMemory,
         ReplicaRefusal::Elsewhere => Failure::OutOfService,
         ReplicaRefusal::Late => Failure::NotBegun,
-        ReplicaRefusal::Unreachable => Failure::Unreachable,
         ReplicaRefusal::Unknown => Failure::ViewChanged,
     }
 }

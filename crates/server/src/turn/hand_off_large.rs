@@ -41,6 +41,9 @@ use crate::{
 /// With so many connections a large worker has a queue, and another one with a shorter one helps.
 const QUEUE_DEEP: usize = 3;
 
+/// A worker that rests is woken to free more than this: it counts against no limit any more.
+const SPENT_BYTES_MAX: usize = 1 << 20;
+
 /// How long a connection is on its way, if a test wants that.
 const LATE_NS: u64 = 300_000_000;
 
@@ -284,7 +287,11 @@ pub(crate) fn give_memory_back(worker: &mut Worker) {
     if !spent.is_empty()
         && let Some(handle) = worker.cx.shared.workers.get(home)
     {
-        handle.mail.send_resting(Arrival::Spent(spent));
+        let bytes: usize = spent.iter().map(|buffer| buffer.len()).sum();
+        match bytes > SPENT_BYTES_MAX {
+            true => handle.mail.send(Arrival::Spent(spent)),
+            false => handle.mail.send_resting(Arrival::Spent(spent)),
+        }
     }
 }
 

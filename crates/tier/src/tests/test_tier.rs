@@ -397,11 +397,32 @@ impl TestTier {
     pub(crate) fn switch_status(&self) -> NodeStatus {
         self.status_of(self.file.control)
     }
+
+    /// What every node has counted when a test failed: rare failures are explained by it.
+    fn print_counters(&self) {
+        let caches = self.file.caches.iter();
+        let all = caches.chain(&self.file.back_ends);
+        for at in [self.file.control].iter().chain(all) {
+            let asks = || ask_status(*at, &self.file.secret());
+            match self.at(TrialNamespaces::CLIENTS, asks) {
+                Ok(status) => {
+                    let counted = status.counters.iter().filter(|(_, number)| *number > 0);
+                    let counted: Vec<_> =
+                        counted.map(|(name, of)| format!("{name} {of}")).collect();
+                    eprintln!("{at}: {}", counted.join(", "));
+                }
+                Err(error) => eprintln!("{at}: {error}"),
+            }
+        }
+    }
 }
 
 impl Drop for TestTier {
     fn drop(&mut self) {
         self.gate.open();
+        if std::thread::panicking() {
+            self.print_counters();
+        }
     }
 }
 

@@ -211,11 +211,24 @@ const fn address(back_end: BackEndId) -> TierAddress {
 }
 
 /// Matches a key, and does nothing.
+///
+/// With encoding `mac` it also matches UDP, at which nothing looks that sends a read on without a
+/// rule. So when a rule is added, no cached decision has all bits that the new one looks at, and
+/// Open vSwitch deletes it. It would otherwise change its action, which can fail unnoticed if the
+/// decision is being added just then (seen with 3.1: reads of a key with a rule went to the back
+/// end as long as they did not pause for 10 s).
 fn key(encoding: Encoding, key: KeyAddress) -> FlowMod {
     let get = TierAddress::get(key);
     let (table, matching) = match encoding {
         Encoding::Ipv6 { cluster } => (0, ipv6(get.to_ipv6(cluster), 128)),
-        Encoding::Mac { .. } => (KEY_TABLE, FlowMatch::mac(get.to_mac())),
+        Encoding::Mac { .. } => {
+            let matching = FlowMatch {
+                eth_type: Some(ETHERTYPE_IPV4),
+                ip_proto: Some(UDP),
+                ..FlowMatch::mac(get.to_mac())
+            };
+            (KEY_TABLE, matching)
+        }
     };
     flow(table, KEY_PRIORITY, 0, matching)
 }
@@ -246,5 +259,22 @@ const fn flow(table: u8, priority: u16, cookie: u64, matching: FlowMatch) -> Flo
         cookie_mask: 0,
         matching,
         action: FlowAction::Drop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Open vSwitch relies on to delete a cached decision when a rule is added (see `key`).
+    #[test]
+    fn a_rule_looks_at_a_field_at_which_nothing_looks_without_it() {
+        let encoding = Encoding::Mac { network: [10, 77] };
+        let address = KeyAddress::default();
+        assert_eq!(key(encoding, address).matching.ip_proto, Some(UDP));
+        let back_end = route(encoding, Destination::BackEnd(address.back_end), None);
+        let mut without = structure(encoding);
+        without.push(back_end);
+        assert!(without.iter().all(|flow| flow.matching.ip_proto.is_none()));
     }
 }

@@ -78,7 +78,7 @@ impl StoreContext {
         &mut self,
         request: &ItemRequest<'_>,
         hash: KeyHash,
-        (version, room_max): (Cas, u32),
+        (version, room_max): (Option<Cas>, u32),
         into: &mut Vec<u8>,
     ) -> (Option<Outcome>, ItemChange) {
         let ItemRequest {

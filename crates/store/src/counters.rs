@@ -97,6 +97,8 @@ const NEVER_RESET: usize = 4;
 pub(crate) struct WriterCounters {
     counts: [AtomicU64; COUNTS],
     last_cas: AtomicU64,
+    /// The owning writer's next version is above this one.
+    cas_floor: AtomicU64,
 }
 
 impl WriterCounters {
@@ -107,9 +109,15 @@ impl WriterCounters {
         place.store(place.load(Ordering::Relaxed) + by, Ordering::Relaxed);
     }
 
-    /// Notes the highest version given so far.
+    /// Notes the version given last, which is the highest; only the owning writer calls this.
+    #[inline]
     pub(crate) fn note_cas(&self, cas: Cas) {
-        self.last_cas.fetch_max(cas.0, Ordering::Relaxed);
+        self.last_cas.store(cas.0, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn cas_floor(&self) -> Cas {
+        Cas(self.cas_floor.load(Ordering::Relaxed))
     }
 }
 
@@ -140,11 +148,18 @@ impl Ledger {
         })
     }
 
-    /// The highest version that any writer is known to have given.
+    /// The highest version that any writer has given.
     pub(crate) fn last_cas(&self) -> Cas {
         let writers = lock(&self.writers);
         let of = |writer: &Arc<WriterCounters>| writer.last_cas.load(Ordering::Relaxed);
         Cas(writers.iter().map(of).max().unwrap_or(0))
+    }
+
+    /// From now on writers give versions above this one.
+    pub(crate) fn raise_cas(&self, cas: Cas) {
+        for writer in &*lock(&self.writers) {
+            writer.cas_floor.fetch_max(cas.0, Ordering::Relaxed);
+        }
     }
 
     /// Items that are there now.

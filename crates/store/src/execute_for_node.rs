@@ -38,7 +38,8 @@ const DIGITS_MAX: usize = 20;
 
 impl Store {
     /// Executes `operation`, a write of `value`; whatever it writes, an expiry or a mark included,
-    /// gets `version`. It never evicts, and stores nothing that takes more than `room_max` bytes.
+    /// gets `version`, or without one the next version of `writer`. It never evicts, and stores
+    /// nothing that takes more than `room_max` bytes.
     /// `view` is shown the item that a read finds, perhaps more than once: what it saw last is
     /// true.
     ///
@@ -52,7 +53,7 @@ impl Store {
         hash: KeyHash,
         operation: &Operation,
         value: &[u8],
-        version: Cas,
+        version: Option<Cas>,
         room_max: u32,
         mut view: impl FnMut(&ItemView<'_>),
     ) -> (Outcome, ItemChange) {
@@ -78,14 +79,19 @@ impl Store {
         // An item that the read created has its end and its version.
         if let (Operation::Get(get), Outcome::Found(status), Some(_)) =
             (&operation, &mut outcome, &before)
+            && let Some(version) = version
             && (get.touch.is_some() || (get.recache.is_some() && status.won))
         {
             self.give_version(writer, now, key, hash, version);
             status.cas = version;
         }
         let after = self.status_of(writer, now, key, hash);
-        let change = match (before, after) {
-            (_, Some(after)) if after.cas == version => {
+        let is_ours = |after: &ItemStatus| match version {
+            Some(version) => after.cas == version,
+            None => before.as_ref().is_none_or(|before| before.cas != after.cas),
+        };
+        let change = match (&before, after) {
+            (_, Some(after)) if is_ours(&after) => {
                 let bytes = Self::item_bytes(key.bytes().len(), after.value_bytes as usize);
                 ItemChange::Stored(bytes)
             }
@@ -235,8 +241,7 @@ fn bytes_at_most(
 }
 
 /// The operation with the version that it is to give.
-fn with_version(operation: &Operation, version: Cas) -> Operation {
-    let new_cas = Some(version);
+fn with_version(operation: &Operation, new_cas: Option<Cas>) -> Operation {
     match *operation {
         Operation::Get(get) => Operation::Get(Get { new_cas, ..get }),
         Operation::Set(set) => Operation::Set(curtail_types::Set { new_cas, ..set }),
@@ -322,7 +327,7 @@ mod tests {
                 hash,
                 &touches,
                 b"",
-                version,
+                Some(version),
                 room_max,
                 |_| {},
             );
@@ -339,5 +344,62 @@ mod tests {
         assert!(matches!(outcome, Outcome::Found(found) if found.won && !found.fetched));
         assert!(there.contended && there.fetched);
         assert_eq!(there.ttl_seconds, Some(100));
+    }
+
+    /// Goal: versions of threads and of the state machine rise for every key, whoever is behind.
+    /// Method: a writer whose turn began a second ago runs after another one, whose versions the
+    /// store tells; then the first is told of a version that is ahead of both.
+    #[test]
+    fn a_writer_that_is_behind_gives_higher_versions() {
+        let store = Store::new(StoreConfig {
+            memory_bytes_max: 8 << 20,
+            ..StoreConfig::default()
+        });
+        let store = store.expect("a store");
+        let (mut behind, mut ahead) = (store.writer(WriterId(1)), store.writer(WriterId(2)));
+        let key = Key::new(b"key").expect("a key");
+        let hash = store.hash(key.bytes());
+        let later = Now {
+            unix_ns: NOW.unix_ns + 1_000_000_000,
+            ..NOW
+        };
+        let set = Set::default();
+        store.set(&mut ahead, later, key, hash, &set, b"value");
+        let mut version = store
+            .status_of(&mut behind, NOW, key, hash)
+            .expect("set")
+            .cas;
+        assert!(store.last_cas() >= version);
+        let append = Operation::Set(Set {
+            mode: SetMode::Append,
+            new_cas: Some(Cas(1)),
+            ..set
+        });
+        for raised in [Cas(0), Cas::new(version.clock() + 1_000, WriterId(0))] {
+            store.raise_versions(raised);
+            let (writer, room_max) = (&mut behind, u32::MAX);
+            let (_, change) = store.run(
+                writer,
+                NOW,
+                key,
+                hash,
+                &append,
+                b"s",
+                None,
+                room_max,
+                |_| {},
+            );
+            assert!(matches!(change, ItemChange::Stored(_)), "{change:?}");
+            let next = store
+                .status_of(writer, NOW, key, hash)
+                .expect("the item")
+                .cas;
+            assert!(
+                next > version && next > raised,
+                "{next:?} {version:?} {raised:?}"
+            );
+            version = next;
+        }
+        assert!(store.last_cas() >= version);
     }
 }

@@ -177,7 +177,6 @@ impl Store {
     /// [`Store::is_short_of_room`], else now and then.
     pub fn maintain(&self, writer: &mut Writer, now: Now, items_max: usize) -> usize {
         self.tick(now);
-        writer.note_cas();
         self.follow_budget();
         self.follow_promises();
         self.segments().release(2);

@@ -86,26 +86,19 @@ impl Writer {
     /// The next version, above that of the item it replaces.
     #[inline]
     pub(crate) fn next_cas(&mut self, now: Now, old: Option<Cas>) -> Cas {
-        let next = self.clock.next(now);
-        match old {
-            // Another writer's clock may be a little ahead. A version that a client made up may be
-            // anywhere, and must not drag the clock along.
-            Some(old) if old >= next && old.0 - next.0 < CAS_LEAD_MAX => {
-                self.clock = HybridClock::new(self.id, old);
-                self.clock.next(now)
-            }
-            _ => next,
+        self.clock.follow(self.counters.cas_floor());
+        let mut next = self.clock.next(now);
+        // Another writer's clock may be a little ahead. A version that a client made up may be
+        // anywhere, and must not drag the clock along.
+        if let Some(old) = old
+            && old >= next
+            && old.0 - next.0 < CAS_LEAD_MAX
+        {
+            self.clock.follow(old);
+            next = self.clock.next(now);
         }
-    }
-
-    pub(crate) fn note_cas(&self) {
-        self.counters.note_cas(self.clock.last());
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        self.note_cas();
+        self.counters.note_cas(next);
+        next
     }
 }
 
@@ -700,9 +693,16 @@ impl Store {
         }
     }
 
-    /// The highest version given out so far, as far as it is known.
-    pub(crate) fn last_cas(&self) -> Cas {
+    /// The highest version that writers have given: all that this thread knows to have been given
+    /// count, and perhaps later ones.
+    pub fn last_cas(&self) -> Cas {
         self.config.cas_floor.max(self.ledger.last_cas())
+    }
+
+    /// Writers give versions above this one, if they have seen anything that this thread did
+    /// afterwards.
+    pub fn raise_versions(&self, above: Cas) {
+        self.ledger.raise_cas(above);
     }
 }
 

@@ -83,6 +83,13 @@ impl HybridClock {
         Cas(self.ticks << 16 | self.writer.0 as u64)
     }
 
+    /// Versions given from now on are above `version`.
+    pub const fn follow(&mut self, version: Cas) {
+        if version.clock() > self.ticks {
+            self.ticks = version.clock();
+        }
+    }
+
     /// The highest version given so far, to save and continue from.
     pub const fn last(&self) -> Cas {
         Cas(self.ticks << 16 | 0xffff)

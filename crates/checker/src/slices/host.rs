@@ -332,8 +332,10 @@ impl ReplicaHost for ModelHost<'_> {
         self.saw(before.unwrap_or_default());
     }
 
-    fn flush(&mut self, slice: SliceId, version: Cas) {
+    fn flush(&mut self, slice: SliceId) -> Cas {
+        let version = self.next_version();
         self.clear(slice, Some(version));
+        version
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {

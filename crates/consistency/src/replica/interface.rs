@@ -199,9 +199,9 @@ pub trait ReplicaHost {
     /// Removes everything in a slice that is older than `before`; everything if that is `None`.
     fn clear(&mut self, slice: SliceId, before: Option<Cas>);
 
-    /// Removes everything that is in a slice of this primary now, by a flush of this version: also
-    /// what a request beside the machine gave a later one.
-    fn flush(&mut self, slice: SliceId, version: Cas);
+    /// Removes everything that is in a slice of this primary now, and returns the version of this
+    /// flush: above all that were given, beside the machine, too.
+    fn flush(&mut self, slice: SliceId) -> Cas;
 
     /// Which requests may run beside the machine. A gate that closes is answered by
     /// [`ReplicaEvent::Closed`] when none does any more.

@@ -375,8 +375,7 @@ impl Primary {
         if self.gate != Gate::Open {
             self.set_gate(cx, Gate::Closed);
         }
-        let version = cx.host.next_version();
-        cx.host.flush(self.slice, version);
+        let version = cx.host.flush(self.slice);
         (self.seen, self.flushed) = (self.seen.max(version), version);
         let seq = match cx.has(ReplicaMutant::FlushesAlone) {
             true => self.streams.committed(),

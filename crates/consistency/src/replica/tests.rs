@@ -90,8 +90,9 @@ impl ReplicaHost for Notes {
     fn clear(&mut self, _: SliceId, before: Option<Cas>) {
         self.cleared.push(before);
     }
-    fn flush(&mut self, _: SliceId, _: Cas) {
+    fn flush(&mut self, _: SliceId) -> Cas {
         self.cleared.push(None);
+        self.next_version()
     }
     fn gate(&mut self, _: SliceId, _: Gate) {}
     fn free(&mut self, slice: SliceId, is_free: bool) {

@@ -9,7 +9,7 @@ use curtail_consistency::{
     slice_view::{RowChange, SliceId, SliceRow},
 };
 use curtail_history::Action;
-use curtail_types::{Cas, HybridClock, Instant, NodeId, NodeSet, RouteHash};
+use curtail_types::{Cas, Instant, NodeId, NodeSet, RouteHash};
 
 use super::{
     MemoryFull, Mutant,
@@ -194,6 +194,12 @@ impl ReplicaHost for SimHost<'_, '_> {
             return RunResult::Unchanged;
         };
         let was_shown = self.shows_item(demand.key);
+        // While threads give versions beside the machine, its own might be below the item's.
+        let slice = self.env.keys.slice(demand.key);
+        let version = match self.local.gates[usize::from(slice.0)].gate {
+            Gate::Open => self.local.next_beside(demand.key, self.env.now),
+            _ => version,
+        };
         let (result, effect) = self.execute(&demand, version);
         if matches!(result, RunResult::Stored(_) | RunResult::Removed) {
             self.note_change(was_shown);
@@ -333,8 +339,12 @@ impl ReplicaHost for SimHost<'_, '_> {
         }
     }
 
-    fn flush(&mut self, slice: SliceId, version: Cas) {
+    fn flush(&mut self, slice: SliceId) -> Cas {
+        self.local.hybrid.follow(self.local.beside.last());
+        let version = self.next_version();
         self.clear(slice, Some(version));
+        self.local.beside.follow(version);
+        version
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
@@ -342,6 +352,9 @@ impl ReplicaHost for SimHost<'_, '_> {
         let me = usize::from(self.local.me.0);
         let of = &mut self.local.gates[usize::from(slice.0)];
         let before = std::mem::replace(&mut of.gate, gate);
+        if gate == Gate::Open {
+            self.local.beside.follow(self.local.hybrid.last());
+        }
         of.closes += u32::from(gate == Gate::Closed);
         if before == Gate::Open {
             of.closing = true;
@@ -365,9 +378,7 @@ impl ReplicaHost for SimHost<'_, '_> {
     }
 
     fn saw(&mut self, version: Cas) {
-        if version > self.local.hybrid.last() {
-            self.local.hybrid = HybridClock::new(self.local.writer, version);
-        }
+        self.local.hybrid.follow(version);
     }
 
     fn show(&mut self, key: RouteHash, version: Cas, state: CopyState, takes_image: bool) {

@@ -11,7 +11,7 @@ use curtail_consistency::{
     replica::{CopyState, Gate, Replica, ReplicaConfig, Ticket},
     slice_view::{RowChange, SliceId},
 };
-use curtail_types::{Access, HybridClock, NodeId, RouteHash, ViewNumber, WriterId};
+use curtail_types::{Access, Cas, HybridClock, NodeId, RouteHash, ViewNumber, WriterId};
 
 use super::{
     ClusterRun, MemoryFull, Mutant, STAGES,
@@ -35,8 +35,9 @@ pub(super) struct Local {
     pub(super) me: NodeId,
     pub(super) is_up: bool,
     pub(super) clock: Clock,
-    pub(super) writer: WriterId,
     pub(super) hybrid: HybridClock,
+    /// Of threads beside the machines.
+    pub(super) beside: HybridClock,
     pub(super) store: Store,
     /// By slice.
     pub(super) gates: Vec<SliceGate>,
@@ -173,8 +174,11 @@ impl Node {
                 me,
                 is_up: true,
                 clock: of.clock,
-                writer,
                 hybrid: HybridClock::new(writer, Default::default()),
+                beside: HybridClock::new(
+                    WriterId::of(me, WriterId::PER_NODE / 2 + life as u16),
+                    Default::default(),
+                ),
                 store: Store::new(run.keys, of.capacity),
                 gates: vec![SliceGate::default(); slices],
                 scans: vec![ScanAt::default(); slices],
@@ -194,6 +198,17 @@ pub(super) struct Made {
 }
 
 impl Local {
+    /// The version of a write of a key beside the machines, above that of the item. The clock of
+    /// the threads that give it is ahead, as when the worker of the machine stands still.
+    pub(super) fn next_beside(&mut self, key: usize, now: u64) -> Cas {
+        if let Some(item) = self.store.item(key) {
+            self.beside.follow(item.stamp.version);
+        }
+        let mut now = self.clock.now(now);
+        now.unix_ns += BESIDE_AHEAD_NS;
+        self.beside.next(now)
+    }
+
     /// Whether it may answer for what it has.
     pub(super) fn serves(&self, env: &RunState) -> bool {
         let has_view = env.views[usize::from(self.me.0)].is_some();
@@ -262,3 +277,5 @@ pub(super) const PATIENCE_NS: u64 = 150_000_000;
 const LEARNING_NS: u64 = 2_000_000;
 /// Room that a primary asks for at a time.
 const ROOM_ASK: u64 = 3;
+/// How far the threads beside the machines are ahead of the machines' clock.
+const BESIDE_AHEAD_NS: u64 = 5_000_000;

@@ -175,7 +175,7 @@ impl<'a> World<'a> {
     }
 
     fn come(&mut self, node: usize, life: u32, what: What) {
-        let local = &self.nodes[node].local;
+        let local = &mut self.nodes[node].local;
         if life != self.env.lives[node] || !local.is_up {
             if let What::Demand(asked) = what {
                 self.answered(asked.demand.number, Err(ReplicaRefusal::Elsewhere));
@@ -193,6 +193,7 @@ impl<'a> World<'a> {
             What::Wake => self.wake(node),
             What::End(beside) => self.end_beside(node, beside),
             What::Closed(slice) => {
+                local.hybrid.follow(local.beside.last());
                 self.step(node, stage_of(slice), ReplicaEvent::Closed(slice), None);
             }
             What::Scan(slice, number) => self.scan(node, slice, number),
@@ -445,7 +446,7 @@ impl<'a> World<'a> {
     /// Runs a request at once on a slice that this node alone holds.
     fn run_beside(&mut self, node: usize, demand: &Demand) -> Answer {
         let Node { local, .. } = &mut self.nodes[node];
-        let version = local.hybrid.next(local.clock.now(self.env.now));
+        let version = local.next_beside(demand.key, self.env.now);
         let stage = stage_of(self.env.keys.slice(demand.key));
         let gates = local.gates.iter();
         let open: Vec<bool> = gates.map(|gate| gate.gate == Gate::Open).collect();

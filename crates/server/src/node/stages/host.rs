@@ -6,7 +6,7 @@ use curtail_consistency::{
         ChangeKind, CopyState, Gate, ReplicaHost, ReplicaMessage, ReplicaRefusal, ReplicaRequest,
         RunResult, SliceChange, Ticket,
     },
-    slice_view::{RowChange, SliceId},
+    slice_view::{RowChange, SLICES, SliceId, slice_of},
 };
 use curtail_dispatch::SharedState;
 use curtail_store::{Image, ItemChange};
@@ -47,8 +47,8 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
         self.incoming.filter(is_it)
     }
 
-    /// Runs a write under `version`.
-    fn write(&mut self, ticket: Ticket, version: Cas) -> RunResult {
+    /// Runs a write under `version`, or without one under the next version of this thread.
+    fn write(&mut self, ticket: Ticket, version: Option<Cas>) -> RunResult {
         let store_cx = &mut *self.stage_cx.cx.store_cx;
         let Some(waiting) = self.state.requests.get(ticket.0) else {
             return RunResult::Unchanged;
@@ -87,9 +87,11 @@ impl<'a, 'c> StageHost<'a, 'c, '_> {
             _ => RunResult::Unchanged,
         };
         // What changed nothing shows the key as a read does: no copy ever gets this version.
-        waiting.done.shown = match result {
-            RunResult::Unchanged => store_cx.version_of(request.key, hash).unwrap_or_default(),
-            _ => version,
+        waiting.done.shown = match (result, version) {
+            (RunResult::Unchanged, _) | (_, None) => {
+                store_cx.version_of(request.key, hash).unwrap_or_default()
+            }
+            (_, Some(version)) => version,
         };
         result
     }
@@ -142,9 +144,14 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
             self.read(request.ticket);
             return RunResult::Unchanged;
         }
-        let result = self.write(request.ticket, version);
-        self.saw(version);
-        result
+        // While threads give versions beside the machine, its own might be below the item's.
+        let (gate, _) = self
+            .stage_cx
+            .cluster
+            .gates
+            .look(slice_of(request.key, SLICES));
+        let version = (gate != Gate::Open).then_some(version);
+        self.write(request.ticket, version)
     }
 
     fn stamp(&mut self, ticket: Ticket, version: Cas) {
@@ -273,14 +280,22 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     }
 
     /// A worker gives its writes of a turn versions of its own, which run ahead of the time.
-    fn flush(&mut self, slice: SliceId, version: Cas) {
-        self.stage_cx.cx.store_cx.clear_slice(slice.0, None);
-        self.saw(version);
+    fn flush(&mut self, slice: SliceId) -> Cas {
+        let store_cx = &mut *self.stage_cx.cx.store_cx;
+        self.state.clock.follow(store_cx.store.last_cas());
+        store_cx.clear_slice(slice.0, None);
+        let version = self.state.clock.next(store_cx.now);
+        store_cx.store.raise_versions(version);
+        version
     }
 
     fn gate(&mut self, slice: SliceId, gate: Gate) {
         let cluster = self.stage_cx.cluster;
         let host = self.stage_cx.cx.host;
+        if gate == Gate::Open {
+            let store = &self.stage_cx.cx.store_cx.store;
+            store.raise_versions(self.state.clock.last());
+        }
         let was_open = cluster.gates.set(slice, gate) == Gate::Open;
         if was_open != (gate == Gate::Open) {
             host.set_accepting(slice.0, !was_open);
@@ -312,7 +327,7 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     fn saw(&mut self, version: Cas) {
         let next = self.state.clock.next(self.stage_cx.cx.store_cx.now);
         if version >= next && version.0 - next.0 < LEAD_MAX {
-            self.state.clock = HybridClock::new(self.state.writer, version);
+            self.state.clock.follow(version);
         }
     }
 

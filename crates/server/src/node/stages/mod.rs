@@ -305,6 +305,9 @@ impl Stage {
             }
             let slice = closing.slice;
             self.state.closing.pop_front();
+            // The machine's next versions are above those that threads gave while it was open.
+            let last = stage_cx.cx.store_cx.store.last_cas();
+            self.state.clock.follow(last);
             self.step(stage_cx, ReplicaEvent::Closed(slice));
         }
     }

@@ -392,7 +392,9 @@ impl ReplicaHost for CopyHost<'_> {
     fn scan(&mut self, _: SliceId, _: bool) {}
 
     fn clear(&mut self, _: SliceId, _: Option<Cas>) {}
-    fn flush(&mut self, _: SliceId, _: Cas) {}
+    fn flush(&mut self, _: SliceId) -> Cas {
+        self.next_version()
+    }
 
     fn propose(&mut self, _: RowChange) {}
 }

@@ -104,7 +104,7 @@ impl Node {
             hash,
             operation,
             value,
-            version,
+            Some(version),
             room,
             |_| (),
         );

@@ -191,7 +191,7 @@ fn promises_hold_beside_other_threads() {
                     store.hash(&name),
                     &operation,
                     &[1; 900],
-                    Cas(1 + number),
+                    Some(Cas(1 + number)),
                     u32::MAX,
                     |_| (),
                 );

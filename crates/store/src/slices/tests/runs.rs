@@ -133,7 +133,7 @@ fn an_outgrown_append_does_not_run() {
                 hash,
                 &append,
                 &value,
-                version,
+                Some(version),
                 room,
                 |_| (),
             )

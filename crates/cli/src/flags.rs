@@ -36,7 +36,7 @@ pub(crate) struct Flags {
     #[arg(short = 'p', long, value_name = "NUM", allow_negative_numbers = true)]
     port: Option<i32>,
     /// UDP port for memcached's datagrams; 0: no UDP, -1: the system chooses a port. A request
-    /// whose reply could be longer than the request is not executed: send such requests over TCP
+    /// whose reply could be longer than the request itself is not executed: send it over TCP
     #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
     #[arg(allow_negative_numbers = true)]
     udp_port: i32,

@@ -46,8 +46,9 @@ pub struct LoadArgs {
         help_heading = "Servers"
     )]
     pub mark: Marking,
-    /// Native protocol: after a write found its queue full, pause the whole session for this many
-    /// microseconds, instead of narrowing its window for that queue.
+    /// Native protocol: after a refusal because a queue was full, send no writes to this queue for
+    /// this many microseconds. Without the flag, the pause is chosen at random, and fewer writes to
+    /// the queue are outstanding afterwards.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
     /// Process id of the server, to measure its processor time; give one for each target, and

@@ -394,11 +394,11 @@ fn mapped(
     let info = map.info().map_err(|error| XdpError::map(doing, &error))?;
     let found = u64::from(info.max_entries()) * u64::from(info.value_size()) / 8;
     let what = match name {
-        "queues" => "words for queues (--native-queues, --native-slots)",
-        "sessions" => "words for sessions (-o native_sessions)",
-        "stamps" => "words for stamps",
-        GATES => "words for slices",
-        _ => "words for settings",
+        "queues" => "words of memory for queues (--native-queues, --native-slots)",
+        "sessions" => "words of memory for sessions (-o native_sessions)",
+        "stamps" => "words of memory for stamps",
+        GATES => "words of memory for slices",
+        _ => "words of memory for settings",
     };
     fits(what, found, words as u64, pins)?;
     let file: BorrowedFd<'_> = map.fd().as_fd();

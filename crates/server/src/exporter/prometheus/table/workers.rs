@@ -90,8 +90,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         of(LargeRefused);
     Counter curtail_small_behind_large_total
         "Small requests that waited while their worker served a large value of another \
-         connection. A connection for which a turn with a large value had no room counts as one \
-         request.":
+         connection. A connection that a turn with a large value left for the next turn counts as \
+         one request.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

@@ -136,7 +136,11 @@ impl Ledger {
             return Arc::clone(counters);
         }
         let counters = Arc::new(WriterCounters::default());
-        lock(&self.writers).push(Arc::clone(&counters));
+        let mut writers = lock(&self.writers);
+        let floors = writers.iter().map(|writer| writer.cas_floor().0);
+        let floor = floors.max().unwrap_or(0);
+        counters.cas_floor.store(floor, Ordering::Relaxed);
+        writers.push(Arc::clone(&counters));
         counters
     }
 

@@ -88,6 +88,8 @@ impl Store {
         let after = self.status_of(writer, now, key, hash);
         let is_ours = |after: &ItemStatus| match version {
             Some(version) => after.cas == version,
+            // Another thread may have stored the item that is there.
+            None if outcome == Outcome::Missing || is_out_of_memory(&outcome) => false,
             None => before.as_ref().is_none_or(|before| before.cas != after.cas),
         };
         let change = match (&before, after) {
@@ -346,7 +348,8 @@ mod tests {
         assert_eq!(there.ttl_seconds, Some(100));
     }
 
-    /// Goal: versions of threads and of the state machine rise for every key, whoever is behind.
+    /// Goal: the versions of an item rise, whichever thread is behind, and rise above that of which
+    /// a state machine tells the threads.
     /// Method: a writer whose turn began a second ago runs after another one, whose versions the
     /// store tells; then the first is told of a version that is ahead of both.
     #[test]

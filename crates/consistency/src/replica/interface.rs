@@ -146,7 +146,8 @@ pub enum CopyState {
 
 /// What a replica asks of its host. The host performs each call before it returns.
 pub trait ReplicaHost {
-    /// Runs a request on the local store. One that writes gives the item this version.
+    /// Runs a request on the local store. One that writes gives the item this version, or while the
+    /// gate is open one that is above the item's, as requests beside the machine do.
     fn run(&mut self, request: &ReplicaRequest, version: Cas) -> RunResult;
 
     /// What [`run`](Self::run) just left of a request shows the key as of this version, though it

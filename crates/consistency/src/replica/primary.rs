@@ -55,7 +55,8 @@ pub(super) struct Primary {
     is_guarded: bool,
     /// Requests may still run beside the machine although the gate is closed.
     pub(super) is_closing: bool,
-    /// No change of the slice that went through here has a later version.
+    /// No change of the slice that went through here has a later version, but those that were made
+    /// while its gate was open.
     pub(super) seen: Cas,
     /// The last flush.
     pub(super) flushed: Cas,

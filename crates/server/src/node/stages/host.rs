@@ -282,8 +282,8 @@ impl ReplicaHost for StageHost<'_, '_, '_> {
     /// A worker gives its writes of a turn versions of its own, which run ahead of the time.
     fn flush(&mut self, slice: SliceId) -> Cas {
         let store_cx = &mut *self.stage_cx.cx.store_cx;
-        self.state.clock.follow(store_cx.store.last_cas());
         store_cx.clear_slice(slice.0, None);
+        self.state.clock.follow(store_cx.store.last_cas());
         let version = self.state.clock.next(store_cx.now);
         store_cx.store.raise_versions(version);
         version

@@ -354,7 +354,9 @@ impl Stage {
             let failed = Completed::failed(origin, request, Failure::ViewChanged);
             stage_cx.done.push(failed);
         }
-        let last = state.clock.next(stage_cx.cx.store_cx.now);
+        let store_cx = &stage_cx.cx.store_cx;
+        state.clock.follow(store_cx.store.last_cas());
+        let last = state.clock.next(store_cx.now);
         // Each life of a node has another writer: what one life wrote may be lost with it.
         *state = StageState::new(state.number, super::next_writer(state.writer), last);
         cluster.note_forgotten();

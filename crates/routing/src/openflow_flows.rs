@@ -6,7 +6,7 @@
 //! by class:
 //!
 //! ```text
-//!   0: class ──┬─ 0x02 ─> 1: MAC of a key ─> port
+//!   0: class ──┬─ 0x02 ─> 1: MAC of a key, UDP ─> port
 //!              │               └─ none ─┐
 //!              ├─ 0x06 ────────> 2: IPv4 of a back end ─> port, else dropped
 //!              └─ 0x0a ────────> 3: MAC of a host ─> port, else dropped

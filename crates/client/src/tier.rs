@@ -415,7 +415,9 @@ impl fmt::Display for TierClientError {
             Self::Refused => {
                 f.write_str("the back end's store is full or has failed; nothing was changed")
             }
-            Self::Unanswered => f.write_str("no answer; a write may have been executed"),
+            Self::Unanswered => {
+                f.write_str("no answer; if it was a write, it may have been executed")
+            }
             Self::WrongPartition { epoch } => {
                 write!(
                     f,

@@ -105,7 +105,7 @@ pub(super) struct PrimaryRound {
     /// The request, to be answered in the end.
     pub(super) ticket: Option<Ticket>,
     /// It was sent to the copies.
-    is_sent: bool,
+    pub(super) is_sent: bool,
     /// How many rounds before it were replaced, one by the next, and sent to no copy (SC).
     replaced: u8,
 }
@@ -497,7 +497,8 @@ impl HotKeys {
         }
     }
 
-    /// A member wants a later stamp for its installation.
+    /// A member wants a later stamp for its installation, or requests beside the machine may have
+    /// got later versions since it was stamped.
     pub(super) fn restart(&mut self, cx: &mut Context, key: RouteHash) {
         let owned = self.owned.get(&key);
         if owned.is_some_and(|owned| owned.stage == OwnedStage::Installing) {
@@ -523,12 +524,6 @@ impl HotKeys {
             true => CopyKind::Install,
             false => CopyKind::Update,
         };
-        // Requests beside the machine may have written since it was stamped.
-        let stored = cx.host.item(key).map_or(Cas(0), |(version, _)| version);
-        if installs && is_committed && stored > round.version {
-            round.version = cx.host.next_version();
-            cx.host.saw(round.version);
-        }
         if !round.is_sent && (is_committed || kind == CopyKind::Install && !installs) {
             round.is_sent = true;
             cx.host.send(round.missing, &message(round.version, kind));

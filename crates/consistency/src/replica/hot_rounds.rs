@@ -48,6 +48,17 @@ impl Replica {
         self.has_hot(slice)
     }
 
+    /// Stamps the installations in a slice anew that were not sent.
+    pub(super) fn restart_installs(&mut self, cx: &mut Context, slice: SliceId) {
+        for key in self.hot.busy_keys() {
+            let owned = self.hot.owned.get(&key);
+            let round = owned.and_then(|owned| owned.round.as_ref());
+            if self.slice_of(key) == slice && round.is_some_and(|round| !round.is_sent) {
+                self.hot.restart(cx, key);
+            }
+        }
+    }
+
     /// Whether a key of a slice of this primary is hot.
     fn has_hot(&self, slice: SliceId) -> bool {
         let mut keys = self.hot.owned.keys();

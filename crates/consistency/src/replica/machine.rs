@@ -322,6 +322,7 @@ impl Replica {
             primary.go_on(cx);
             primary.commit(cx);
         }
+        self.restart_installs(cx, slice);
         self.run_queue(cx, slice);
     }
 

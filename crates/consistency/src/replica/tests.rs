@@ -202,8 +202,8 @@ fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, Slice
         replica.step(ReplicaEvent::Message(node, &tail(1)), &mut notes);
     }
     replica.step(ReplicaEvent::Heat(KEY, true), &mut notes);
-    let version = notes.now;
     replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    let version = notes.now;
     assert_eq!(notes.copies_to(CopyKind::Install), others);
     for node in others {
         let ack = copy(1, version, CopyKind::Ack);
@@ -211,6 +211,34 @@ fn primary_of_a_hot_key(members: u64, replicas: usize) -> (Replica, Notes, Slice
     }
     assert_eq!(notes.shown.last(), Some(&(KEY, CopyState::Valid)));
     (replica, notes, view)
+}
+
+/// Requests beside the machine got later versions than an installation, and removed the item. A
+/// node to which such a version was shown waited in vain for a copy that was as new.
+#[test]
+fn an_installation_is_above_what_ran_while_the_gate_was_open() {
+    let view = SliceView::first(ViewNumber(1), nodes(0b11), 1, 1);
+    let (mut replica, mut notes) = (machine(0), Notes::default());
+    replica.step(ReplicaEvent::View(&view), &mut notes);
+    replica.step(ReplicaEvent::Heat(KEY, true), &mut notes);
+    assert_eq!(notes.copies_to(CopyKind::Install), NodeSet::NONE);
+    // What the host does when the gate has closed.
+    let given = Cas(notes.now + 1_000);
+    notes.now = given.0;
+    notes.take_sent();
+    replica.step(ReplicaEvent::Closed(SLICE), &mut notes);
+    let installs = notes
+        .take_sent()
+        .into_iter()
+        .filter_map(|(_, message)| match message {
+            ReplicaMessage::Copy(copy) if copy.kind == CopyKind::Install => Some(copy.version),
+            _ => None,
+        });
+    let versions: Vec<Cas> = installs.collect();
+    assert!(
+        !versions.is_empty() && versions.iter().all(|version| *version > given),
+        "{versions:?}"
+    );
 }
 
 /// A write waited for 5 s for the room that a slow follower did not promise, on nodes with room

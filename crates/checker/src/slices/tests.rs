@@ -275,13 +275,13 @@ fn the_path_to_a_fault_is_in_words() {
 const PATH: &str = "\
 key 0 becomes hot
 node 0: the requests in slice 0 that it began have ended
-node 0 -> node 1: install a copy of key 0, version 1 of node 0 (view 1): no item
-node 1 -> node 0: key 0, version 1 of node 0, has arrived (view 1)
+node 0 -> node 1: install a copy of key 0, version 2 of node 0 (view 1): no item
+node 1 -> node 0: key 0, version 2 of node 0, has arrived (view 1)
 key 0 ceases to be hot
 a client sends request 1 (set key 0) to node 0
   request 1 is answered: stored
 a client sends request 2 (get key 0) to node 1
-node 0 -> node 1: the copy of key 0, version 1 of node 0, is valid (view 1)
+node 0 -> node 1: the copy of key 0, version 2 of node 0, is valid (view 1)
   request 2 is answered: no item";
 
 /// Does the first thing that can be done whose description has all these words; nothing after a

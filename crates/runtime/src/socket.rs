@@ -204,7 +204,12 @@ impl Listener {
     /// Takes connections from now on, if it has not from the beginning.
     pub fn listen(&self, backlog: i32) -> io::Result<()> {
         match self {
-            Self::Tcp(listener) => SockRef::from(listener).listen(backlog),
+            Self::Tcp(listener) => {
+                let socket = SockRef::from(listener);
+                // Its connections inherit this: those that are closing do not block a next start.
+                socket.set_reuse_address(true)?;
+                socket.listen(backlog)
+            }
             Self::Unix(listener, _) => SockRef::from(listener).listen(backlog),
         }
     }
@@ -284,12 +289,22 @@ fn listen_tcp(address: SocketAddr, options: SocketOptions) -> io::Result<mio::ne
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    socket.set_reuse_address(true)?;
+    // An address that may be reused is only held by a socket that listens: until then others could
+    // bind it, too, and listen first.
+    socket.set_reuse_address(options.listens)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
+    let bound = socket.bind(&address.into());
+    match bound {
+        // Connections of an earlier process may be closing.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && !options.listens => {
+            socket.set_reuse_address(true)?;
+            socket.bind(&address.into())?;
+        }
+        bound => bound?,
+    }
     if options.listens {
         socket.listen(options.backlog)?;
     }
@@ -421,8 +436,19 @@ mod tests {
         let tcp = bind_tcp("127.0.0.1:0".parse().unwrap(), options).unwrap();
         let address = tcp.tcp_address().unwrap();
         assert!(std::net::TcpStream::connect(address).is_err());
+        // Nobody else gets the address meanwhile.
+        for other in [OPTIONS, options] {
+            assert!(matches!(bind_tcp(address, other), Err(BindError::InUse(_))));
+        }
         tcp.listen(16).unwrap();
-        assert!(std::net::TcpStream::connect(address).is_ok());
+        let client = std::net::TcpStream::connect(address).unwrap();
+        // Its side of a connection is closed first, and does not block the address.
+        let mut accepted = None;
+        while accepted.is_none() {
+            accepted = tcp.accept().unwrap();
+        }
+        drop((accepted, tcp, client));
+        assert!(bind_tcp(address, options).is_ok());
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let unix = bind_unix(&path, 0o700, options).unwrap();

@@ -36,7 +36,8 @@ pub(crate) struct DiskFlags {
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
     /// The server refuses writes while the file system has less free space than this, in MiB, or
-    /// than compaction (rewriting tables) may need (default: 256)
+    /// than compaction (rewriting tables) may need; below half of NUM it refuses deletions, too
+    /// (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }

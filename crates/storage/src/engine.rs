@@ -45,8 +45,18 @@ pub struct StorageConfig {
     pub memory_bytes: u64,
     /// Threads that read.
     pub readers: usize,
-    /// Free bytes of the file system below which writes are refused; compaction needs room, too.
+    /// Free bytes of the file system below which writes that store are refused, and half of which
+    /// are left to deletions; compaction needs room, too.
     pub reserve_bytes: u64,
+}
+
+/// What a write is for. A cache whose disk is full must still be able to delete what is stale.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum WriteKind {
+    /// It stores a value.
+    Store,
+    /// It deletes, or marks as stale.
+    Delete,
 }
 
 /// Why a write is not taken now.
@@ -95,7 +105,8 @@ pub struct StorageGauges {
     pub runs_waiting: u64,
     /// Compactions done.
     pub compactions: u64,
-    /// 0: writes are taken. 1: the file system is full. 2: the disk has failed.
+    /// 0: writes are taken. 1: the file system is full. 2: the disk has failed. 3: the file system
+    /// is so full that deletions are refused, too.
     pub write_state: u64,
 }
 
@@ -151,8 +162,11 @@ pub(crate) struct EngineTally {
 }
 
 const OPEN: u8 = 0;
+/// Only deletions are taken.
 const FULL: u8 = 1;
 const FAILED: u8 = 2;
+/// The log may not grow.
+const NO_ROOM: u8 = 3;
 
 /// Bytes that may wait for the committer.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
@@ -257,10 +271,11 @@ impl Engine {
     }
 
     /// Whether a write is taken now.
-    pub(crate) fn admit(&self) -> Result<(), WriteRefused> {
+    pub(crate) fn admit(&self, kind: WriteKind) -> Result<(), WriteRefused> {
         match self.state.load(Relaxed) {
             FAILED => return Err(WriteRefused::Failed),
-            FULL => return Err(WriteRefused::Full),
+            NO_ROOM => return Err(WriteRefused::Full),
+            FULL if kind == WriteKind::Store => return Err(WriteRefused::Full),
             _ => {}
         }
         let queue = lock(&self.queue);
@@ -376,7 +391,7 @@ impl Engine {
         let begun = Instant::now();
         if let Err(error) = commit.log.sync() {
             // What the system has kept of it, and what not, is unknown from here on.
-            self.fail(format!("the log cannot be synced: {error}"));
+            self.fail(format!("the write log cannot be synced: {error}"));
             return false;
         }
         let us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -486,18 +501,26 @@ impl Engine {
         self.lacks_room.load(Relaxed)
     }
 
-    /// Looks at the free space of the file system: writes are refused while it is short.
+    /// Looks at the free space of the file system: while it is short, writes are refused.
     pub(crate) fn look_at_space(&self) {
         let Some(free) = self.free_bytes() else {
             return;
         };
-        // Free space alone says little: a compaction may need more than there is.
-        let is_short = free < self.config.reserve_bytes || self.lacks_room();
-        let (from, to) = match is_short {
-            true => (OPEN, FULL),
-            false => (FULL, OPEN),
-        };
-        let _ = self.state.compare_exchange(from, to, Relaxed, Relaxed);
+        let reserve = self.config.reserve_bytes;
+        // Free space alone says little: a compaction may need more than there is. Deletions go on
+        // until the writes that wait for it would not be committed.
+        let lacks_room = self.lacks_room();
+        self.enter(match () {
+            () if free < reserve / 2 || lacks_room && self.is_behind() => NO_ROOM,
+            () if free < reserve || lacks_room => FULL,
+            () => OPEN,
+        });
+    }
+
+    /// Enters a state that a failed disk does not leave.
+    fn enter(&self, state: u8) {
+        let enters = |before| (before != FAILED).then_some(state);
+        let _ = self.state.fetch_update(Relaxed, Relaxed, enters);
     }
 
     /// How many writes the log does not have.
@@ -518,8 +541,8 @@ impl Engine {
 
     fn note_error(&self, error: &io::Error) {
         match is_full(error) {
-            true => _ = self.state.compare_exchange(OPEN, FULL, Relaxed, Relaxed),
-            false => self.fail(format!("the log cannot be written: {error}")),
+            true => self.enter(NO_ROOM),
+            false => self.fail(format!("the write log cannot be written: {error}")),
         }
     }
 
@@ -529,7 +552,7 @@ impl Engine {
         match error {
             lsm_tree::Error::Io(error) if is_full(error) => {
                 self.lacks_room.store(true, Relaxed);
-                _ = self.state.compare_exchange(OPEN, FULL, Relaxed, Relaxed);
+                self.enter(NO_ROOM);
             }
             error => self.fail(format!("{what} failed: {error}")),
         }
@@ -633,15 +656,18 @@ mod tests {
         for what in ["a flush", "compaction"] {
             let full = io::Error::from(io::ErrorKind::StorageFull);
             engine.note_tree_error(what, &lsm_tree::Error::Io(full));
+            assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Full));
             engine.look_at_space();
-            assert_eq!(engine.admit(), Err(WriteRefused::Full));
+            assert_eq!(engine.admit(WriteKind::Store), Err(WriteRefused::Full));
+            assert_eq!(engine.admit(WriteKind::Delete), Ok(()));
             assert!(!engine.compact());
             engine.look_at_space();
-            assert_eq!(engine.admit(), Ok(()));
+            assert_eq!(engine.admit(WriteKind::Store), Ok(()));
         }
         let other = io::Error::from(io::ErrorKind::PermissionDenied);
         engine.note_tree_error("compaction", &lsm_tree::Error::Io(other));
-        assert_eq!(engine.admit(), Err(WriteRefused::Failed));
+        engine.look_at_space();
+        assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Failed));
     }
 
     /// Goal: whoever asks for the numbers does not wait for a sync. Method: they are read while the

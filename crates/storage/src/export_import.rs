@@ -23,7 +23,7 @@ use twox_hash::XxHash3_64;
 
 use crate::{
     KEY_BYTES_MAX,
-    engine::{Engine, WriteRefused},
+    engine::{Engine, WriteKind, WriteRefused},
     error::StorageError,
     inspect::{each_item, open_for_tool},
     item_record::ItemImage,
@@ -147,7 +147,9 @@ pub fn import(dir: &Path, now_seconds: u32, from: &mut dyn BufRead) -> Result<u6
         let hash = KeyHash(0);
         KeyLock::new(&engine, hash).put(&key, hash, &image, &value);
         imported += 1;
-        if imported % GROUP_ITEMS == 0 || engine.admit() == Err(WriteRefused::Behind) {
+        if imported % GROUP_ITEMS == 0
+            || engine.admit(WriteKind::Store) == Err(WriteRefused::Behind)
+        {
             keep(&engine, imported)?;
         }
     }
@@ -156,7 +158,7 @@ pub fn import(dir: &Path, now_seconds: u32, from: &mut dyn BufRead) -> Result<u6
 /// Has what was queued stored.
 fn keep(engine: &Engine, imported: u64) -> Result<(), TransferError> {
     engine.commit();
-    if engine.admit().is_err() {
+    if engine.admit(WriteKind::Store).is_err() {
         return Err(TransferError::Full { imported });
     }
     if engine.rotate_if(engine.memtable_bytes_max()) {

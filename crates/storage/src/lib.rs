@@ -38,7 +38,7 @@ mod write_queue;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Durability, StorageConfig, StorageGauges, WriteRefused};
+pub use engine::{Durability, StorageConfig, StorageGauges, WriteKind, WriteRefused};
 pub use error::StorageError;
 pub use export_import::{TransferError, export, import};
 pub use inspect::{StorageInfo, VerifyReport, info, verify};

@@ -13,7 +13,9 @@ use std::{
 use curtail_types::KeyHash;
 
 use crate::{
-    engine::{Durability, Engine, ReadFault, StorageConfig, StorageGauges, WriteRefused, lock},
+    engine::{
+        Durability, Engine, ReadFault, StorageConfig, StorageGauges, WriteKind, WriteRefused, lock,
+    },
     error::StorageError,
     pending_keys::{self, KeyLock, LoadedItem},
     space_log::{SpaceLog, SpaceNews},
@@ -171,12 +173,12 @@ impl Storage {
         KeyLock::new(&self.engine, hash)
     }
 
-    /// Whether a write is taken now. One that was admitted is not refused.
+    /// Whether a write of this kind is taken now. One that was admitted is not refused.
     ///
     /// # Errors
     /// Why it is not.
-    pub fn admit(&self) -> Result<(), WriteRefused> {
-        self.engine.admit()
+    pub fn admit(&self, kind: WriteKind) -> Result<(), WriteRefused> {
+        self.engine.admit(kind)
     }
 
     /// Has every item deleted that was written before, now or at a time in Unix seconds. `also` is
@@ -403,7 +405,7 @@ fn flush_loop(engine: &Engine, signal: &UpkeepSignal, events: &dyn StorageEvents
 }
 
 fn tell_space(engine: &Engine, log: &mut SpaceLog, events: &dyn StorageEvents) {
-    let is_short = match engine.admit() {
+    let is_short = match engine.admit(WriteKind::Store) {
         Ok(()) | Err(WriteRefused::Behind) => false,
         Err(WriteRefused::Full) => true,
         // That is told by itself, and for good.
@@ -416,7 +418,8 @@ fn tell_space(engine: &Engine, log: &mut SpaceLog, events: &dyn StorageEvents) {
             ReportLevel::Warn,
             &format!(
                 "{dir}: writes are refused, because the file system has less free space than the \
-                 reserve of {} MiB (`serve --disk-reserve`) or than compaction needs; make space",
+                 reserve of {} MiB (`serve --disk-reserve`) or than compaction needs; make space; \
+                 deletions are accepted while half of the reserve is free",
                 engine.config.reserve_bytes >> 20
             ),
         ),

@@ -17,7 +17,7 @@ use std::{
 
 use curtail_storage::{
     Durability, ItemImage, ReadAnswer, ReadRequest, ReportLevel, Storage, StorageConfig,
-    StorageEvents,
+    StorageEvents, WriteKind,
 };
 use curtail_types::KeyHash;
 use curtail_workload::Random;
@@ -85,7 +85,7 @@ fn count_up(storage: &Storage, writer: u64, durability: Durability) {
             let hash = KeyHash(writer * 2 + u64::from(part == "second"));
             let place = loop {
                 let mut locked = storage.lock(hash);
-                if storage.admit().is_ok() {
+                if storage.admit(WriteKind::Store).is_ok() {
                     let mut value = count.to_le_bytes().to_vec();
                     value.resize(8 + random.below(2000) as usize, writer as u8);
                     break locked.put(key.as_bytes(), hash, &ItemImage::default(), &value);

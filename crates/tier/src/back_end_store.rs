@@ -19,7 +19,7 @@ use std::{
 use curtail_runtime::{Waker, lock};
 use curtail_storage::{
     Durability, ItemImage, Latest, LoadedItem, ReadAnswer, ReadRequest, ReadTicket, ReportLevel,
-    Storage, StorageConfig, StorageError, StorageEvents, WriteRefused,
+    Storage, StorageConfig, StorageError, StorageEvents, WriteKind, WriteRefused,
 };
 use curtail_types::{Cas, KeyHash, RouteHash};
 
@@ -332,7 +332,7 @@ impl BackEndStore {
     pub(crate) fn clear(&mut self) -> Result<u64, StoreRefused> {
         let mut place = 0;
         if let Some(disk) = &mut self.disk {
-            disk.storage.admit().map_err(refusal)?;
+            disk.storage.admit(WriteKind::Delete).map_err(refusal)?;
             // Reads that are under way are void.
             disk.last_place = disk.storage.flush_all(0, || ());
             place = disk.last_place;
@@ -424,7 +424,7 @@ impl Disk {
     }
 
     fn put(&mut self, key: &[u8], item: &StoredItem) -> Result<u64, StoreRefused> {
-        self.storage.admit().map_err(refusal)?;
+        self.storage.admit(WriteKind::Store).map_err(refusal)?;
         let image = ItemImage {
             cas: item.version.0,
             flags: item.flags,
@@ -438,7 +438,7 @@ impl Disk {
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<u64, StoreRefused> {
-        self.storage.admit().map_err(refusal)?;
+        self.storage.admit(WriteKind::Delete).map_err(refusal)?;
         let hash = key_hash(key);
         self.last_place = self.storage.lock(hash).delete(key, hash);
         Ok(self.last_place)

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use curtail_storage::{Durability, WriteRefused};
+use curtail_storage::{Durability, WriteKind, WriteRefused};
 use curtail_store::Store;
 use curtail_types::{Exptime, Now};
 
@@ -83,8 +83,8 @@ impl DiskWorker {
     }
 
     /// Whether a write may run now.
-    pub(crate) fn admit(&mut self) -> WriteAdmission {
-        match self.disk.storage.admit() {
+    pub(crate) fn admit(&mut self, kind: WriteKind) -> WriteAdmission {
+        match self.disk.storage.admit(kind) {
             Ok(()) => {
                 self.behind_since = None;
                 WriteAdmission::Admitted
@@ -185,7 +185,7 @@ impl DiskWorker {
     /// The next reply of which nobody knows whether its writes will ever be durable.
     pub(crate) fn next_lost(&mut self) -> Option<Token> {
         let front = self.unsynced.front()?;
-        let is_lost = match self.disk.storage.admit() {
+        let is_lost = match self.disk.storage.admit(WriteKind::Delete) {
             Err(WriteRefused::Failed) => true,
             Err(WriteRefused::Full) => front.since.elapsed() >= UNSYNCED_MAX,
             Ok(()) | Err(WriteRefused::Behind) => false,
@@ -200,7 +200,7 @@ impl DiskWorker {
 
     /// Requests that found no room, if there may be some now.
     pub(crate) fn take_retries(&mut self) -> Vec<Token> {
-        if self.retries.is_empty() || self.admit() == WriteAdmission::Waits {
+        if self.retries.is_empty() || self.admit(WriteKind::Delete) == WriteAdmission::Waits {
             return Vec::new();
         }
         std::mem::take(&mut self.retries)

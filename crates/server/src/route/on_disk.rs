@@ -10,7 +10,9 @@ use std::sync::Arc;
 use curtail_codec::memcached::{
     Admin, Form, KeyScratch, Request, SetHeader, WireKey, encode::Refusal,
 };
-use curtail_storage::{ItemImage, KeyLock, Latest, LoadedItem, ReadAnswer, WriteRefused};
+use curtail_storage::{
+    ItemImage, KeyLock, Latest, LoadedItem, ReadAnswer, WriteKind, WriteRefused,
+};
 use curtail_store::Image;
 use curtail_types::{Cas, Exptime, Key, KeyHash, Now, Operation, Set, SetMode, SetOutcome};
 
@@ -294,7 +296,7 @@ impl TierContext<'_> {
     ) -> Result<Executed, Blocked> {
         let changes = !operation.is_read();
         if changes {
-            admit(self.tier, self.cx)?;
+            admit(self.tier, self.cx, kind_of(operation))?;
         }
         let mut scratch = KeyScratch::default();
         let (key, hash) = (item.key.resolve(&mut scratch), item.hash);
@@ -357,9 +359,16 @@ impl TierContext<'_> {
     }
 }
 
+const fn kind_of(operation: &Operation) -> WriteKind {
+    match operation {
+        Operation::Delete(_) => WriteKind::Delete,
+        _ => WriteKind::Store,
+    }
+}
+
 /// Whether a write may run now.
-fn admit(tier: &mut DiskWorker, cx: &mut WorkerContext) -> Result<(), Blocked> {
-    match tier.admit() {
+fn admit(tier: &mut DiskWorker, cx: &mut WorkerContext, kind: WriteKind) -> Result<(), Blocked> {
+    match tier.admit(kind) {
         WriteAdmission::Admitted => Ok(()),
         WriteAdmission::Waits => Err(Blocked::NoRoom),
         WriteAdmission::Refused(refused) => {
@@ -458,10 +467,11 @@ fn flush_on_disk(worker: &mut Worker, entry: &Entry<'_>) {
     execute_here::carry_out_apart(worker, entry);
 }
 
-/// Whether what is no write of one item may write now; if not, it is answered or put off.
+/// Whether what deletes without an operation on an item may do so now; if not, it is answered or
+/// put off.
 fn is_admitted(worker: &mut Worker, entry: &Entry<'_>) -> bool {
     let admitted = match worker.tier.as_deref_mut() {
-        Some(tier) => admit(tier, &mut worker.cx),
+        Some(tier) => admit(tier, &mut worker.cx, WriteKind::Delete),
         None => Ok(()),
     };
     match admitted {
@@ -579,7 +589,7 @@ fn known_for_large(
 ) -> Result<Known, Blocked> {
     let hash = worker.cx.store_cx.store.hash(key.bytes());
     if let Some(tier) = worker.tier.as_deref_mut() {
-        admit(tier, &mut worker.cx)?;
+        admit(tier, &mut worker.cx, WriteKind::Store)?;
     }
     match needs_old(operation) {
         true => find_for_large(worker, locked, key, hash),

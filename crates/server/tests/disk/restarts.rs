@@ -110,6 +110,46 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     client.demand("get large\r\n", "END\r\n");
 }
 
+/// Goal: between half of its reserve and the reserve the disk takes deletions of every form, which
+/// last, and nothing that stores. Method: a reserve of half more than the disk has free.
+#[test]
+fn a_disk_that_is_almost_full_takes_deletions() {
+    let folder = folder();
+    let (server, mut client) = serve_disk(folder.path(), bounded());
+    for key in ["gone", "stale", "too-large", "kept"] {
+        client.set(key, "value");
+    }
+    push_out(&mut client, 1);
+    drop((client, server));
+    let free = rustix::fs::statvfs(folder.path()).unwrap();
+    let mut config = disk_config(folder.path(), bounded());
+    if let Some(disk) = &mut config.disk {
+        disk.reserve_bytes = free.f_bavail * free.f_frsize / 2 * 3;
+    }
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    let full = "SERVER_ERROR the disk is full\r\n";
+    client.demand("set kept 0 0 3\r\nnew\r\n", full);
+    client.demand("touch kept 100\r\n", full);
+    client.demand("delete gone\r\n", "DELETED\r\n");
+    client.demand("md stale I T30\r\n", "HD\r\n");
+    let mut too_large = b"set too-large 0 0 2000000\r\n".to_vec();
+    too_large.resize(too_large.len() + 2_000_000, b'x');
+    too_large.extend_from_slice(b"\r\n");
+    client.demand(&too_large, "SERVER_ERROR object too large for cache\r\n");
+    assert_eq!(client.stat("curtail", "disk:write_state"), 1);
+    drop((client, server));
+    let (server, mut client) = serve_disk(folder.path(), bounded());
+    for key in ["gone", "too-large"] {
+        client.demand(format!("get {key}\r\n"), "END\r\n");
+    }
+    client.demand("mg stale v\r\n", "VA 5 X W\r\nvalue\r\n");
+    client.demand_value("kept", "value");
+    client.demand("flush_all\r\n", "OK\r\n");
+    client.demand("get kept\r\n", "END\r\n");
+    drop(server);
+}
+
 /// Goal: `stats` and `/metrics` show the disk, and a server without one shows nothing of it.
 /// Method: as said.
 #[test]

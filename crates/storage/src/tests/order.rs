@@ -9,7 +9,7 @@ use curtail_types::KeyHash;
 
 use crate::{
     Durability, ItemImage, Latest, ReadAnswer, ReadRequest, ReportLevel, Storage, StorageConfig,
-    StorageError, StorageEvents, WriteRefused,
+    StorageError, StorageEvents, WriteKind, WriteRefused,
     engine::lock,
     planted_fault::{PlantedFault, plant},
 };
@@ -241,7 +241,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
         ..config(folder.path())
     };
     let storage = Storage::open(config, Arc::new(Reports { answers, told })).unwrap();
-    assert_eq!(storage.admit(), Err(WriteRefused::Full));
+    assert_eq!(storage.admit(WriteKind::Store), Err(WriteRefused::Full));
     let request = ReadRequest {
         key: KEY.into(),
         receiver: 0,

@@ -17,8 +17,9 @@ const fn by(stat: &'static str, read: fn(&StorageGauges) -> u64) -> Row {
 
 pub(super) const TABLE: &[Family] = families! {
     Gauge curtail_disk_write_state
-        "0: the disk takes writes; 1: the file system is full, writes are refused; 2: the disk has \
-         failed, writes are refused until a restart.":
+        "0: the disk takes writes; 1: the file system is full, writes other than deletions are \
+         refused; 2: the disk has failed, writes are refused until a restart; 3: the file system \
+         is so full that deletions are refused, too.":
         by("disk:write_state", |disk| disk.write_state);
     Counter curtail_disk_reads_total "Items that workers requested from the disk.":
         of(DiskReads);

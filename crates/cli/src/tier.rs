@@ -10,6 +10,7 @@ use std::{
     io::{self, Write as _},
     net::Ipv4Addr,
     os::fd::AsFd as _,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -279,13 +280,29 @@ pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn flush(at: &TierPlace) -> anyhow::Result<ExitCode> {
-    let (file, mut session) = (at.load()?, at.session()?);
-    for back_end in (0..file.map().back_ends).map(BackEndId) {
-        let flushed = session.flush(back_end);
-        flushed.with_context(|| format!("back end {}", back_end.0))?;
-    }
-    println!("{} back ends are empty", file.back_ends.len());
+    let back_ends = at.load()?.map().back_ends;
+    // Each waits for leases to end: together they wait once.
+    thread::scope(|scope| {
+        let flushes: Vec<_> = (0..back_ends)
+            .map(|number| {
+                (
+                    number,
+                    scope.spawn(move || flush_one(at, BackEndId(number))),
+                )
+            })
+            .collect();
+        for (number, flush) in flushes {
+            let flushed = flush.join().unwrap_or_else(|panic| resume_unwind(panic));
+            flushed.with_context(|| format!("back end {number}"))?;
+        }
+        anyhow::Ok(())
+    })?;
+    println!("{back_ends} back ends are empty");
     Ok(ExitCode::SUCCESS)
+}
+
+fn flush_one(at: &TierPlace, back_end: BackEndId) -> anyhow::Result<()> {
+    Ok(at.session()?.flush(back_end)?)
 }
 
 fn get(key: &str, at: &TierPlace) -> anyhow::Result<ExitCode> {

@@ -119,9 +119,9 @@ impl fmt::Display for ParametersError {
         f.write_str(match self {
             Self::Segment => "hot keys: a segment needs a length above 0 ns",
             Self::Alpha => "hot keys: alpha must be above 0 and at most 1",
-            Self::Sampled => "hot keys: one request in 1 to 1,048,576 can be sampled",
+            Self::Sampled => "hot keys: one request in N is sampled, with N from 1 to 1,048,576",
             Self::Counted => "hot keys: 1 to 1,048,576 keys can be counted",
-            Self::Listed => "hot keys: at least 1 and at most the counted keys can be listed",
+            Self::Listed => "hot keys: the list has from 1 key to as many as are counted",
             Self::Logged => "hot keys: the circular log has at most 65,536 entries",
         })
     }

@@ -29,7 +29,8 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 100_000_000)]
     states_max: usize,
     /// Remember at most this many steps (12 bytes each), to check that from every state an end can
-    /// be reached; a search with more steps does not check this
+    /// be reached; a search with more steps checks only that no request is open where no step
+    /// is possible
     #[arg(long, default_value_t = 300_000_000)]
     steps_max: usize,
     /// Number of threads; 0 means one for each processor
@@ -143,7 +144,9 @@ fn verdict(model: &dyn Checked, outcome: &Outcome) -> &'static str {
         (Some(_), _) => "FAULT",
         (None, false) => "not finished",
         (None, true) if model.unseen(outcome).is_empty() && outcome.ends => "right",
-        (None, true) if model.unseen(outcome).is_empty() => "right, ends not checked",
+        (None, true) if model.unseen(outcome).is_empty() => {
+            "right; whether every request can end was not checked"
+        }
         (None, true) => "right, but not every situation was reached",
     }
 }

@@ -173,7 +173,7 @@ pub fn verify(dir: &Path) -> Result<VerifyReport, StorageError> {
     if damaged > 0 {
         report.damage.push(record_damage(
             log,
-            "the log has records that cannot be read",
+            "the write log has records that cannot be read",
         ));
     }
     Ok(report)

@@ -53,7 +53,7 @@ pub(crate) fn replay(
                 folder,
                 name,
                 0,
-                "the log file before this one is missing",
+                "the file of the write log before this one is missing",
             ));
         }
         let bytes = disk.read(name, usize::MAX);

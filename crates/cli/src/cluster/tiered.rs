@@ -149,7 +149,7 @@ impl TieredOptions {
         );
         ensure!(
             self.baseline.is_none() || self.cached_keys > 0,
-            "--baseline needs a cache node; give --cached-keys"
+            "--baseline needs a cache node: --cached-keys must not be 0"
         );
         ensure!(
             !self.ovs || curtail_tier::is_open_vswitch_installed(),

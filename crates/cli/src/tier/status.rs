@@ -171,9 +171,9 @@ fn describe_cache(text: &mut String, id: usize, rates: &Rates<'_>) -> std::fmt::
     let waiting = now.get("rule_installs_waiting") + now.get("rule_withdrawals_waiting");
     writeln!(
         text,
-        "cache {id:<5} {:.0}/s hits ({:.0}/s of other caches' keys), {:.0}/s passed on, {:.0}/s \
-         not cached, {:.0}/s refused; {} keys, {} leases; rules: at most {} changes a second, \
-         {waiting} changes wait (the oldest {} ms)",
+        "cache {id:<5} {:.0}/s hits ({:.0}/s of other caches' keys), {:.0}/s passed on to back \
+         ends, {:.0}/s returned to clients as not cached, {:.0}/s refused; {} keys, {} leases; \
+         rules: at most {} changes a second, {waiting} changes wait (the oldest {} ms)",
         rates.of("hits"),
         rates.of("guest_hits"),
         rates.of("passed_on"),

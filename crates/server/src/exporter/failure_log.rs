@@ -54,7 +54,8 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| of(shared, Count::SlowReadersClosed),
         what: "connections were closed because their clients did not read their replies",
-        remedy: "look for clients that do not read, or raise -m: it bounds the values being sent",
+        remedy: "look for clients that do not read, or raise -m (values being sent may use a \
+                 quarter of it)",
     },
     Alarm {
         component: Component::Memory,

@@ -125,12 +125,12 @@ const FLUSH_MAX: Duration = Duration::from_secs(2);
 /// Starts the process's log. To be called after forking: it starts a thread.
 ///
 /// # Errors
-/// When the process has a log already, or the system refuses the thread.
+/// When the process has an event log already, or the system refuses the thread.
 pub fn install(options: LogOptions) -> Result<Log, String> {
     let writer = writer::Writer::start(Box::new(std::io::stderr()), options.format, &DROPPED)
-        .map_err(|error| format!("cannot start the thread of the log: {error}"))?;
+        .map_err(|error| format!("cannot start the thread of the event log: {error}"))?;
     if QUEUE.set(writer.queue()).is_err() {
-        return Err("the process has a log already".to_owned());
+        return Err("the process has an event log already".to_owned());
     }
     CONFIGURED.store(options.level as u8, Relaxed);
     set_verbosity(options.verbosity);

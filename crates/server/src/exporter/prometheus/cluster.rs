@@ -126,7 +126,8 @@ pub(super) const TABLE: &[Family] = families! {
         number("cluster_view_slow");
     Counter curtail_cluster_hot_reads_total "Reads of hot keys answered by this node.":
         of(ClusterHot);
-    Counter curtail_cluster_relayed_total "Client requests relayed to the primary of their key.":
+    Counter curtail_cluster_relayed_total
+        "Times that a client request was relayed to the primary of its key.":
         of(ClusterRelayed);
     Counter curtail_cluster_answered_total
         "Requests relayed by other nodes and answered by this one.":

@@ -125,8 +125,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time of requests by size and stage: queue (until the worker executes the turn's \
          requests), execute, and reply (until the kernel has the reply). All requests that a \
-         large worker serves are measured; of the others those of one turn in 64, each with its \
-         turn's times.":
+         large worker serves are measured; of the others those of one turn in 64, by the times \
+         of the turn.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),
@@ -137,8 +137,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
                                            same turn.":
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
-        "For each connection that was served in a turn: requests of other connections that its \
-         worker received after the connection was ready and before it was served.":
+        "For each connection that was served in a turn: requests that its worker received from \
+         others after the connection was ready and before it was served.":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when another connection was handed to it.":

@@ -89,9 +89,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          connections (-o size_queue).":
         of(LargeRefused);
     Counter curtail_small_behind_large_total
-        "Small requests that waited while their worker served a large value of another \
-         connection. A connection that a turn with a large value left for the next turn counts as \
-         one request.":
+        "Small requests that waited while their worker served a value of at least \
+         -o size_threshold of another connection. If a turn serves such a value and leaves a \
+         connection for the next turn, the connection counts as one request.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

@@ -55,7 +55,7 @@ pub struct StorageConfig {
 pub enum WriteKind {
     /// It stores a value.
     Store,
-    /// It deletes, or marks as stale.
+    /// It deletes, and takes hardly more space than the key.
     Delete,
 }
 
@@ -125,8 +125,10 @@ pub(crate) struct Engine {
     /// Writes up to this place are on stable storage.
     pub(crate) durable: AtomicU64,
     state: AtomicU8,
-    /// There is no room for a flush or for compaction.
-    lacks_room: AtomicBool,
+    /// There was no room for the last flush.
+    flush_lacks_room: AtomicBool,
+    /// There was no room for the last compaction.
+    compaction_lacks_room: AtomicBool,
     failure: Mutex<Option<String>>,
     pub(crate) tally: EngineTally,
     pub(crate) config: StorageConfig,
@@ -248,7 +250,8 @@ impl Engine {
             applied: AtomicU64::new(next - 1),
             durable: AtomicU64::new(next - 1),
             state: AtomicU8::new(OPEN),
-            lacks_room: AtomicBool::new(false),
+            flush_lacks_room: AtomicBool::new(false),
+            compaction_lacks_room: AtomicBool::new(false),
             failure: Mutex::default(),
             tally,
             config,
@@ -319,7 +322,15 @@ impl Engine {
 
     /// Whether the tree takes more writes now.
     pub(crate) fn is_behind(&self) -> bool {
-        self.tree.memtables_waiting() >= MEMTABLES_MAX || self.tree.runs_waiting() >= RUNS_MAX
+        self.has_full_memtables() || self.has_full_levels()
+    }
+
+    fn has_full_memtables(&self) -> bool {
+        self.tree.memtables_waiting() >= MEMTABLES_MAX
+    }
+
+    fn has_full_levels(&self) -> bool {
+        self.tree.runs_waiting() >= RUNS_MAX
     }
 
     /// Appends what is queued to the log, and applies it to the tree; under
@@ -434,7 +445,14 @@ impl Engine {
     /// Flushes memtables that were ended, and deletes the files of the log that they make needless.
     /// Whether there were any.
     pub(crate) fn flush(&self) -> bool {
-        if self.tree.memtables_waiting() == 0 {
+        let memtables = self.tree.memtables_waiting() as u64;
+        if memtables == 0 {
+            return false;
+        }
+        // One that finds the disk full in the middle leaves what it has written.
+        let needed = memtables * self.memtable_bytes_max();
+        if self.free_bytes().is_some_and(|free| free < needed) {
+            self.flush_lacks_room.store(true, Relaxed);
             return false;
         }
         let Some(flushed) = lock(&self.commit).log.sealed_to() else {
@@ -444,10 +462,10 @@ impl Engine {
             return lock(&self.commit).log.delete_to(flushed).is_ok();
         }
         if let Err(error) = self.tree.flush(self.applied.load(Relaxed)) {
-            self.note_tree_error("a flush", &error);
+            self.note_tree_error("a flush", &self.flush_lacks_room, &error);
             return false;
         }
-        self.lacks_room.store(false, Relaxed);
+        self.flush_lacks_room.store(false, Relaxed);
         let log = &mut lock(&self.commit).log;
         if let Err(error) = log.delete_to(flushed) {
             self.note_error(&error);
@@ -465,21 +483,19 @@ impl Engine {
         // What one that finds the disk full in the middle has written stays until the next start.
         let needed = self.compaction_bytes();
         if self.free_bytes().is_some_and(|free| free < needed) {
-            self.lacks_room.store(true, Relaxed);
+            self.compaction_lacks_room.store(true, Relaxed);
             return false;
         }
         match self.tree.compact(self.applied.load(Relaxed)) {
-            Ok(true) => {
-                self.lacks_room.store(false, Relaxed);
-                self.tally.compactions.fetch_add(1, Relaxed);
-                true
-            }
-            Ok(false) => {
-                self.lacks_room.store(false, Relaxed);
-                false
+            Ok(has_compacted) => {
+                // Not before: what it needs must not go to writes meanwhile.
+                self.compaction_lacks_room.store(false, Relaxed);
+                let count = u64::from(has_compacted);
+                self.tally.compactions.fetch_add(count, Relaxed);
+                has_compacted
             }
             Err(error) => {
-                self.note_tree_error("compaction", &error);
+                self.note_tree_error("compaction", &self.compaction_lacks_room, &error);
                 false
             }
         }
@@ -496,11 +512,6 @@ impl Engine {
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
-    /// Whether flushes or compactions have no room.
-    fn lacks_room(&self) -> bool {
-        self.lacks_room.load(Relaxed)
-    }
-
     /// Looks at the free space of the file system: while it is short, writes are refused.
     pub(crate) fn look_at_space(&self) {
         let Some(free) = self.free_bytes() else {
@@ -508,11 +519,14 @@ impl Engine {
         };
         let reserve = self.config.reserve_bytes;
         // Free space alone says little: a compaction may need more than there is. Deletions go on
-        // until the writes that wait for it would not be committed.
-        let lacks_room = self.lacks_room();
+        // until what lacks room is what the committer waits for.
+        let flush_lacks_room = self.flush_lacks_room.load(Relaxed);
+        let compaction_lacks_room = self.compaction_lacks_room.load(Relaxed);
+        let is_stuck = flush_lacks_room && self.has_full_memtables()
+            || compaction_lacks_room && self.has_full_levels();
         self.enter(match () {
-            () if free < reserve / 2 || lacks_room && self.is_behind() => NO_ROOM,
-            () if free < reserve || lacks_room => FULL,
+            () if free < reserve / 2 || is_stuck => NO_ROOM,
+            () if free < reserve || flush_lacks_room || compaction_lacks_room => FULL,
             () => OPEN,
         });
     }
@@ -548,10 +562,10 @@ impl Engine {
 
     /// An error of a flush or of compaction. Without room nothing is lost, so it is tried again
     /// when there is room.
-    fn note_tree_error(&self, what: &str, error: &lsm_tree::Error) {
+    fn note_tree_error(&self, what: &str, lacks_room: &AtomicBool, error: &lsm_tree::Error) {
         match error {
             lsm_tree::Error::Io(error) if is_full(error) => {
-                self.lacks_room.store(true, Relaxed);
+                lacks_room.store(true, Relaxed);
                 self.enter(NO_ROOM);
             }
             error => self.fail(format!("{what} failed: {error}")),
@@ -652,20 +666,40 @@ mod tests {
     fn a_full_disk_is_no_failure() {
         let folder = tempfile::tempdir().unwrap();
         let config = StorageConfig::of_tool(&folder.path().join("data"));
-        let engine = Engine::open(config, true).unwrap();
-        for what in ["a flush", "compaction"] {
-            let full = io::Error::from(io::ErrorKind::StorageFull);
-            engine.note_tree_error(what, &lsm_tree::Error::Io(full));
+        let engine = Arc::new(Engine::open(config, true).unwrap());
+        let put = || {
+            let item = ItemImage::default();
+            KeyLock::new(&engine, KeyHash(1)).put(b"key", KeyHash(1), &item, b"value");
+            engine.commit() && engine.rotate_if(0)
+        };
+        let full = || lsm_tree::Error::Io(io::ErrorKind::StorageFull.into());
+        for flushes in [true, false] {
+            match flushes {
+                true => engine.note_tree_error("a flush", &engine.flush_lacks_room, &full()),
+                false => {
+                    engine.note_tree_error("compaction", &engine.compaction_lacks_room, &full());
+                }
+            }
             assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Full));
             engine.look_at_space();
             assert_eq!(engine.admit(WriteKind::Store), Err(WriteRefused::Full));
             assert_eq!(engine.admit(WriteKind::Delete), Ok(()));
-            assert!(!engine.compact());
+            match flushes {
+                true => assert!(put() && engine.flush()),
+                false => while engine.compact() {},
+            }
             engine.look_at_space();
             assert_eq!(engine.admit(WriteKind::Store), Ok(()));
         }
-        let other = io::Error::from(io::ErrorKind::PermissionDenied);
-        engine.note_tree_error("compaction", &lsm_tree::Error::Io(other));
+        // The committer waits for a flush, which has no room: nothing more is taken.
+        assert!((0..MEMTABLES_MAX).all(|_| put()));
+        engine.look_at_space();
+        assert_eq!(engine.admit(WriteKind::Delete), Ok(()));
+        engine.note_tree_error("a flush", &engine.flush_lacks_room, &full());
+        engine.look_at_space();
+        assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Full));
+        let other = lsm_tree::Error::Io(io::ErrorKind::PermissionDenied.into());
+        engine.note_tree_error("compaction", &engine.compaction_lacks_room, &other);
         engine.look_at_space();
         assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Failed));
     }

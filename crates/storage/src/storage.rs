@@ -418,8 +418,8 @@ fn tell_space(engine: &Engine, log: &mut SpaceLog, events: &dyn StorageEvents) {
             ReportLevel::Warn,
             &format!(
                 "{dir}: writes are refused, because the file system has less free space than the \
-                 reserve of {} MiB (`serve --disk-reserve`) or than compaction needs; make space; \
-                 deletions are accepted while half of the reserve is free",
+                 reserve of {} MiB (`serve --disk-reserve`) or than rewriting tables needs; make \
+                 space; deletions are accepted while possible",
                 engine.config.reserve_bytes >> 20
             ),
         ),

@@ -361,7 +361,8 @@ impl TierContext<'_> {
 
 const fn kind_of(operation: &Operation) -> WriteKind {
     match operation {
-        Operation::Delete(_) => WriteKind::Delete,
+        // What is marked as stale is stored again.
+        Operation::Delete(delete) if !delete.invalidate || delete.drop_value => WriteKind::Delete,
         _ => WriteKind::Store,
     }
 }

@@ -97,6 +97,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
     client.demand("incr there 1\r\n", full);
     client.demand("delete there\r\n", full);
     client.demand("flush_all\r\n", full);
+    assert_eq!(client.stat("curtail", "disk:write_state"), 3);
     let mut large = b"set large 0 0 50000\r\n".to_vec();
     large.resize(large.len() + 50_000, b'x');
     large.extend_from_slice(b"\r\n");
@@ -116,7 +117,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
 fn a_disk_that_is_almost_full_takes_deletions() {
     let folder = folder();
     let (server, mut client) = serve_disk(folder.path(), bounded());
-    for key in ["gone", "stale", "too-large", "kept"] {
+    for key in ["gone", "empty", "too-large", "kept"] {
         client.set(key, "value");
     }
     push_out(&mut client, 1);
@@ -126,13 +127,15 @@ fn a_disk_that_is_almost_full_takes_deletions() {
     if let Some(disk) = &mut config.disk {
         disk.reserve_bytes = free.f_bavail * free.f_frsize / 2 * 3;
     }
-    let server = start(config);
+    let server = start(config.clone());
     let mut client = Client::connect(&server);
     let full = "SERVER_ERROR the disk is full\r\n";
     client.demand("set kept 0 0 3\r\nnew\r\n", full);
     client.demand("touch kept 100\r\n", full);
     client.demand("delete gone\r\n", "DELETED\r\n");
-    client.demand("md stale I T30\r\n", "HD\r\n");
+    client.demand("md empty x\r\n", "HD\r\n");
+    // It stores the value again.
+    client.demand("md kept I T30\r\n", full);
     let mut too_large = b"set too-large 0 0 2000000\r\n".to_vec();
     too_large.resize(too_large.len() + 2_000_000, b'x');
     too_large.extend_from_slice(b"\r\n");
@@ -143,11 +146,16 @@ fn a_disk_that_is_almost_full_takes_deletions() {
     for key in ["gone", "too-large"] {
         client.demand(format!("get {key}\r\n"), "END\r\n");
     }
-    client.demand("mg stale v\r\n", "VA 5 X W\r\nvalue\r\n");
+    client.demand_value("empty", "");
     client.demand_value("kept", "value");
+    drop((client, server));
+    let server = start(config);
+    let mut client = Client::connect(&server);
+    client.demand("set kept 0 0 3\r\nnew\r\n", full);
     client.demand("flush_all\r\n", "OK\r\n");
+    drop((client, server));
+    let (_server, mut client) = serve_disk(folder.path(), bounded());
     client.demand("get kept\r\n", "END\r\n");
-    drop(server);
 }
 
 /// Goal: `stats` and `/metrics` show the disk, and a server without one shows nothing of it.

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use curtail_client::tier::{FrameWay, TierSession, TierSocket, TierTarget};
 use curtail_runtime::{ControlEvent, Controls, FrameSocket};
@@ -280,24 +280,30 @@ pub(crate) fn run(options: &TierOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn flush(at: &TierPlace) -> anyhow::Result<ExitCode> {
-    let back_ends = at.load()?.map().back_ends;
-    // Each waits for leases to end: together they wait once.
-    thread::scope(|scope| {
-        let flushes: Vec<_> = (0..back_ends)
-            .map(|number| {
-                (
-                    number,
-                    scope.spawn(move || flush_one(at, BackEndId(number))),
-                )
-            })
-            .collect();
-        for (number, flush) in flushes {
-            let flushed = flush.join().unwrap_or_else(|panic| resume_unwind(panic));
-            flushed.with_context(|| format!("back end {number}"))?;
-        }
-        anyhow::Ok(())
-    })?;
-    println!("{back_ends} back ends are empty");
+    // Each back end waits for leases to end: those of a group wait once.
+    const GROUP: usize = 64;
+    let file = at.load()?;
+    let back_ends: Vec<_> = (0..file.map().back_ends).map(BackEndId).collect();
+    let mut failures = 0;
+    for group in back_ends.chunks(GROUP) {
+        thread::scope(|scope| {
+            let begin = |&back_end| scope.spawn(move || flush_one(at, back_end));
+            let flushes: Vec<_> = group.iter().map(begin).collect();
+            for (back_end, flush) in group.iter().zip(flushes) {
+                let flushed = flush.join().unwrap_or_else(|panic| resume_unwind(panic));
+                if let Err(error) = flushed {
+                    failures += 1;
+                    eprintln!("back end {}: {error:#}", back_end.0);
+                }
+            }
+        });
+    }
+    ensure!(
+        failures == 0,
+        "{failures} of {} back ends were not emptied",
+        back_ends.len()
+    );
+    println!("{} back ends are empty", back_ends.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -331,7 +337,7 @@ impl TierPlace {
 
     fn session(&self) -> anyhow::Result<TierSession> {
         let target = self.load()?.target();
-        // Unlike every other that runs now.
+        // Unlike that of every other process; sessions of one ask different back ends.
         let number = std::process::id().saturating_add(FIRST_CLIENT);
         let socket = socket_to(&target).context("cannot open a socket to the tier")?;
         Ok(TierSession::with_socket(socket, target, number))

@@ -35,9 +35,9 @@ pub(crate) struct DiskFlags {
     /// Threads that read from the disk, from 1 to 64 (default: 4)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_threads: Option<usize>,
-    /// The server refuses writes while the file system has less free space than this, in MiB, or
-    /// than compaction (rewriting tables) may need; below half of NUM it refuses deletions, too
-    /// (default: 256)
+    /// Free space in MiB that must remain: with less, or with less than compaction (rewriting
+    /// tables) may need, the server refuses writes; with less than half of NUM it refuses
+    /// deletions, too (default: 256)
     #[arg(long, value_name = "NUM", allow_negative_numbers = true)]
     disk_reserve: Option<u64>,
 }

@@ -45,9 +45,9 @@ Extended options (-o), separated by commas:
   native_attach=HOW      where the XDP program runs: native (in the driver), generic (in the
                          kernel's stack) or any (in the stack if the driver cannot run programs or
                          the interface is a veth, else in the driver) (default: any)
-  native_placement=WHO   worker that executes a native request: any, owner (of its queue), arrival
-                         (that received it), stealing or hand-off (default: any); the last two only
-                         in a program that was built with --features baselines
+  native_placement=WHO   worker that executes a native request: any, owner (the worker of its
+                         queue), arrival (the worker that received it) (default: any); stealing or
+                         hand-off only in a program that was built with --features baselines
   native_choice=HOW      in the modes deferred and raw: which worker receives a native datagram:
                          flow (by the client's address and port), random, key, or writes (writes
                          by key, reads at random) (default: flow)

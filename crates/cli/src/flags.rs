@@ -95,8 +95,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "LEVEL", default_value_t = LogLevel::Info)]
     pub(crate) log_level: LogLevel,
     /// Check all flags and the files that they name, print the resulting configuration, and exit
-    /// with 0 if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. Of
-    /// folders only that of -e is checked; ports, users and address space are not
+    /// with 0 if it is valid, 1 if not, 2 for an unknown flag or a value that cannot be read. It
+    /// does not check ports, users, address space and folders, except the folder of the -e file
     #[arg(long)]
     pub(crate) check_config: bool,
     /// Print version and exit

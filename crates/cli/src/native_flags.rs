@@ -27,7 +27,8 @@ pub(crate) struct NativeFlags {
     #[arg(long, value_name = "NUM")]
     native_queues: Option<usize>,
     /// Slots per queue, each of 2 KiB for one waiting write; a power of two (default: the largest
-    /// from 64 to 4096 with which all queues take at most an eighth of -m; 64 if none does)
+    /// number from 64 to 4096 with which all queues together take at most an eighth of -m; if even
+    /// 64 is too many, 64)
     #[arg(long, value_name = "NUM")]
     native_slots: Option<u64>,
     /// Folder in the BPF file system that keeps the XDP program and the queues if the server dies

@@ -76,8 +76,8 @@ pub enum Reason {
     /// No answer arrived within the timeout (`Config::patience`).
     #[error("no answer in time")]
     Silence,
-    /// The last answers refused the write; a copy that was sent may still be executed.
-    #[error("refused ({0:?}) until the timeout, but a copy that was sent may still be executed")]
+    /// The last answers refused the write; an earlier datagram may still be executed.
+    #[error("refused ({0:?}) until the timeout, but an earlier datagram may still be executed")]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

@@ -122,7 +122,7 @@ impl<S: Read + Write> Connection<S> {
             return Ok(());
         }
         Err(match line.len() as u64 {
-            LINE_BYTES_MAX => io::Error::new(ErrorKind::InvalidData, "a line without an end"),
+            LINE_BYTES_MAX => io::Error::new(ErrorKind::InvalidData, "a line that is too long"),
             _ => io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection"),
         })
     }
@@ -159,8 +159,8 @@ impl<S: Read + Write> Connection<S> {
                 }
             }
         }
-        let endless = "statistics without an end";
-        Err(io::Error::new(ErrorKind::InvalidData, endless))
+        let what = "statistics that are too long";
+        Err(io::Error::new(ErrorKind::InvalidData, what))
     }
 
     /// The stream itself.

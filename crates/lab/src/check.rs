@@ -28,9 +28,8 @@ pub(crate) struct Options {
     /// Stop after about this many states
     #[arg(long, default_value_t = 100_000_000)]
     states_max: usize,
-    /// Remember at most this many steps (12 bytes each), to check that from every state an end can
-    /// be reached; a search with more steps checks only that no request is open where no step
-    /// is possible
+    /// Remember at most this many steps (12 bytes each), to check that from every state every
+    /// request can end; a search with more steps goes on, and checks only for deadlock
     #[arg(long, default_value_t = 300_000_000)]
     steps_max: usize,
     /// Number of threads; 0 means one for each processor

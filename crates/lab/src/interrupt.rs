@@ -21,7 +21,10 @@ pub(crate) fn on_first(ask: impl FnOnce() + Send + 'static) -> Result<()> {
                 Some(ControlEvent::Reload) | None => {}
                 Some(_) => match ask.take() {
                     Some(ask) => {
-                        eprintln!("ending early; again to end at once");
+                        eprintln!(
+                            "ending early, with the results so far; press Ctrl-C again to end at \
+                             once"
+                        );
                         ask();
                     }
                     None => exit(INTERRUPTED.into()),

@@ -61,8 +61,8 @@ fn run(mut words: Vec<OsString>) -> Result<ExitCode> {
     if let Some(version) = caller {
         ensure!(
             version == VERSION,
-            "this is version {VERSION}, and the curtail that ran it is {version}; install both of \
-             one release"
+            "curtail-lab has version {VERSION}, and curtail, which started it, has {version}; \
+             install both programs from the same release"
         );
         words.remove(1);
         grammar = grammar.bin_name("curtail");

@@ -84,7 +84,7 @@ impl Exchange {
             reply, body_bytes, ..
         } = frame
         else {
-            return Err(LoadError::Protocol("a line without an end".into()));
+            return Err(LoadError::Protocol("a line that is too long".into()));
         };
         let mut body = (&mut self.connection).take(body_bytes as u64);
         let received = io::copy(&mut body, &mut io::sink()).map_err(receiving())?;

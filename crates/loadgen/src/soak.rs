@@ -51,7 +51,7 @@ pub struct SoakArgs {
     /// Longest value in bytes, at most -I (for memcached: -I minus the length of the key).
     #[arg(long, default_value_t = 1_000_000)]
     pub value_bytes_max: u32,
-    /// Share of the writes to a thread's own keys that have a value longer than 1 KiB.
+    /// Of the writes to a thread's own keys, the share with values longer than 1 KiB.
     #[arg(long, default_value_t = 0.01)]
     pub large_share: f64,
     /// Whether a missing value is a fault (strict) or not (cache).

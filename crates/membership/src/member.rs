@@ -452,8 +452,8 @@ impl<O: Observer> Driver<O> {
             self.fails.push(asked);
             let in_vain = match asked {
                 StoreAsked::Reading => {
-                    "; until the view can be read, this node cannot join or, if it has joined, \
-                     loses its lease"
+                    "; while the view cannot be read, this node cannot join, and a member loses \
+                     its lease"
                 }
                 StoreAsked::Change => "; until the view can be changed, no dead node is removed",
             };

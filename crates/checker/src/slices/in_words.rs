@@ -94,7 +94,10 @@ impl SliceSetup {
                 format!("the scan of slice {slice} goes on after {key}")
             }
             Load::Closed(slice) => {
-                format!("the requests in slice {} that it began have ended", slice.0)
+                format!(
+                    "all requests that it had begun in slice {} have ended",
+                    slice.0
+                )
             }
         }
     }

@@ -274,7 +274,7 @@ fn the_path_to_a_fault_is_in_words() {
 
 const PATH: &str = "\
 key 0 becomes hot
-node 0: the requests in slice 0 that it began have ended
+node 0: all requests that it had begun in slice 0 have ended
 node 0 -> node 1: install a copy of key 0, version 2 of node 0 (view 1): no item
 node 1 -> node 0: key 0, version 2 of node 0, has arrived (view 1)
 key 0 ceases to be hot

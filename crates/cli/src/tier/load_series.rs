@@ -107,8 +107,8 @@ impl fmt::Display for LoadSeries {
         writeln!(
             f,
             "the tier recovered from {recovered} of {} changes before the next one, within \
-             {slowest:.2} s at most (recovered means: it serves at least {:.0} % of the share of \
-             requests that it served before the first change); in the worst {} ms it served \
+             {slowest:.2} s at most (recovered: the share of requests that it serves is at \
+             least {:.0} % of the share before the first change); in the worst {} ms it served \
              {:.1} % of the requests\n",
             dips.len(),
             100.0 * NORMAL,

@@ -70,7 +70,7 @@ impl Connection {
                 return Err(Fault::Io(io::ErrorKind::TimedOut.into()));
             }
         }
-        Err(Fault::Foreign("an answer without an end".to_owned()))
+        Err(Fault::Foreign("an answer that is too long".to_owned()))
     }
 
     /// Sends a command whose answer is read by [`Connection::line`].

@@ -121,7 +121,7 @@ const HELP: [&str; 21] = [
     "QUEUE       connections that wait for a turn, messages of other threads",
     "us/TURN     processor time of sampled turns: mean, p99, longest",
     "PLAN        the size below which values are small; cores for small + large",
-    "behind large  small requests that waited for another connection's large one",
+    "behind large  small requests that waited for a value of at least size_threshold",
     "busy        large requests refused because too many waited",
     "handed off  connections that went to a large worker for one request",
     "delegated   requests that another worker executed",

@@ -147,7 +147,7 @@ pub(crate) fn panel(cluster: &Cluster, now_seconds: u64) -> Panel {
             percent(cluster.relayed_share),
         ),
         format!(
-            "for other nodes {}/s   by state machine {}/s   keys sent {}/s   items lost {}",
+            "answered for others {}/s   given to replication {}/s   keys sent {}/s   items lost {}",
             rate(cluster.answered),
             rate(cluster.protocol),
             rate(cluster.keys_sent),

@@ -17,7 +17,7 @@ fn a_curtail_of_another_version_is_refused() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        errors.contains("is 0.0.1; install both of one release"),
+        errors.contains("which started it, has 0.0.1; install both programs"),
         "{errors}"
     );
     let own = env!("CARGO_PKG_VERSION");

@@ -47,8 +47,8 @@ pub struct LoadArgs {
     )]
     pub mark: Marking,
     /// Native protocol: after a refusal because a queue was full, send no writes to this queue for
-    /// this many microseconds. Without the flag, the pause is chosen at random, and fewer writes to
-    /// the queue are outstanding afterwards.
+    /// this many microseconds. Without the flag, the pause is random, and after it the client keeps
+    /// fewer writes to this queue outstanding.
     #[arg(long, value_name = "US", help_heading = "Servers")]
     pub when_full_pause_us: Option<u64>,
     /// Process id of the server, to measure its processor time; give one for each target, and

@@ -262,7 +262,7 @@ impl Pregenerated {
             return Err(LoadError::Protocol("a reply that nobody asked for".into()));
         }
         if !connection.framer.keep(input) {
-            return Err(LoadError::Protocol("a line without an end".into()));
+            return Err(LoadError::Protocol("a line that is too long".into()));
         }
         Ok(is_answered)
     }

@@ -141,7 +141,7 @@ impl Stream {
         }
         match self.framer.keep(input) {
             true => Ok(()),
-            false => Err(LoadError::Protocol("a line without an end".into())),
+            false => Err(LoadError::Protocol("a line that is too long".into())),
         }
     }
 }

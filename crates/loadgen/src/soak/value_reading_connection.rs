@@ -96,7 +96,7 @@ impl Connection {
             .read_exact(&mut self.body)
             .map_err(LoadError::network("receiving a value"))?;
         if !self.body.ends_with(b"\r\n") {
-            return Err(LoadError::Protocol("a value without an end".into()));
+            return Err(LoadError::Protocol("a value whose end is missing".into()));
         }
         self.body.truncate(bytes);
         Ok(Some((found, is_text)))

@@ -127,8 +127,8 @@ fn about(change: &RecordChange) -> String {
         RecordChange::Depart => "this node has left".into(),
         RecordChange::Detach => {
             "this node is now detached: another node does not answer it. This node continues to \
-             answer clients, but if it dies now, failover takes up to four leases; check the \
-             links between the nodes"
+             answer clients. If it dies now, failover takes up to four leases. Check the links \
+             between the nodes: if they stay broken, one of the nodes is removed"
                 .into()
         }
         RecordChange::Attach => "this node is no longer detached: all nodes answer it again".into(),

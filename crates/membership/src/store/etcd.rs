@@ -180,8 +180,11 @@ impl Failure {
 }
 
 fn understand<'a, T: Deserialize<'a>>(answer: &'a str) -> Result<T, ViewStoreError> {
-    serde_json::from_str(answer)
-        .map_err(|error| ViewStoreError::Strange(format!("{error}; is each endpoint etcd's?")))
+    serde_json::from_str(answer).map_err(|error| {
+        ViewStoreError::Strange(format!(
+            "{error}; check that every endpoint is an etcd server"
+        ))
+    })
 }
 
 /// The gateway writes 64-bit numbers as text.

@@ -131,8 +131,9 @@ impl QueueMemory for NicMemory {
         if let Err(error) = Nic::quiesce() {
             error!(
                 target: component::NATIVE,
-                "the server could not wait until running instances of the XDP program ended; a \
-                 write that they acknowledge now may be lost: {error}"
+                "the server could not wait until the XDP program had finished the packets in \
+                 progress: {error}. If the program acknowledges a write in one of these packets, \
+                 the write may be lost"
             );
         }
     }

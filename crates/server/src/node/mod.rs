@@ -318,8 +318,8 @@ impl Cluster {
                 target: component::CLUSTER,
                 node = me,
                 apart_ms = ms,
-                "the clock of this machine differs by {ms} ms from that of the member with the \
-                 lowest id, by which items expire: set the clock that is wrong"
+                "the clock of this machine differs by {ms} ms from the clock of the member with \
+                 the lowest id. Items expire by that member's clock. Set the clock that is wrong"
             );
         }
         let mut unset = lock(&self.unset);

@@ -25,7 +25,8 @@ pub struct ClusterArgs {
     pub model: Option<ModelArg>,
     /// Cluster: faults: all, none, or a list of loss, duplicate and reorder (messages), partition
     /// and slow (links), crash, pause and leave (nodes), drift (clocks), churn (keys become hot and
-    /// cold), flush (slices) and room (too little memory); a name after a minus is excluded.
+    /// cold), flush (a client empties a slice) and room (too little memory); a name after a minus
+    /// is excluded.
     #[arg(long, allow_hyphen_values = true)]
     pub faults: Option<Faults>,
     /// Cluster: number of keys.

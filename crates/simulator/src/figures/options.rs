@@ -75,10 +75,10 @@ macro_rules! options {
 }
 
 options! {
-    /// Number of cores: 8, or several such as 4,8,64.
+    /// Number of cores: for example 8, or 4,8,64.
     #[arg(value_delimiter = ',')]
     Cores "cores" "cores" cores: Vec<u16>,
-    /// Offered load as a share of the capacity: 0.5, or several such as 0.1,0.5,0.9.
+    /// Offered load as a share of the capacity: for example 0.5, or 0.1,0.5,0.9.
     #[arg(value_delimiter = ',')]
     Load "load" "load" load: Vec<f64>,
     /// Share of writes, in percent.
@@ -93,13 +93,13 @@ options! {
     /// Large requests as a share of all: 0.00125 is the paper's 0.125 %.
     #[arg(value_delimiter = ',', value_parser = percent)]
     LargeFraction "large-fraction" "large" large_fraction: Vec<f64>,
-    /// Minos's system: the longest value in KB: 500, or several such as 250,500,1000.
+    /// Minos's system: the longest value in KB: for example 500, or 250,500,1000.
     #[arg(value_delimiter = ',')]
     LargeMaxKb "large-max-kb" "max_kb" large_max_kb: Vec<f64>,
     /// Minos's system: speed of the network link in Gb/s, instead of the one in the file of costs.
     Gigabits "gigabits" "gigabits" gigabits: Option<f64>,
-    /// Number of requests for each point: 200000, 200k or 5m. SwitchKV: requests that all back
-    /// ends together serve in a virtual second.
+    /// Number of requests for each point, for example 200000, 200k or 5m. SwitchKV: requests that
+    /// all back ends together serve in a virtual second.
     #[arg(value_parser = count)]
     Requests "requests" "requests" requests: Option<u64>,
     /// Seed of every random choice (default: 1).
@@ -138,8 +138,8 @@ options! {
     /// Juneberry: number of Twitter's cluster: 12, 19, 27 or 31.
     #[arg(value_delimiter = ',')]
     Cluster "cluster" "cluster" cluster: Vec<u16>,
-    /// Juneberry, Fig. 2: number of clients that share the requests of a cluster: 1000, or several
-    /// such as 100,10000.
+    /// Juneberry, Fig. 2: number of clients that share the requests of a cluster: for
+    /// example 1000, or 100,10000.
     #[arg(value_delimiter = ',')]
     Clients "clients" "clients" clients: Vec<u32>,
     /// Juneberry, Fig. 2: file with the published table of Twitter's clusters, or files with traces
@@ -154,15 +154,15 @@ options! {
     Turn "turn" "turn" turn: Option<usize>,
     /// Juneberry: share of the packets that are lost, such as 0.001.
     Loss "loss" "loss" loss: Option<f64>,
-    /// ccKVS and `cluster`: number of nodes: 9, or several such as 5,9,40.
+    /// ccKVS and `cluster`: number of nodes: for example 9, or 5,9,40.
     #[arg(value_delimiter = ',')]
     Nodes "nodes" "nodes" nodes: Vec<u16>,
     /// SwitchKV: per cent by which the client changes its rate in 10 ms, at most.
     ClientStep "client-step" "client_step" client_step: Option<f64>,
-    /// ccKVS on shared cores: file of costs, instead of crates/simulator/cckvs.toml.
+    /// `cckvs-cores`: file of costs, instead of crates/simulator/cckvs.toml.
     #[arg(value_parser = file(ClusterCosts::parse))]
     ClusterCosts "cluster-costs" "cluster_costs" cluster_costs: Option<Given<ClusterCosts>>,
-    /// ccKVS simulated: file of costs of nodes and network, instead of
+    /// ccKVS, names ending in -simulated: file of costs of nodes and network, instead of
     /// crates/simulator/cckvs-paper.toml.
     #[arg(value_parser = file(Hardware::parse))]
     ClusterHardware "cluster-hardware" "cluster_hardware" cluster_hardware: Option<Given<Hardware>>,

@@ -383,13 +383,14 @@ mod tests {
     const HEAD: &str = "# Metrics
 
 Written by `cargo xtask reference` from the table that `/metrics` is made of. The last column names
-the rows of [`stats`](stats.md) that show the same value. Some rows use another unit; some show only
-the total over all workers or queues, or the lowest or highest value of all native queues. If a
-metric has labels, each row stands after the labels to which it belongs. `*` stands for any text.
-`stats reset` changes one metric, `curtail_turn_cpu_highest_seconds`, and [many of the
-rows](stats.md). Metrics that begin with `curtail_cluster_` exist only on nodes of a cluster, those
-that begin with `curtail_native_` only with `--native`, those that begin with `curtail_disk_` only
-with `--tier disk`, and those that begin with `curtail_tier_` only with `--tier-file`.
+the rows of [`stats`](stats.md) that show the same value. Some of these rows use another unit;
+some show only the total over all workers or queues, or the lowest or highest value of all native
+queues. If a metric has labels, the last column names for each set of labels the rows of `stats`.
+`*` stands for any text. `stats reset` changes one metric, `curtail_turn_cpu_highest_seconds`, and
+[many of the rows](stats.md). Metrics that begin with `curtail_cluster_` exist only on nodes of a
+cluster, those that begin with `curtail_native_` only with `--native`, those that begin with
+`curtail_disk_` only with `--tier disk`, and those that begin with `curtail_tier_` only with
+`--tier-file`.
 
 | metric | type | meaning | rows of stats |
 |---|---|---|---|

@@ -59,7 +59,8 @@ pub(super) const TABLE: &[Family] = families! {
         found("native:execution_ns", execution_times);
     Gauge curtail_native_early_credits_bytes in Bytes
         "Bytes of native writes that the server may still acknowledge before execution, by queue. \
-         It exists only if the early limit times the longest write exceeds an eighth of -m.":
+         The metric exists only if the early limit, multiplied by the length of the longest \
+         write, is more than an eighth of -m.":
         found("native:queue:*:credits", credits);
     Gauge curtail_native_acknowledges_early
         "0 after a queued write was found damaged (from then on no write is acknowledged \
@@ -104,9 +105,10 @@ pub(super) const TABLE: &[Family] = families! {
     Counter curtail_native_errors_total "Native datagrams answered with an error.":
         of(Errors);
     Counter curtail_native_dropped_total
-        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (the request \
-         is in progress or a newer one has its slot), handshakes (too many in a second), absent \
-         (mode xdp: the server's heartbeat stopped).":
+        "Native datagrams dropped, by reason: foreign (not of this protocol), stale (a \
+         repeated request that is still in progress, or an old request whose place in its \
+         session a newer request has taken), handshakes (too many in a second), absent (mode xdp: \
+         the server's heartbeat stopped).":
         {reason="foreign"} of(DroppedForeign),
         {reason="stale"} of(DroppedStale),
         {reason="handshakes"} of(DroppedHandshakes),

@@ -98,9 +98,10 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Reads that missed because the item had expired or was removed by flush_all, by reason.":
         {reason="expired"} by("get_expired", |look| look.items.get_expired),
         {reason="flushed"} by("get_flushed", |look| look.items.get_flushed);
-    Counter curtail_writes_refused_total "Writes that were refused, by reason: too_large (above \
-                                          -I), no_memory (the store is full, and -M is given or \
-                                          nothing could be evicted).":
+    Counter curtail_writes_refused_total
+        "Writes that were refused, by reason: too_large (above -I), no_memory (the store is full, \
+         and -M is given or nothing could be evicted; for protocol native also accepted writes \
+         that were lost).":
         {reason="too_large"} of(StoreTooLarge),
         {reason="no_memory"} of(StoreNoMemory),
         {reason="no_memory", protocol="native"} of_native(NativeCount::NoMemory);
@@ -124,9 +125,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         by("", |look| u64::from(look.shared.config.threshold_first()));
     Histogram curtail_stage_duration_seconds in Microseconds
         "Time of requests by size and stage: queue (until the worker executes the turn's \
-         requests), execute, and reply (until the kernel has the reply). All requests that a \
-         large worker serves are measured; of the others those of one turn in 64, by the times \
-         of the turn.":
+         requests), execute, and reply (until the kernel has the reply). Every request that a \
+         large worker serves is measured. Of the others only those of one turn in 64 are \
+         measured; each gets the durations of its turn.":
         {stage="queue", size="small"} stage("stage:queue_us:small:*", QueueSmall),
         {stage="queue", size="large"} stage("stage:queue_us:large:*", QueueLarge),
         {stage="execute", size="small"} stage("stage:execute_us:small:*", ExecuteSmall),
@@ -137,8 +138,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
                                            same turn.":
         stage("stage:queue_requests_ahead:*", Queue);
     Histogram curtail_line_requests_ahead
-        "For each connection that was served in a turn: requests that its worker received from \
-         others after the connection was ready and before it was served.":
+        "For each connection that was served in a turn: requests of other connections that the \
+         worker received while this one waited.":
         stage("stage:line_requests_ahead:*", Line);
     Histogram curtail_large_queue_connections_ahead
         "Connections that a large worker had when another connection was handed to it.":
@@ -148,13 +149,13 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          connection's replies in the same turn.":
         stage("stage:reply_kilobytes_ahead:*", Reply);
     Histogram curtail_sampled_requests_ahead
-        "For each request of one turn in 64, by its size: requests that its worker executed \
-         between its last poll for requests and this request.":
+        "As curtail_turn_requests_ahead, but for one turn in 64, and by the size of the request \
+         that waited.":
         {size="small"} stage("stage:ahead_requests:small:*", AheadSmall),
         {size="large"} stage("stage:ahead_requests:large:*", AheadLarge);
     Histogram curtail_sampled_ahead_bytes in Bytes
         "For each request of one turn in 64, by its size: bytes of values, rounded down to KiB, \
-         that its worker received and sent between its last poll for requests and this request.":
+         that the worker received and sent in this turn before it executed the request.":
         {size="small"} stage("stage:ahead_kilobytes:small:*", KilobytesSmall),
         {size="large"} stage("stage:ahead_kilobytes:large:*", KilobytesLarge);
     Histogram curtail_turn_cpu_seconds in Nanoseconds

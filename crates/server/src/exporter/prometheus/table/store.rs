@@ -36,7 +36,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         "Memory that counts towards the limit, by use: index, segments (of items), free (empty \
          segments), leased (emptied segments from which the value of a removed item is still \
          being sent), ghost (fingerprints of evicted items), connections (buffers), fixed \
-         (tables), native (queues and sessions).":
+         (what the server allocates at the start), native (queues and sessions).":
         {part="index"} by("index hash_bytes", |look| look.memory.index),
         {part="segments"} by("segments", |look| look.memory.segments),
         {part="free"} by("free", |look| look.memory.free),

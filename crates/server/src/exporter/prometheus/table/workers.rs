@@ -89,9 +89,9 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          connections (-o size_queue).":
         of(LargeRefused);
     Counter curtail_small_behind_large_total
-        "Small requests that waited while their worker served a value of at least \
-         -o size_threshold of another connection. If a turn serves such a value and leaves a \
-         connection for the next turn, the connection counts as one request.":
+        "Small requests that waited while their worker served another connection's value of at \
+         least -o size_threshold. A connection that such a value made wait for the next turn, or \
+         whose replies were sent after such a value, adds 1, however many requests it has.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

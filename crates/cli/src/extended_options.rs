@@ -12,16 +12,16 @@ use crate::{flag_errors::Faults, native_flags, ranged_numbers::number};
 /// The end of `curtail serve --help`.
 pub(crate) const HELP: &str = "\
 Extended options (-o), separated by commas:
-  maxconns_fast          close connections above the limit (-c) at once; no_maxconns_fast: let them
-                         wait (default: on)
+  maxconns_fast          close connections above the limit (-c) at once (default); no_maxconns_fast:
+                         let them wait
   idle_timeout=SECONDS   close connections that are idle for this long (default: 0, never)
   read_buf_mem_limit=MiB limit for connection buffers, which are part of -m (default: 0, a quarter
                          of -m)
   watcher_logbuf_size=KiB  buffer for the lines that one client of `watch` has not read yet
                          (default: 256)
   worker_logbuf_size=KiB buffer of each worker thread for new lines of `watch` (default: 64)
-  compaction             execute consecutive writes of one key as one, each with its own reply;
-                         no_compaction: execute each (default: on)
+  compaction             execute consecutive writes of one key as one, each with its own reply
+                         (default); no_compaction: execute each
   size_threshold=BYTES   size from which a value is large; under size-aware the server can choose a
                          larger size, under size-aware-static not (default: 32768, at least 4097)
   size_queue=NUM         maximum connections at a time on a large worker, a thread for large

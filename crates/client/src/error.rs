@@ -77,7 +77,10 @@ pub enum Reason {
     #[error("no answer in time")]
     Silence,
     /// The last answers refused the write; an earlier datagram may still be executed.
-    #[error("refused ({0:?}) until the timeout, but an earlier datagram may still be executed")]
+    #[error(
+        "refused ({0:?}) until the timeout, but a copy of the request that was sent earlier may \
+         still be executed"
+    )]
     Refused(NackReason),
     /// The session ended with the write outstanding.
     #[error("the session ended")]

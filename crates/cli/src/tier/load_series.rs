@@ -108,8 +108,8 @@ impl fmt::Display for LoadSeries {
             f,
             "the tier recovered from {recovered} of {} changes before the next one, within \
              {slowest:.2} s at most (recovered: the share of requests that it serves is at \
-             least {:.0} % of the share before the first change); in the worst {} ms it served \
-             {:.1} % of the requests\n",
+             least {:.0} % of the share before the first change); in the interval of {} ms \
+             in which it served least, it served {:.1} % of the requests\n",
             dips.len(),
             100.0 * NORMAL,
             SLICE.as_millis(),

@@ -124,7 +124,7 @@ const HELP: [&str; 21] = [
     "behind large  small requests that waited for a value of at least size_threshold",
     "busy        large requests refused because too many waited",
     "handed off  connections that went to a large worker for one request",
-    "delegated   requests that another worker executed",
+    "delegated   requests sent to another worker for execution",
     "compacted   writes executed as one with another write of their key",
     "STAGE       work done before requests, and times of sampled requests",
     "",

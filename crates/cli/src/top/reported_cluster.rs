@@ -141,13 +141,13 @@ pub(crate) fn panel(cluster: &Cluster, now_seconds: u64) -> Panel {
     );
     let mut lines = vec![
         format!(
-            "hot keys {}   answer {} of requests   {} go to other nodes",
+            "hot keys {}   their copies answer {} of requests   {} go to other nodes",
             known(cluster.hot_keys),
             percent(cluster.hot_share),
             percent(cluster.relayed_share),
         ),
         format!(
-            "answered for others {}/s   given to replication {}/s   keys sent {}/s   items lost {}",
+            "for other nodes {}/s   to replication {}/s   keys sent {}/s   items lost {}",
             rate(cluster.answered),
             rate(cluster.protocol),
             rate(cluster.keys_sent),

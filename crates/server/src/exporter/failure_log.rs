@@ -41,7 +41,7 @@ const ALARMS: [Alarm; 7] = [
         component: Component::Connections,
         count: |shared| shared.doors.refused.total(),
         what: "connections were refused: the limit -c is reached",
-        remedy: "raise -c (and the limit of open files, if the server lowered -c for it), or \
+        remedy: "raise -c (and the limit of open files, if that made the server lower -c), or \
                  close connections that are not used (-o idle_timeout)",
     },
     Alarm {

@@ -157,7 +157,7 @@ options! {
     /// ccKVS and `cluster`: number of nodes: for example 9, or 5,9,40.
     #[arg(value_delimiter = ',')]
     Nodes "nodes" "nodes" nodes: Vec<u16>,
-    /// SwitchKV: per cent by which the client changes its rate in 10 ms, at most.
+    /// SwitchKV: largest change of the client's rate within 10 ms, in per cent.
     ClientStep "client-step" "client_step" client_step: Option<f64>,
     /// `cckvs-cores`: file of costs, instead of crates/simulator/cckvs.toml.
     #[arg(value_parser = file(ClusterCosts::parse))]

@@ -77,8 +77,8 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
          not begun them in time.":
         of(DelegatedBatchesTakenBack);
     Counter curtail_late_releases_total
-        "Releases of a claim on a slice of keys after the claim had ended: an error in curtail; \
-         must stay 0.":
+        "Times that a worker gave up its right to write a slice of keys when that right had \
+         already ended: an error in curtail; must stay 0.":
         of(LateReleases);
     Counter curtail_hand_offs_relieved_total
         "Connections handed to another large worker than the plan chose, because connections \
@@ -90,8 +90,7 @@ pub(in crate::exporter::prometheus) const TABLE: &[Family] = families! {
         of(LargeRefused);
     Counter curtail_small_behind_large_total
         "Small requests that waited while their worker served another connection's value of at \
-         least -o size_threshold. A connection that such a value made wait for the next turn, or \
-         whose replies were sent after such a value, adds 1, however many requests it has.":
+         least -o size_threshold. If all requests of a connection waited, they can count as one.":
         of(SmallBehindLarge);
     Counter curtail_connections_rebalanced_total "Connections moved to a worker with less load.":
         of(ConnectionsMoved);

@@ -453,6 +453,7 @@ impl Engine {
         let needed = memtables * self.memtable_bytes_max();
         if self.free_bytes().is_some_and(|free| free < needed) {
             self.flush_lacks_room.store(true, Relaxed);
+            self.enter(FULL);
             return false;
         }
         let Some(flushed) = lock(&self.commit).log.sealed_to() else {
@@ -524,10 +525,12 @@ impl Engine {
         let compaction_lacks_room = self.compaction_lacks_room.load(Relaxed);
         let is_stuck = flush_lacks_room && self.has_full_memtables()
             || compaction_lacks_room && self.has_full_levels();
-        self.enter(match () {
-            () if free < reserve / 2 || is_stuck => NO_ROOM,
-            () if free < reserve || flush_lacks_room || compaction_lacks_room => FULL,
-            () => OPEN,
+        self.enter(if free < reserve / 2 || is_stuck {
+            NO_ROOM
+        } else if free < reserve || flush_lacks_room || compaction_lacks_room {
+            FULL
+        } else {
+            OPEN
         });
     }
 
@@ -702,6 +705,31 @@ mod tests {
         engine.note_tree_error("compaction", &engine.compaction_lacks_room, &other);
         engine.look_at_space();
         assert_eq!(engine.admit(WriteKind::Delete), Err(WriteRefused::Failed));
+    }
+
+    /// Goal: a flush for which there may be no room is not begun, and nothing is stored until one
+    /// has ended. Method: memtables that may be larger than every disk, then smaller ones.
+    #[test]
+    fn a_flush_without_room_is_not_begun() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = StorageConfig::of_tool(&folder.path().join("data"));
+        let memory_bytes = config.memory_bytes;
+        let mut engine = Arc::new(Engine::open(config, true).unwrap());
+        let item = ItemImage::default();
+        KeyLock::new(&engine, KeyHash(1)).put(b"key", KeyHash(1), &item, b"value");
+        assert!(engine.commit() && engine.rotate_if(0));
+        Arc::get_mut(&mut engine).unwrap().config.memory_bytes = u64::MAX;
+        assert!(!engine.flush());
+        assert_eq!(engine.tree.memtables_waiting(), 1);
+        for _ in 0..2 {
+            assert_eq!(engine.admit(WriteKind::Store), Err(WriteRefused::Full));
+            assert_eq!(engine.admit(WriteKind::Delete), Ok(()));
+            engine.look_at_space();
+        }
+        Arc::get_mut(&mut engine).unwrap().config.memory_bytes = memory_bytes;
+        assert!(engine.flush());
+        engine.look_at_space();
+        assert_eq!(engine.admit(WriteKind::Store), Ok(()));
     }
 
     /// Goal: whoever asks for the numbers does not wait for a sync. Method: they are read while the
